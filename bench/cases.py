@@ -1,0 +1,232 @@
+"""What is measured: the window queries of each case and the files they read, in a form every system can render.
+
+A `WindowQuery` counts rows and sums `v` per window and group; windows end at multiples of the slide (Millpond's
+convention; the other systems are shifted to it). Answers of every system are brought to one shape,
+`(q, e, g, c, s)`: query, window end, group, count, sum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+#: Event time of the first row, microseconds: 2024-01-01 00:00:00 UTC, a multiple of every slide used here.
+BASE = 1_704_067_200_000_000
+#: Microseconds of event time between two rows: 1,000 rows a second.
+STEP = 1_000
+#: The stream that every query reads.
+STREAM = "reading"
+
+
+@dataclass(frozen=True)
+class WindowQuery:
+    """`SELECT key AS g, count(*) AS c, sum(v) AS s FROM reading [RANGE range SLIDE slide] WHERE where GROUP BY key`.
+
+    Arguments: name; range and slide in whole seconds; key and where as SQL that every system understands, or None.
+    """
+
+    name: str
+    range: int
+    slide: int
+    key: str | None = "k"
+    where: str | None = None
+
+    @property
+    def pane(self) -> int:
+        """Seconds of the widest pane that tiles both range and slide."""
+        return math.gcd(self.range, self.slide)
+
+    def millpond(self) -> str:
+        """The query as Millpond registers it."""
+        key, where = self.key, f" WHERE {self.where}" if self.where else ""
+        select = f"{key} AS g, count(*) AS c, sum(v) AS s" if key else "count(*) AS c, sum(v) AS s"
+        group = f" GROUP BY {key}" if key else ""
+        window = f"[RANGE {self.range} SECONDS SLIDE {self.slide} SECONDS]"
+        return f"CREATE QUERY {self.name} AS SELECT {select} FROM {STREAM} {window}{where}{group};"
+
+    def duckdb(self, source: str) -> str:
+        """The same answers from plain DuckDB over `source` (a table function or a registered name).
+
+        Panes are aggregated once and windows slide over a grid of groups and pane ends, so that a group which is
+        missing from some panes still gets every window that holds one of its rows.
+        """
+        where = f" WHERE {self.where}" if self.where else ""
+        pane, width = self.pane * 1_000_000, self.range // self.pane
+        panes = (
+            f"SELECT epoch_us(ts) // {pane} AS p, ({self.key or 'NULL'})::BIGINT AS g, count(*) AS c, sum(v) AS s "
+            f"FROM {source}{where} GROUP BY ALL"
+        )
+        if width == 1 and self.slide == self.range:
+            return f"SELECT '{self.name}' AS q, make_timestamp((p + 1) * {pane}) AS e, g, c, s FROM ({panes})"
+        return (
+            f"WITH panes AS MATERIALIZED ({panes}), "
+            f"bounds AS (SELECT min(p) AS low, max(p) + {width - 1} AS high FROM panes), "
+            f"grid AS (SELECT g, unnest(range(low, high + 1)) AS p FROM (SELECT DISTINCT g FROM panes), bounds), "
+            f"filled AS (SELECT grid.g, grid.p, c, s FROM grid LEFT JOIN panes "
+            f"ON grid.p = panes.p AND grid.g IS NOT DISTINCT FROM panes.g), "
+            f"slid AS (SELECT g, p, sum(c) OVER w AS c, sum(s) OVER w AS s FROM filled "
+            f"WINDOW w AS (PARTITION BY g ORDER BY p ROWS BETWEEN {width - 1} PRECEDING AND CURRENT ROW)) "
+            f"SELECT '{self.name}' AS q, make_timestamp((p + 1) * {pane}) AS e, g, c::BIGINT AS c, s FROM slid "
+            f"WHERE c IS NOT NULL AND (p + 1) * {self.pane} % {self.slide} = 0"
+        )
+
+
+@dataclass(frozen=True)
+class Data:
+    """How the files of a case are made: number of distinct keys, and by how many seconds rows may lag."""
+
+    name: str
+    keys: int = 100
+    disorder: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the report.
+
+    native_files: on how many files the native baseline runs at most (it is too slow for all of them).
+    native_per_epoch: files in one of its micro-batches.
+    native_queries: how many of the queries it can run at once; its rate is extrapolated to all of them.
+    native_memory: heap of its JVM.
+    target: the ratio to native that the project wants to reach.
+    """
+
+    name: str
+    title: str
+    data: Data
+    queries: tuple[WindowQuery, ...]
+    target: float
+    native_files: int = 24
+    native_per_epoch: int = 8
+    native_queries: int = 1
+    native_memory: str = "1g"
+
+
+def hundred_queries() -> tuple[WindowQuery, ...]:
+    """A hundred different queries: ten filters by ten windows, with the grouping changing from one to the next.
+
+    >>> len({(q.where, q.key, q.range, q.slide) for q in hundred_queries()})
+    100
+    """
+    filters = (
+        None,
+        "v < 0.5",
+        "v >= 0.9",
+        "k < 50",
+        "k % 2 = 0",
+        "k BETWEEN 10 AND 19",
+        "v BETWEEN 0.25 AND 0.75",
+        "k % 5 = 1 AND v < 0.8",
+        "k <> 7",
+        "k % 10 = 3 OR v > 0.95",
+    )
+    windows = (
+        (60, 60),
+        (60, 10),
+        (300, 60),
+        (120, 30),
+        (600, 60),
+        (10, 10),
+        (60, 40),
+        (300, 300),
+        (90, 60),
+        (30, 5),
+    )
+    keys = ("k", "k % 10", None, "(k + 1) % 4")
+    return tuple(
+        WindowQuery(f"q{10 * i + j:02d}", *window, key=keys[(i + j) % 4], where=where)
+        for i, where in enumerate(filters)
+        for j, window in enumerate(windows)
+    )
+
+
+CASES: dict[str, Case] = {
+    case.name: case
+    for case in (
+        Case("tumbling", "tumbling 60 s by 100 keys", Data("ordered"), (WindowQuery("q", 60, 60),), 4),
+        Case(
+            "sliding",
+            "sliding 60 s by 1 s",
+            Data("ordered"),
+            (WindowQuery("q", 60, 1),),
+            15,
+            native_files=8,
+            native_per_epoch=2,
+        ),
+        Case(
+            "disorder",
+            "sliding 600 s by 10 s, 5 s disorder",
+            Data("disordered", disorder=5),
+            (WindowQuery("q", 600, 10),),
+            15,
+            native_files=8,
+            native_per_epoch=2,
+        ),
+        Case(
+            "manykeys",
+            "tumbling 60 s, 1,000,000 keys",
+            Data("manykeys", keys=1_000_000),
+            (WindowQuery("q", 60, 60),),
+            4,
+            native_files=12,
+            native_per_epoch=4,
+            native_memory="4g",
+        ),
+        Case(
+            "hundred",
+            "100 window queries on one stream",
+            Data("ordered"),
+            hundred_queries(),
+            20,
+            native_files=6,
+            native_per_epoch=2,
+            native_queries=8,
+        ),
+    )
+}
+
+
+def sample(queries: tuple[WindowQuery, ...], count: int) -> tuple[WindowQuery, ...]:
+    """`count` of the queries that stand for all: filters and windows change from one to the next."""
+    if count >= len(queries):
+        return queries
+    stride = len(queries) // count
+    return tuple(queries[(i * stride + i) % len(queries)] for i in range(count))
+
+
+def table(data: Data, rows: int, index: int) -> pa.Table:
+    """The rows of file `index`: ts (UTC microseconds), k (int32), v (double in [0, 1)); the same on every machine."""
+    rng = np.random.default_rng((index, data.keys, data.disorder))
+    ts = BASE + (np.arange(rows, dtype=np.int64) + index * rows) * STEP
+    if data.disorder:
+        ts -= rng.integers(0, data.disorder * 1_000_000, rows)
+    return pa.table(
+        {
+            "ts": pa.array(ts, pa.timestamp("us")),
+            "k": rng.integers(0, data.keys, rows).astype(np.int32),
+            "v": rng.random(rows),
+        }
+    )
+
+
+def generate(data: Data, folder: Path, files: int, rows: int) -> list[Path]:
+    """Write the files of a case once, named and dated in their order, and return their paths.
+
+    What exists already under the same folder is kept, so that cases share files.
+    """
+    import os
+
+    home = folder / data.name
+    home.mkdir(parents=True, exist_ok=True)
+    paths = [home / f"{index:04d}.parquet" for index in range(files)]
+    for index, path in enumerate(paths):
+        if not path.exists():
+            pq.write_table(table(data, rows, index), path)
+        # Spark orders files by modification time.
+        os.utime(path, (1_700_000_000 + index, 1_700_000_000 + index))
+    return paths

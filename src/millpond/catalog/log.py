@@ -1,0 +1,82 @@
+"""The durable log of catalog events: JSON lines, fsynced before a statement returns; a torn last line is cut."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import Any
+
+from millpond.catalog.state import Catalog, apply
+from millpond.tables import sync_folder, write_json
+from millpond.types import to_json
+
+
+class CatalogLog:
+    """The catalog of a pond, in `folder`: `events.jsonl`, and one snapshot file per version that workers read."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        os.makedirs(folder, exist_ok=True)
+        self._path = os.path.join(folder, "events.jsonl")
+        self._lock = threading.RLock()
+        self.catalog = Catalog()
+        if os.path.exists(self._path):
+            with open(self._path, "rb") as file:
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            if len(whole) != len(data):
+                os.truncate(self._path, len(whole))
+            for line in whole.splitlines():
+                self.catalog = apply(self.catalog, json.loads(line))
+        self._file = open(self._path, "ab")  # noqa: SIM115 - open as long as the catalog
+        sync_folder(folder)
+
+    def record(self, *events: dict[str, Any]) -> Catalog:
+        """Append events, durably, and return the catalog after them."""
+        with self._lock:
+            catalog = self.catalog
+            for event in events:
+                catalog = apply(catalog, event)
+            self._file.write(b"".join(json.dumps(e, separators=(",", ":")).encode() + b"\n" for e in events))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.catalog = catalog
+            return catalog
+
+    def snapshot(self, catalog: Catalog) -> str:
+        """Write the catalog for workers, once per version; returns the path."""
+        path = snapshot_path(self.folder, catalog.version)
+        if not os.path.exists(path):
+            write_json(path, to_json(catalog))
+        return path
+
+    def prune(self, before: int) -> None:
+        """Remove snapshots of versions below `before`."""
+        for name in os.listdir(self.folder):
+            if name.startswith("v") and name.endswith(".json") and int(name[1:-5]) < before:
+                os.unlink(os.path.join(self.folder, name))
+
+    def close(self) -> None:
+        """Close the log's file."""
+        self._file.close()
+
+
+def snapshot_path(folder: str, version: int) -> str:
+    """Where the snapshot of a version lies."""
+    return os.path.join(folder, f"v{version:012d}.json")
+
+
+def catalog_from_json(value: dict[str, Any]) -> Catalog:
+    """The catalog from a snapshot's JSON."""
+    from millpond.catalog.state import Standing, Synopsis
+    from millpond.types import StreamDefinition, TableDefinition, from_json
+
+    return Catalog(
+        value["version"],
+        value["next_id"],
+        {int(k): from_json(StreamDefinition, v) for k, v in value["streams"].items()},
+        {int(k): from_json(TableDefinition, v) for k, v in value["tables"].items()},
+        {int(k): from_json(Standing, v) for k, v in value["queries"].items()},
+        {k: from_json(Synopsis, v) for k, v in value["synopses"].items()},
+    )

@@ -1,0 +1,128 @@
+"""The catalog as a pure fold over events: `apply(catalog, event) -> catalog`.
+
+Names are case-insensitive and share one namespace; ids are never used twice, so a recreated name is a new thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from millpond.synopses import PanesSpec
+from millpond.types import QueryDefinition, StreamDefinition, TableDefinition, from_json
+
+Status = Literal["live", "backfilling", "paused", "quarantined"]
+
+
+@dataclass(frozen=True)
+class Synopsis:
+    """A pane synopsis that one or more queries share.
+
+    owner: the name that its state is stored under: the key of its definition and the epoch it was born in.
+    first_epoch: the first epoch whose rows it receives live.
+    """
+
+    owner: str
+    spec: PanesSpec
+    first_epoch: int
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A standing query: definition, the synopsis that serves it, its state in life.
+
+    first_epoch: the first epoch that it is live in; its back-fill covers exactly the epochs before.
+    """
+
+    definition: QueryDefinition
+    synopsis: str
+    first_epoch: int
+    status: Status = "live"
+    reason: str = ""
+
+    @property
+    def id(self) -> int:
+        """The query's id."""
+        return self.definition.id
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Everything declared, by id (queries, streams, tables) or owner (synopses)."""
+
+    version: int = 0
+    next_id: int = 1
+    streams: dict[int, StreamDefinition] = field(default_factory=dict)
+    tables: dict[int, TableDefinition] = field(default_factory=dict)
+    queries: dict[int, Standing] = field(default_factory=dict)
+    synopses: dict[str, Synopsis] = field(default_factory=dict)
+
+    def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
+        """The stream, table or query of that name, or None."""
+        lower = name.lower()
+        return next((d for d in self.definitions() if d.name.lower() == lower), None)
+
+    def definitions(self) -> list[StreamDefinition | TableDefinition | QueryDefinition]:
+        """Everything that has a name."""
+        return [*self.streams.values(), *self.tables.values(), *(q.definition for q in self.queries.values())]
+
+    def names(self) -> list[str]:
+        """All names, as declared."""
+        return [d.name for d in self.definitions()]
+
+    def stream(self, name: str) -> StreamDefinition | None:
+        """The stream of that name, or None."""
+        found = self.lookup(name)
+        return found if isinstance(found, StreamDefinition) else None
+
+    def query(self, name: str) -> Standing | None:
+        """The standing query of that name, or None."""
+        return next((q for q in self.queries.values() if q.definition.name.lower() == name.lower()), None)
+
+    def stream_of(self, standing: Standing) -> StreamDefinition:
+        """The stream that a query reads."""
+        return self.streams[self.synopses[standing.synopsis].spec.stream]
+
+    def on_stream(self, stream: int) -> list[Standing]:
+        """The queries that read a stream."""
+        return [q for q in self.queries.values() if self.synopses[q.synopsis].spec.stream == stream]
+
+    def users(self, owner: str) -> list[Standing]:
+        """The queries that a synopsis serves."""
+        return [q for q in self.queries.values() if q.synopsis == owner]
+
+
+def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
+    """The catalog after `event`, a JSON value as `log` stores it: `{"do": …, …}`."""
+    after = replace(catalog, version=catalog.version + 1)
+    do = event["do"]
+    if do == "create_stream":
+        definition = from_json(StreamDefinition, event["definition"])
+        return replace(after, streams={**catalog.streams, definition.id: definition}, next_id=definition.id + 1)
+    if do == "create_table":
+        table = from_json(TableDefinition, event["definition"])
+        return replace(after, tables={**catalog.tables, table.id: table}, next_id=table.id + 1)
+    if do == "create_query":
+        standing = from_json(Standing, event["standing"])
+        synopses = dict(catalog.synopses)
+        if "synopsis" in event:
+            synopsis = from_json(Synopsis, event["synopsis"])
+            synopses[synopsis.owner] = synopsis
+        queries = {k: q for k, q in catalog.queries.items() if k != event.get("replaces")}
+        after = replace(after, synopses=synopses, queries={**queries, standing.id: standing}, next_id=standing.id + 1)
+        return _without_unused(after)
+    if do == "drop_query":
+        return _without_unused(replace(after, queries={k: q for k, q in catalog.queries.items() if k != event["id"]}))
+    if do == "drop_stream":
+        return replace(after, streams={k: s for k, s in catalog.streams.items() if k != event["id"]})
+    if do == "drop_table":
+        return replace(after, tables={k: t for k, t in catalog.tables.items() if k != event["id"]})
+    if do == "set_status":
+        standing = replace(catalog.queries[event["id"]], status=event["status"], reason=event.get("reason", ""))
+        return replace(after, queries={**catalog.queries, standing.id: standing})
+    raise ValueError(f"unknown catalog event {do!r}")
+
+
+def _without_unused(catalog: Catalog) -> Catalog:
+    used = {q.synopsis for q in catalog.queries.values()}
+    return replace(catalog, synopses={k: s for k, s in catalog.synopses.items() if k in used})

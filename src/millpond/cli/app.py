@@ -1,0 +1,161 @@
+"""The commands: run, sql, status, doctor, demo."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from millpond.cli.output import Format, Writer
+from millpond.cli.session import FAILED, opened, parse_settings, reporting, say
+from millpond.errors import PondError
+
+app = typer.Typer(
+    name="millpond",
+    help="Live streams and their whole past behind one SQL.",
+    epilog="Exit status: 0 ok, 1 failed, 2 a wrong statement or a wrong call, 130 stopped by Ctrl-C.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+PondOption = Annotated[
+    Path | None,
+    typer.Option("--pond", help="The pond's folder; made when missing. Without it: a temporary one.", file_okay=False),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How rows are written to standard output.")]
+ExecutorOption = Annotated[str, typer.Option("--executor", envvar="MILLPOND_EXECUTOR", hidden=True)]
+SettingOption = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A setting of the pond; may be given several times.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import PackageNotFoundError
+        from importlib.metadata import version as installed
+
+        try:
+            typer.echo(f"millpond {installed('millpond')}")
+        except PackageNotFoundError:
+            typer.echo("millpond, not installed")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE.sql", help="The script; - reads standard input.")],
+    pond: PondOption = None,
+    form: FormatOption = Format.table,
+    settings: SettingOption = [],  # noqa: B006 - Typer copies it, and reads the type from it
+    executor: ExecutorOption = "spark",
+) -> None:
+    """Run a script: rows of every SELECT and INVOKE to standard output, messages to standard error."""
+    with reporting():
+        _execute(_read(file), pond, form, settings, executor)
+
+
+@app.command()
+def sql(
+    statements: Annotated[str, typer.Argument(metavar="STATEMENTS", help="One or more statements.")],
+    pond: PondOption = None,
+    form: FormatOption = Format.table,
+    settings: SettingOption = [],  # noqa: B006
+    executor: ExecutorOption = "spark",
+) -> None:
+    """Run the statements of one argument, as `run` does those of a file."""
+    with reporting():
+        _execute(statements, pond, form, settings, executor)
+
+
+@app.command()
+def status(
+    pond: Annotated[Path, typer.Option("--pond", help="The pond's folder.", exists=True, file_okay=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+    executor: Annotated[str, typer.Option("--executor", hidden=True)] = "inline",
+) -> None:
+    """What a pond holds: its streams with their progress, its queries with their windows."""
+    from millpond.cli.status import as_plain, draw
+
+    with reporting():
+        if not (pond / "pond.json").is_file():
+            raise PondError(f"there is no pond in {pond}")
+        # Inline, because looking runs no epoch and needs no Spark.
+        with opened(pond, executor, {}) as handle:
+            state = handle.status()
+        if as_json:
+            typer.echo(json.dumps(as_plain(state)))
+        else:
+            draw(state, Console(highlight=False))
+
+
+@app.command()
+def doctor(
+    pond: Annotated[Path | None, typer.Option("--pond", help="Where a pond lies or is to lie.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
+) -> None:
+    """What this machine has of what Millpond needs, and how to mend what is missing; exit status 1 if it cannot run."""
+    from millpond.doctor import diagnose, render
+
+    with reporting():
+        checks = diagnose(pond)
+        if as_json:
+            for check in checks:
+                typer.echo(json.dumps(vars(check)))
+        else:
+            render(checks, Console())
+        if any(check.status == "bad" for check in checks):
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def demo(
+    pond: Annotated[
+        Path, typer.Option("--pond", help="The demo's folder; an earlier demo there is removed.", file_okay=False)
+    ] = Path("pond-demo"),
+    months: Annotated[int, typer.Option("--months", min=1, max=2, help="How many months of landings to replay.")] = 2,
+    speed: Annotated[
+        float, typer.Option("--speed", min=0, help="Hours of landings a second; 0 is as fast as it goes.")
+    ] = 0,
+    settings: SettingOption = [],  # noqa: B006
+    executor: ExecutorOption = "spark",
+) -> None:
+    """Replay real flights, in the order in which they landed, through standing window queries, and watch."""
+    from millpond.demo import run_demo
+
+    with reporting():
+        run_demo(pond, months, speed, Console(highlight=False), executor, parse_settings(settings))
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{file} is not UTF-8 text") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+
+
+def _execute(script: str, pond: Path | None, form: Format, settings: list[str], executor: str) -> None:
+    writer = Writer(form, sys.stdout, sys.stderr)
+    with opened(pond, executor, parse_settings(settings)) as handle:
+        for result in handle.run(script):
+            if result.table is not None:
+                writer.write(result.table)
+            if result.message:
+                say(result.message)
+
+
+def main() -> Any:
+    """The command line; ends the process with an exit status."""
+    return app()
+
+
+__all__ = ["app", "main"]

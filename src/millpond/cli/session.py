@@ -1,0 +1,116 @@
+"""A pond for the length of a command, and how commands end: exit statuses, signals, temporary ponds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from millpond.cli.output import OutputClosed
+from millpond.errors import MillpondError, StatementError
+
+if TYPE_CHECKING:
+    from millpond.pond import Pond
+
+#: Exit statuses beside 0.
+FAILED = 1
+WRONG_STATEMENT = 2
+INTERRUPTED = 130  # as a shell reports SIGINT
+OUTPUT_CLOSED = 141  # as a shell reports SIGPIPE
+TERMINATED = 143  # as a shell reports SIGTERM
+
+
+class _Terminated(BaseException):
+    """Somebody asked this process to end; raised in the main thread so that the pond is closed first."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Turn what users can cause into a message on standard error and an exit status; bugs keep their trace.
+
+    Raises: typer.Exit with the status.
+    """
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except StatementError as error:
+        say(f"error: {error}")
+        raise typer.Exit(WRONG_STATEMENT) from None
+    except MillpondError as error:
+        say(f"error: {error}")
+        raise typer.Exit(FAILED) from None
+    except OutputClosed:
+        # Python flushes standard output once more at its end, which must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(OUTPUT_CLOSED) from None
+    except KeyboardInterrupt:
+        say("stopped")
+        raise typer.Exit(INTERRUPTED) from None
+    except _Terminated:
+        say("terminated")
+        raise typer.Exit(TERMINATED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def opened(path: Path | None, executor: str, settings: dict[str, Any]) -> Iterator[Pond]:
+    """The pond at `path`, or one in a temporary folder that is removed afterwards.
+
+    Arguments:
+        path: the pond's folder, made when it is missing; None for a temporary pond.
+        executor: "spark", or "inline" for tests.
+        settings: further settings of `millpond.open`.
+    """
+    import millpond
+
+    folder = Path(tempfile.mkdtemp(prefix="millpond-")) if path is None else path
+    try:
+        pond = millpond.open(folder, executor=executor, **settings)
+        try:
+            yield pond
+        finally:
+            pond.close()
+    finally:
+        if path is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """`NAME=VALUE` pairs as keyword arguments; a value that is JSON (a number, true) is read as that, else it is text.
+
+    >>> parse_settings(["shards=4", "master=local[2]"])
+    {'shards': 4, 'master': 'local[2]'}
+    """
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise typer.BadParameter(f"'{pair}' is not NAME=VALUE")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
+def say(text: str) -> None:
+    """One message to standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+__all__ = ["FAILED", "WRONG_STATEMENT", "opened", "parse_settings", "reporting", "say"]

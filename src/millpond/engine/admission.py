@@ -1,0 +1,75 @@
+"""What the next epoch takes in: a pure decision over what is pending, and the size that keeps epochs on time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from millpond.engine.records import Split
+from millpond.sources.base import split
+from millpond.sources.intake import Item
+
+#: Bytes below which a second task costs more than it gives.
+SMALL = 1 << 20
+
+
+@dataclass
+class Pace:
+    """How many bytes an epoch may take so that it lasts about `target` seconds; learnt from the epochs before.
+
+    >>> pace = Pace(target=2.0)
+    >>> pace.learn(taken=100 << 20, seconds=4.0)
+    >>> pace.limit <= 100 << 20
+    True
+    """
+
+    target: float = 2.0
+    limit: int = 48 << 20
+    rows: int = 4_000_000
+    smallest: int = 1 << 20
+    largest: int = 512 << 20
+    fixed: float = 0.25
+    history: list[tuple[int, float]] = field(default_factory=list)
+
+    def learn(self, taken: int, seconds: float) -> None:
+        """Adapt to an epoch that took `taken` bytes and lasted `seconds`; small ones tell nothing of the rate."""
+        if taken < self.limit // 4 or seconds <= 0:
+            return
+        rate = taken / max(seconds - self.fixed, 0.05)
+        wanted = rate * max(self.target - self.fixed, 0.1)
+        # Half way at a time, so that one slow epoch on a busy machine does not halve the next ones.
+        self.limit = int(min(self.largest, max(self.smallest, (self.limit + min(wanted, 4 * self.limit)) / 2)))
+
+
+def admit(pending: Mapping[int, Sequence[Item]], pace: Pace) -> dict[int, list[Item]]:
+    """The items that the next epoch takes: in order, each stream at least one, until the limits are reached."""
+    taken: dict[int, list[Item]] = {stream: [] for stream, items in pending.items() if items}
+    size = rows = 0
+    queues = {stream: list(reversed(items)) for stream, items in pending.items() if items}
+    while queues:
+        for stream in list(queues):
+            item = queues[stream][-1]
+            estimate = item.rows if item.rows is not None else item.size // 40
+            over = size + item.size > pace.limit or rows + estimate > pace.rows
+            if over and taken[stream]:
+                del queues[stream]
+                continue
+            taken[stream].append(queues[stream].pop())
+            size, rows = size + item.size, rows + estimate
+            if not queues[stream]:
+                del queues[stream]
+    return taken
+
+
+def splits_of(taken: dict[int, list[Item]], cores: int) -> tuple[Split, ...]:
+    """Map tasks for the taken items: runs of consecutive items, as many as there are cores."""
+    total = sum(i.size for items in taken.values() for i in items)
+    splits: list[Split] = []
+    for stream, items in sorted(taken.items()):
+        size = sum(i.size for i in items)
+        share = 1 if size < SMALL else max(1, round(cores * size / max(total, 1)))
+        done: list[Item] = []
+        for run in split(items, min(share, len(items))):
+            splits.append(Split(stream, tuple(i.to_json() for i in run), tuple(i.to_json() for i in done)))
+            done += run
+    return tuple(splits)

@@ -1,0 +1,228 @@
+"""Back-fill: a new query over old data. Covers exactly the epochs before the query's first live one, then is adopted.
+
+The job reads a pinned archive, answers the windows closed by then, and leaves pane state for the open ones. Its files
+become visible with the epoch that adopts them; a crash before only repeats the job.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow.compute as pc
+
+from millpond.catalog import Catalog, Standing
+from millpond.engine.core import Core
+from millpond.engine.history import Range, close_history, map_history, segments_in, tasks_of
+from millpond.engine.mapping import Parcel
+from millpond.engine.merging import keep_since, query_owner, results_folder
+from millpond.engine.records import Published, QueryProgress, read_published
+from millpond.engine.state import pane_chunk, state_folder
+from millpond.progress import NEVER, StreamProgress
+from millpond.synopses import connection
+from millpond.tables import Chunk, Segment, read_json, write_chunks, write_json
+from millpond.tables.chunks import unpack
+from millpond.types import StreamDefinition, from_json, to_json
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """A finished back-fill that waits for an epoch."""
+
+    owner: str
+    queries: tuple[int, ...]
+    progress: dict[str, QueryProgress] = field(default_factory=dict)
+    state: tuple[Segment, ...] = ()
+    results: tuple[Segment, ...] = ()
+
+    def waiting(self, catalog: Catalog) -> list[int]:
+        """Its queries that wait for it."""
+        return [q for q in self.queries if q in catalog.queries and catalog.queries[q].status == "backfilling"]
+
+    @staticmethod
+    def at(segment: Segment, epoch: int) -> Segment:
+        """A results segment as it is committed: visible with the epoch that adopts it."""
+        return replace(segment, first_epoch=epoch, last_epoch=epoch)
+
+
+def _record(core: Core, owner: str) -> str:
+    return os.path.join(core.path, "backfills", f"{owner}.json")
+
+
+def ready_backfills(core: Core, published: bool = True) -> list[Adoption]:
+    """Finished back-fills; `published`: only those that no published epoch has adopted."""
+    folder = os.path.join(core.path, "backfills")
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".json"):
+            continue
+        adoption = from_json(Adoption, read_json(os.path.join(folder, name)))
+        if adoption.owner not in core.catalog.synopses:
+            os.unlink(os.path.join(folder, name))
+        elif not published or not any(str(q) in core.published.queries for q in adoption.queries):
+            found.append(adoption)
+    return found
+
+
+def waiting_owners(core: Core) -> list[str]:
+    """Synopses whose back-fill has still to run and can: the epoch before their first one is published."""
+    owners = {
+        q.synopsis: q.first_epoch
+        for q in core.catalog.queries.values()
+        if q.status in ("backfilling", "paused") and str(q.id) not in core.published.queries
+    }
+    return sorted(
+        owner
+        for owner, first in owners.items()
+        if core.published.epoch >= first - 1
+        and needs_backfill(core, owner)
+        and not os.path.exists(_record(core, owner))
+    )
+
+
+def needs_backfill(core: Core, owner: str) -> bool:
+    """Whether any query of the synopsis was registered on a stream with history."""
+    return any(q.status == "backfilling" or q.reason == "backfilling" for q in core.catalog.users(owner))
+
+
+def run_backfill(core: Core, owner: str) -> None:
+    """Run the back-fill of one synopsis and record it as finished."""
+    with core.lock:
+        catalog = core.catalog
+        if owner not in catalog.synopses:
+            return
+        synopsis = catalog.synopses[owner]
+        users = catalog.users(owner)
+        stream = catalog.streams[synopsis.spec.stream]
+        before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
+        segments = core.streams[stream.id].archive.segments
+    state = before.progress.get(str(stream.id), StreamProgress())
+    starts = {str(q.id): QueryProgress(closed=s, start=s) for q in users for s in [start_of(q, state.bound)]}
+    low = min(_needed_since(q, stream, starts[str(q.id)].closed, state.high) for q in users)
+    wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
+    tasks = tasks_of(segments_in(segments, wanted), max(1, core.executor.cores - 1))
+    plan = {
+        "stream": to_json(stream),
+        "tasks": to_json(tasks),
+        "wanted": to_json(wanted),
+        "bound": state.bound,
+        "high": state.high,
+    }
+    plan |= {
+        "users": to_json(users),
+        "starts": to_json(starts),
+        "synopsis": to_json(synopsis),
+        "shards": core.settings.shards,
+    }
+    path = _record(core, owner) + ".plan"
+    write_json(path, plan)
+    outcomes = core.executor.run(
+        partial(_map, core.path, path),
+        len(tasks),
+        partial(_merge, core.path, path),
+        core.settings.shards,
+        background=True,
+    )
+    reports = [r for r, _ in outcomes]
+    adoption = Adoption(
+        owner,
+        tuple(q.id for q in users),
+        {q: _combine([from_json(QueryProgress, r["progress"][q]) for r in reports]) for q in starts},
+        tuple(from_json(Segment, s) for r in reports for s in r["state"]),
+        tuple(from_json(Segment, s) for r in reports for s in r["results"]),
+    )
+    with core.lock:
+        if owner in core.catalog.synopses:
+            write_json(_record(core, owner), to_json(adoption))
+        os.unlink(path)
+        core.notify()
+
+
+def start_of(standing: Standing, bound: int) -> int:
+    """The event time after which a query's windows end, given the progress when it went live."""
+    since = standing.definition.options.since
+    if since is None:
+        return bound
+    return NEVER if since == "start" else since
+
+
+def _needed_since(standing: Standing, stream: StreamDefinition, start: int, high: int) -> int:
+    window = standing.definition.query.window
+    assert window is not None
+    if start <= NEVER:
+        return NEVER
+    return min(start, high) - window.range * (4 if standing.definition.options.empty == "report" else 1)
+
+
+def _combine(shards: list[QueryProgress]) -> QueryProgress:
+    firsts = [p.first for p in shards if p.first is not None]
+    return QueryProgress(
+        max(p.closed for p in shards),
+        shards[0].start,
+        min(firsts) if firsts else None,
+        sum(p.windows for p in shards),
+        0,
+        0,
+    )
+
+
+_plans: dict[str, Any] = {}
+
+
+def _plan(path: str) -> Any:
+    if path not in _plans:
+        _plans.clear()
+        _plans[path] = read_json(path)
+    return _plans[path]
+
+
+def _map(pond: str, path: str, task: int) -> Any:
+    from millpond.catalog.state import Synopsis
+
+    plan = _plan(path)
+    synopsis = from_json(Synopsis, plan["synopsis"])
+    segments = [from_json(Segment, s) for s in plan["tasks"][task]]
+    stream = from_json(StreamDefinition, plan["stream"])
+    return map_history(
+        pond, stream, segments, from_json(Range, plan["wanted"]), synopsis.spec, synopsis.owner, plan["shards"], task
+    )
+
+
+def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
+    from millpond.catalog.state import Synopsis
+
+    plan = _plan(path)
+    synopsis = from_json(Synopsis, plan["synopsis"])
+    stream = from_json(StreamDefinition, plan["stream"])
+    db = connection()
+    parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
+    results: list[Chunk] = []
+    progress: dict[str, Any] = {}
+    panes = None
+    keep = []
+    epoch = synopsis.first_epoch - 1
+    for value in plan["users"]:
+        standing = from_json(Standing, value)
+        query, options = standing.definition.query, standing.definition.options
+        start = from_json(QueryProgress, plan["starts"][str(standing.id)])
+        answers, after, panes = close_history(db, synopsis.spec, query, options, parts, start, plan["bound"])
+        progress[str(standing.id)] = to_json(after)
+        keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
+        if answers is not None and answers.num_rows:
+            ends = pc.min_max(answers["window_end"].cast("int64")).as_py()
+            results.append(Chunk(query_owner(standing.id), "backfilled", epoch, ends["min"], ends["max"], answers))
+    state = []
+    if panes is not None and panes.num_rows:
+        kept = panes.filter(pc.greater_equal(panes["pane"], synopsis.spec.panes.pane(min(keep))))
+        if kept.num_rows:
+            state = [pane_chunk(synopsis.owner, synopsis.spec, epoch, kept)]
+    name = f"b{synopsis.owner}-{shard:04d}.parquet"
+    written = {
+        "progress": progress,
+        "state": [to_json(write_chunks(state_folder(pond), name, state, shard))] if state else [],
+        "results": [to_json(write_chunks(results_folder(pond), name, results, shard))] if results else [],
+    }
+    return written, b""

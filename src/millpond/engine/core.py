@@ -1,0 +1,231 @@
+"""The core of an open pond: its folder, catalog, intake, tables, and what has been published. One writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.catalog import Catalog, CatalogLog
+from millpond.engine.admission import Pace
+from millpond.engine.executors import Executor
+from millpond.engine.merging import results_folder
+from millpond.engine.records import Published, last_record, read_published
+from millpond.engine.segments import DEAD, archive_folder, dead_folder, row_schema
+from millpond.engine.state import state_folder
+from millpond.errors import PondError
+from millpond.sources.files import FileSource
+from millpond.sources.intake import IntakeLog
+from millpond.sources.landing import Landing
+from millpond.synopses import connection, query_table
+from millpond.tables import SegmentTable, read_json, sync_folder, write_json
+from millpond.tables.chunks import SCHEMA as CHUNKS
+from millpond.tables.storage import storage_schema
+from millpond.types import StreamDefinition
+
+FORMAT = 1
+_FOLDERS = ("catalog", "intake", "manifests", "published", "backfills", "streams", "dead", "state", "results")
+
+
+@dataclass
+class StreamRuntime:
+    """The moving parts of one stream: its intake log, its source, its archive and dead-letter tables."""
+
+    definition: StreamDefinition
+    log: IntakeLog
+    landing: Landing
+    source: FileSource | None
+    archive: SegmentTable
+    dead: SegmentTable
+    schema: pa.Schema
+
+
+@dataclass
+class Settings:
+    """What can be set when a pond is opened.
+
+    shards: state shards, fixed when the pond is made. target: seconds that an epoch should last at most under load.
+    share: whether queries share synopses. settle: microseconds for which a file must be unchanged before it is taken.
+    """
+
+    shards: int = 2
+    target: float = 2.0
+    share: bool = True
+    settle: int = 1_000_000
+    rows_per_epoch: int = 4_000_000
+    compact_files: int = 8
+
+
+@dataclass
+class Core:
+    """Everything that the engine's parts share. `lock` guards the catalog, manifests and the publish record."""
+
+    path: str
+    pond_id: str
+    settings: Settings
+    clock: Callable[[], int]
+    executor: Executor
+    catalog_log: CatalogLog
+    state: SegmentTable
+    results: SegmentTable
+    published: Published
+    streams: dict[int, StreamRuntime] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    pace: Pace = field(default_factory=Pace)
+    last_manifest: int = 0
+    failure: BaseException | None = None
+    recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))
+    pins: dict[int, int] = field(default_factory=dict)
+    owner_file: int = -1
+    closing: bool = False
+
+    def __post_init__(self) -> None:
+        self.changed = threading.Condition(self.lock)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog as of the last event."""
+        return self.catalog_log.catalog
+
+    def now(self) -> int:
+        """A clock reading (microseconds) that never goes back behind the last epoch's."""
+        return max(self.clock(), self.published.clock)
+
+    def open_stream(self, definition: StreamDefinition) -> StreamRuntime:
+        """Open (and create where missing) the parts of a stream."""
+        intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
+        log = IntakeLog(intake)
+        schema = row_schema(definition)
+        source = (
+            FileSource(definition, log, settle=self.settings.settle) if definition.options.source == "files" else None
+        )
+        runtime = StreamRuntime(
+            definition,
+            log,
+            Landing(os.path.join(intake, "landing"), log),
+            source,
+            SegmentTable(archive_folder(self.path, definition), storage_schema(schema), definition.options.time),
+            SegmentTable(dead_folder(self.path, definition), DEAD),
+            schema,
+        )
+        self.streams[definition.id] = runtime
+        return runtime
+
+    def notify(self) -> None:
+        """Wake everybody who waits for a change."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def wait(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until `condition` holds, checked after every change; raises what made the engine fail."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.changed:
+            while not condition():
+                if self.failure is not None:
+                    raise self.failure
+                if self.closing:
+                    raise PondError("the pond was closed")
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self.changed.wait(min(0.5, left) if left is not None else 0.5)
+            return True
+
+    def close(self) -> None:
+        """Close files and give the lock back."""
+        for runtime in self.streams.values():
+            runtime.log.close()
+        self.catalog_log.close()
+        if self.owner_file >= 0:
+            os.close(self.owner_file)
+            self.owner_file = -1
+
+
+def wall_clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def open_core(
+    path: str, executor: Callable[[str], Executor], clock: Callable[[], int] | None, settings: dict[str, Any]
+) -> Core:
+    """Open or make the pond in folder `path`.
+
+    Arguments:
+        executor: makes the executor, given the pond's folder; called after the lock is held.
+    Raises:
+        PondError: another process has it open, it is of another format, or DuckDB hashes differently than it did.
+    """
+    path = os.path.abspath(path)
+    os.makedirs(path, exist_ok=True)
+    owner = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(owner)
+        raise PondError(f"the pond {path} is open in another process; close it there or open another pond") from None
+    try:
+        meta = _meta(path, settings)
+        for name in _FOLDERS:
+            os.makedirs(os.path.join(path, name), exist_ok=True)
+        sync_folder(path)
+        chosen = Settings(**{**settings, "shards": meta["shards"]})
+        number = last_record(path, "published")
+        core = Core(
+            path,
+            meta["id"],
+            chosen,
+            clock or wall_clock,
+            executor(path),
+            CatalogLog(os.path.join(path, "catalog")),
+            SegmentTable(state_folder(path), CHUNKS),
+            SegmentTable(results_folder(path), CHUNKS),
+            read_published(path, number) if number else Published(),
+            pace=Pace(target=chosen.target, rows=chosen.rows_per_epoch),
+            last_manifest=last_record(path, "manifests"),
+            owner_file=owner,
+        )
+        for definition in core.catalog.streams.values():
+            core.open_stream(definition)
+        return core
+    except BaseException:
+        os.close(owner)
+        raise
+
+
+def _meta(path: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The pond's own description: made once, checked at every opening."""
+    file = os.path.join(path, "pond.json")
+    probe = query_table(connection(), "SELECT hash(1::BIGINT)::VARCHAR || hash('a', 2.5::DOUBLE)::VARCHAR AS h")["h"][
+        0
+    ].as_py()
+    if not os.path.exists(file):
+        others = [n for n in os.listdir(path) if n not in ("lock", "pools.xml")]
+        if others:
+            raise PondError(f"{path} is not a pond and not empty (it holds {others[0]}); name another folder")
+        meta = {
+            "format": FORMAT,
+            "id": uuid.uuid4().hex,
+            "shards": settings.get("shards", Settings.shards),
+            "hash": probe,
+        }
+        write_json(file, meta)
+        return meta
+    found: dict[str, Any] = read_json(file)
+    if found["format"] != FORMAT:
+        raise PondError(
+            f"the pond {path} has format {found['format']}, this Millpond reads format {FORMAT}; upgrade Millpond"
+        )
+    if found["hash"] != probe:
+        raise PondError(
+            f"the pond {path} was made with a DuckDB that places groups differently; use that version or a new pond"
+        )
+    return found

@@ -1,0 +1,312 @@
+"""An epoch: propose it (manifest), run its tasks, commit its tables, publish it. Each step can be repeated safely."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from millpond.engine.admission import admit, splits_of
+from millpond.engine.backfill import Adoption, ready_backfills
+from millpond.engine.core import Core
+from millpond.engine.merging import end_of_need
+from millpond.engine.records import (
+    Manifest,
+    Published,
+    QueryProgress,
+    StreamCounts,
+    read_manifest,
+    write_manifest,
+    write_published,
+)
+from millpond.engine.tasks import map_epoch, merge_epoch
+from millpond.errors import EngineError
+from millpond.progress import NEVER, StreamProgress, clock_bound
+from millpond.tables import Segment, SegmentTable
+from millpond.types import ARRIVAL, QueryOptions, from_json
+from millpond.windows import last_end_until
+
+#: State files of one level and shard that are merged into one of the next; larger files are left alone.
+LARGE_STATE = 32 << 20
+
+
+def in_flight(core: Core) -> int | None:
+    """The epoch that has a manifest and is not published yet, or None."""
+    return core.last_manifest if core.last_manifest > core.published.epoch else None
+
+
+def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
+    """Write the manifest of the next epoch if there is something to do; returns its number, or None.
+
+    Arguments:
+        force: make an epoch even without work. settle: False takes files that may still be growing (DRAIN).
+    """
+    with core.lock:
+        if in_flight(core) is not None:
+            return core.last_manifest
+        clock = core.now()
+        published = core.published
+        pending = {}
+        for stream, runtime in core.streams.items():
+            if runtime.source is not None:
+                runtime.source.poll(clock, settle)
+            items = runtime.log.items(published.intake.get(str(stream), 0), None)
+            if items:
+                pending[stream] = items[:100_000]
+        taken = admit(pending, core.pace) if pending else {}
+        intake = {str(s): published.intake.get(str(s), 0) + len(taken.get(s, ())) for s in core.streams}
+        ends = tuple(
+            s
+            for s, r in sorted(core.streams.items())
+            if r.log.ended
+            and intake[str(s)] >= (r.log.ended_at or 0)
+            and not published.progress.get(str(s), StreamProgress()).ended
+        )
+        adoptions = ready_backfills(core)
+        if not (taken or ends or adoptions or force or _tick_closes(core, clock) or _resumed(core)):
+            return None
+        for adoption in adoptions:
+            core.catalog_log.record(
+                *({"do": "set_status", "id": q, "status": "live"} for q in adoption.waiting(core.catalog))
+            )
+        catalog = core.catalog
+        core.catalog_log.snapshot(catalog)
+        state = (*core.state.segments, *(s for a in adoptions for s in a.state))
+        progress = {str(s): published.progress.get(str(s), StreamProgress()) for s in catalog.streams}
+        queries = dict(published.queries)
+        for adoption in adoptions:
+            queries.update(adoption.progress)
+        for standing in catalog.queries.values():
+            if standing.status == "live" and str(standing.id) not in queries:
+                bound = progress[str(catalog.stream_of(standing).id)].bound
+                start = _start(standing.definition.options, bound)
+                queries[str(standing.id)] = QueryProgress(closed=start, start=start)
+        queries = {k: q for k, q in queries.items() if int(k) in catalog.queries}
+        compact, expire = _upkeep(core, state, catalog, progress, queries)
+        manifest = Manifest(
+            published.epoch + 1,
+            clock,
+            catalog.version,
+            core.settings.shards,
+            splits_of(taken, core.executor.cores),
+            intake,
+            ends,
+            progress,
+            queries,
+            tuple(sorted(state, key=lambda s: (s.last_epoch, s.path))),
+            tuple(str(q) for a in adoptions for q in a.queries),
+            compact,
+            expire,
+        )
+        write_manifest(core.path, manifest)
+        core.last_manifest = manifest.epoch
+        return manifest.epoch
+
+
+def _start(options: QueryOptions, bound: int) -> int:
+    if options.since is None:
+        return bound
+    return NEVER if options.since == "start" else options.since
+
+
+def _tick_closes(core: Core, clock: int) -> bool:
+    """Whether the passing of time alone closes a window."""
+    for stream, runtime in core.streams.items():
+        options = runtime.definition.options
+        state = core.published.progress.get(str(stream))
+        if state is None or (options.time != ARRIVAL and options.idle is None):
+            continue
+        bound = clock_bound(state, options, clock)
+        if bound <= state.bound:
+            continue
+        for standing in core.catalog.on_stream(stream):
+            window = standing.definition.query.window
+            known = core.published.queries.get(str(standing.id))
+            if (
+                window is not None
+                and known is not None
+                and last_end_until(window, bound) > known.closed
+                and state.high > NEVER
+            ):
+                return last_end_until(window, bound) - window.range <= state.high or known.closed < state.high
+    return False
+
+
+def _resumed(core: Core) -> bool:
+    """Whether a query that was paused has windows to report."""
+    return any(
+        q.status == "live"
+        and str(q.id) in core.published.queries
+        and core.published.queries[str(q.id)].closed
+        < core.published.progress.get(str(core.catalog.stream_of(q).id), StreamProgress()).bound
+        for q in core.catalog.queries.values()
+    )
+
+
+def _upkeep(
+    core: Core,
+    state: Sequence[Segment],
+    catalog: Any,
+    progress: dict[str, StreamProgress],
+    queries: dict[str, QueryProgress],
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """State files to merge, per shard, and state files that nobody needs any more."""
+    need = end_of_need(catalog, progress, queries)
+    expire = tuple(sorted(s.path for s in state if s.high < need))
+    compact: dict[str, tuple[str, ...]] = {}
+    for shard in range(core.settings.shards):
+        levels: dict[int, list[Segment]] = defaultdict(list)
+        for segment in state:
+            if segment.shard == shard and segment.size < LARGE_STATE and segment.path not in expire:
+                levels[segment.level].append(segment)
+        for _, group in sorted(levels.items()):
+            if len(group) >= core.settings.compact_files:
+                compact[str(shard)] = tuple(sorted(s.path for s in group))
+                break
+    return compact, expire
+
+
+def run_epoch(core: Core, epoch: int) -> None:
+    """Run, commit and publish an epoch whose manifest is written; does nothing if it is published already.
+
+    Raises: EngineError when its tasks fail.
+    """
+    if core.published.epoch >= epoch:
+        return
+    started = time.perf_counter()
+    manifest = read_manifest(core.path, epoch)
+    try:
+        outcomes = core.executor.run(
+            partial(map_epoch, core.path, core.pond_id, epoch),
+            len(manifest.splits),
+            partial(merge_epoch, core.path, core.pond_id, epoch),
+            manifest.shards,
+        )
+    except Exception as error:
+        raise EngineError(f"epoch {epoch} failed: {error}") from error
+    ran = time.perf_counter()
+    reports = [report for report, _ in outcomes]
+    adoptions = [a for a in ready_backfills(core, published=False) if any(str(q) in manifest.adopt for q in a.queries)]
+    _commit(core, manifest, reports, adoptions)
+    committed = time.perf_counter()
+    published = _publish(core, manifest, reports)
+    rows = sum(r["rows"] for r in reports[0]["reports"])
+    stages: dict[str, float] = defaultdict(float)
+    for report in reports:
+        for name, seconds in report["seconds"].items():
+            stages[name] += seconds
+    for report in reports[0]["reports"]:
+        for name, seconds in report["seconds"].items():
+            stages[name] += seconds
+    elapsed = time.perf_counter() - started
+    stages |= {"job": ran - started, "commit": committed - ran, "publish": time.perf_counter() - committed}
+    with core.lock:
+        core.pace.learn(sum(r["bytes"] for r in reports[0]["reports"]), elapsed)
+        core.recent.append(
+            {"epoch": epoch, "rows": rows, "seconds": elapsed, "stages": dict(stages), "clock": published.clock}
+        )
+        failures = {k: v for r in reports for k, v in r["failures"].items()}
+        for query, reason in failures.items():
+            if int(query) in core.catalog.queries and core.catalog.queries[int(query)].status != "quarantined":
+                core.catalog_log.record(
+                    {"do": "set_status", "id": int(query), "status": "quarantined", "reason": reason}
+                )
+        core.notify()
+
+
+def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adoptions: list[Adoption]) -> None:
+    """Commit what the tasks wrote; every commit carries the epoch, so that a repetition finds it done."""
+    archive: dict[int, list[Segment]] = defaultdict(list)
+    dead: dict[int, list[Segment]] = defaultdict(list)
+    for report in reports[0]["reports"]:
+        for kind, into in (("archive", archive), ("dead", dead)):
+            if kind in report["files"]:
+                into[report["stream"]].append(from_json(Segment, report["files"][kind]))
+    state = [from_json(Segment, s) for r in reports for s in r["written"]["state"]]
+    results = [from_json(Segment, s) for r in reports for s in r["written"]["results"]]
+    for adoption in adoptions:
+        state += adoption.state
+        results += [adoption.at(s, manifest.epoch) for s in adoption.results]
+    merged = [path for paths in manifest.compact.values() for path in paths]
+    jobs: list[tuple[SegmentTable, Sequence[Segment], Sequence[str]]] = [
+        *((core.streams[s].archive, files, ()) for s, files in sorted(archive.items())),
+        *((core.streams[s].dead, files, ()) for s, files in sorted(dead.items())),
+    ]
+    if state or merged or manifest.expire:
+        jobs.append((core.state, state, (*merged, *manifest.expire)))
+    if results:
+        jobs.append((core.results, results, ()))
+    if len(jobs) == 1:
+        jobs[0][0].commit(jobs[0][1], jobs[0][2], "epoch", manifest.epoch)
+        return
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for done in [pool.submit(t.commit, add, gone, "epoch", manifest.epoch) for t, add, gone in jobs]:
+            done.result()
+
+
+def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]]) -> Published:
+    counts = dict(core.published.counts)
+    for report in reports[0]["reports"]:
+        old = counts.get(str(report["stream"]), StreamCounts())
+        counts[str(report["stream"])] = StreamCounts(
+            old.rows + report["rows"],
+            old.late + report["late"],
+            old.dead + report["dead"],
+            old.unknown + report["unknown"],
+            old.bytes + report["bytes"],
+        )
+    published = Published(
+        manifest.epoch,
+        manifest.clock,
+        manifest.version,
+        manifest.intake,
+        {k: from_json(StreamProgress, v) for k, v in reports[0]["progress"].items()},
+        counts,
+        _query_progress(manifest, reports),
+        {},
+        {"state": core.state.version, "results": core.results.version}
+        | {f"streams/{r.definition.name}": r.archive.version for r in core.streams.values()},
+    )
+    write_published(core.path, published)
+    with core.lock:
+        core.published = published
+    for stream, runtime in core.streams.items():
+        runtime.landing.release(published.intake.get(str(stream), 0))
+    return published
+
+
+def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[str, QueryProgress]:
+    """Every query's progress: what each shard added to the manifest's, bounds being the same in all shards."""
+    merged = dict(manifest.queries)
+    for query, before in manifest.queries.items():
+        after = [from_json(QueryProgress, r["queries"][query]) for r in reports if query in r["queries"]]
+        if not after:
+            continue
+        firsts = [a.first for a in after if a.first is not None]
+        merged[query] = QueryProgress(
+            max(a.closed for a in after),
+            before.start,
+            min(firsts) if firsts else None,
+            before.windows + sum(a.windows - before.windows for a in after),
+            before.revisions + sum(a.revisions - before.revisions for a in after),
+            before.too_late + sum(a.too_late - before.too_late for a in after),
+        )
+    return merged
+
+
+def prune_records(core: Core, keep: int = 1000) -> None:
+    """Remove manifests and publish records that nothing can ask for: older than `keep` epochs and any back-fill."""
+    first = min(
+        (q.first_epoch - 1 for q in core.catalog.queries.values() if q.status == "backfilling"),
+        default=core.published.epoch,
+    )
+    limit = min(first, core.published.epoch - keep)
+    for kind in ("manifests", "published"):
+        folder = os.path.join(core.path, kind)
+        for name in os.listdir(folder):
+            if name.endswith(".json") and int(name[:-5]) < limit:
+                os.unlink(os.path.join(folder, name))

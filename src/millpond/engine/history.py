@@ -1,0 +1,182 @@
+"""All segments x one synopsis: the job that back-fill and ad hoc queries share, with the kernel of live epochs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.engine.advance import advance
+from millpond.engine.mapping import Parcel, cut, tolerant_partial
+from millpond.engine.records import QueryProgress
+from millpond.engine.segments import archive_folder, read_rows, row_schema
+from millpond.synopses import PanesSpec, connection, merge_partials
+from millpond.tables import Segment
+from millpond.tables.chunks import pack
+from millpond.types import BoundQuery, QueryOptions, StreamDefinition
+
+#: Rows that one map task of a history job reads at a time.
+ROWS_AT_ONCE = 1_000_000
+
+#: Rows of the archive that are good enough for one task; more are spread over several.
+ROWS_PER_TASK = 4_000_000
+
+CUT = "cut"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which rows of an archive a history job reads: event times low <= t < high, epochs up to and including `epoch`."""
+
+    low: int | None = None
+    high: int | None = None
+    epoch: int | None = None
+
+
+def segments_in(segments: Sequence[Segment], wanted: Range) -> list[Segment]:
+    """The segments that can hold rows of a range, in order of time."""
+    return sorted(
+        (
+            s
+            for s in segments
+            if (wanted.low is None or s.high >= wanted.low)
+            and (wanted.high is None or s.low < wanted.high)
+            and (wanted.epoch is None or s.first_epoch <= wanted.epoch)
+        ),
+        key=lambda s: (s.low, s.path),
+    )
+
+
+def tasks_of(segments: Sequence[Segment], most: int) -> list[list[Segment]]:
+    """Segments grouped into tasks: few, so that a core stays free, and none without work."""
+    rows = sum(s.rows for s in segments)
+    count = max(1, min(most, -(-rows // ROWS_PER_TASK))) if segments else 0
+    tasks: list[list[Segment]] = [[] for _ in range(count)]
+    size = 0
+    for segment in segments:
+        tasks[min(count - 1, size * count // max(rows, 1))].append(segment)
+        size += segment.rows
+    return [t for t in tasks if t]
+
+
+def batches(
+    pond: str,
+    stream: StreamDefinition,
+    segments: Sequence[Segment],
+    wanted: Range,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.Table]:
+    """Rows of a range, file by file, in bounded batches."""
+    schema = row_schema(stream)
+    names = None if columns is None else [*columns, "_id", "_epoch", "_bound", stream.options.time]
+    folder = archive_folder(pond, stream)
+    for segment in segments:
+        rows = read_rows(
+            [os.path.join(folder, segment.path)], schema, names, stream.options.time, wanted.low, wanted.high
+        )
+        if wanted.epoch is not None and segment.last_epoch > wanted.epoch:
+            rows = rows.filter(pc.less_equal(rows["_epoch"], wanted.epoch))
+        for at in range(0, rows.num_rows, ROWS_AT_ONCE):
+            yield rows.slice(at, ROWS_AT_ONCE)
+
+
+def map_history(
+    pond: str,
+    stream: StreamDefinition,
+    segments: Sequence[Segment],
+    wanted: Range,
+    spec: PanesSpec,
+    owner: str,
+    shards: int,
+    task: int,
+) -> Iterator[Parcel]:
+    """Map task: partials of one synopsis over archive segments. On a stream that drops late rows they carry `cut`."""
+    db = connection()
+    extra = f"_bound AS {CUT}" if stream.options.late == "drop" else ""
+    parts = []
+    for rows in batches(pond, stream, segments, wanted):
+        table, _ = tolerant_partial(db, spec, rows, extra)
+        if table.num_rows:
+            parts.append(table)
+    if not parts:
+        return
+    table = pa.concat_tables(parts, promote_options="permissive") if extra else merge_partials(db, spec, parts)
+    for shard, part in cut(db, spec, owner, table, shards):
+        yield Parcel(shard, owner, task, pack(part))
+
+
+@dataclass
+class HistoryState:
+    """Pane rows of the past as a state without delta (see `advance.State`)."""
+
+    rows: pa.Table
+    delta: pa.Table = field(default_factory=lambda: pa.table({"pane": pa.array([], pa.int64())}))
+
+    def before(self, low: int) -> pa.Table:
+        """Nothing is revised in history: late rows are in it."""
+        return self.after(low)
+
+    def after(self, low: int) -> pa.Table:
+        """Pane rows from pane `low` on."""
+        return self.rows.filter(pc.greater_equal(self.rows["pane"], low)) if self.rows.num_rows else self.rows
+
+
+def close_history(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: BoundQuery,
+    options: QueryOptions,
+    parts: list[pa.Table],
+    progress: QueryProgress,
+    bound: int,
+) -> tuple[pa.Table | None, QueryProgress, pa.Table]:
+    """Answers of the windows that end after `progress.closed` and until `bound`, and the merged pane rows.
+
+    A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that were
+    open then, exactly as it did live.
+    """
+    parts = [p for p in parts if p.num_rows]
+    on_time, late = _separate(parts)
+    panes = merge_partials(db, spec, on_time)
+    cuts = sorted({int(c) for t in late for c in pc.unique(t[CUT]).to_pylist()})
+    answers: list[pa.Table] = []
+    first = _first(spec, [*on_time, *(t.drop_columns([CUT]) for t in late)])
+    progress = QueryProgress(
+        progress.closed, progress.start, first, progress.windows, progress.revisions, progress.too_late
+    )
+    for limit in [*(c for c in cuts if progress.closed < c <= bound), bound]:
+        result = advance(
+            db, spec, query, options, "drop", HistoryState(panes), progress, limit, limit, lambda low, high: None
+        )
+        progress = result.progress
+        if result.answers is not None and result.answers.num_rows:
+            answers.append(result.answers)
+        visible = [t.filter(pc.equal(t[CUT], limit)).drop_columns([CUT]) for t in late]
+        visible = [t for t in visible if t.num_rows]
+        if visible and limit != bound:
+            panes = merge_partials(db, spec, [panes, *visible])
+    rest = [t.filter(pc.greater_equal(t[CUT], bound)).drop_columns([CUT]) for t in late]
+    panes = merge_partials(db, spec, [panes, *(t for t in rest if t.num_rows)])
+    return (pa.concat_tables(answers, promote_options="permissive") if answers else None), progress, panes
+
+
+def _separate(parts: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
+    on_time, late = [], []
+    for part in parts:
+        if CUT not in part.column_names:
+            on_time.append(part)
+            continue
+        behind = pc.is_valid(part[CUT])
+        on_time.append(part.filter(pc.invert(behind)).drop_columns([CUT]))
+        late.append(part.filter(behind))
+    return [t for t in on_time if t.num_rows], [t for t in late if t.num_rows]
+
+
+def _first(spec: PanesSpec, parts: list[pa.Table]) -> int | None:
+    lowest = [int(np.min(p["pane"].to_numpy())) for p in parts if p.num_rows]
+    return spec.panes.start(min(lowest)) if lowest else None

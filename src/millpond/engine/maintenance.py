@@ -1,0 +1,179 @@
+"""Upkeep beside running epochs: compaction of archives and results, retention, sweeping of files nobody names."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.engine.core import Core, StreamRuntime
+from millpond.engine.epoch import in_flight, prune_records
+from millpond.engine.mapping import Parcel
+from millpond.engine.merging import results_folder
+from millpond.engine.segments import archive_folder, read_rows, row_schema, write_rows
+from millpond.progress import NEVER, StreamProgress
+from millpond.tables import Chunk, Segment, SegmentTable, read_chunks, remove_file, write_chunks
+from millpond.types import StreamDefinition, from_json, to_json
+
+#: Files below this size are merged with their neighbours.
+SMALL_FILE = 64 << 20
+#: Rows of one merged file.
+MERGED_ROWS = 2_000_000
+#: How many small files of one level make a merge worth while.
+FAN_IN = 8
+
+
+def maintain(core: Core) -> None:
+    """One round of upkeep; every part is short and can be killed at any moment."""
+    for runtime in list(core.streams.values()):
+        expire(core, runtime)
+        compact_archive(core, runtime)
+    compact_results(core)
+    sweep(core)
+    with core.lock:
+        if in_flight(core) is None:
+            prune_records(core)
+            core.catalog_log.prune(core.published.version)
+
+
+def expire(core: Core, runtime: StreamRuntime) -> None:
+    """Remove archive files whose rows are all older than the stream's retention."""
+    retention = runtime.definition.options.retention
+    progress = core.published.progress.get(str(runtime.definition.id), StreamProgress())
+    if retention is None or progress.high <= NEVER:
+        return
+    limit = min(progress.bound, progress.high) - retention
+    old = [s.path for s in runtime.archive.segments if s.high < limit]
+    if old:
+        runtime.archive.commit([], old)
+
+
+def chosen_for_merge(segments: Sequence[Segment]) -> list[Segment]:
+    """Small files of the lowest level that has enough of them; of one shard where there are shards."""
+    groups: dict[tuple[int, int], list[Segment]] = {}
+    for segment in segments:
+        if segment.size < SMALL_FILE:
+            groups.setdefault((segment.level, segment.shard), []).append(segment)
+    for _, group in sorted(groups.items()):
+        if len(group) >= FAN_IN:
+            group.sort(key=lambda s: (s.first_epoch, s.path))
+            taken: list[Segment] = []
+            for segment in group:
+                if taken and sum(s.size for s in taken) + segment.size > 4 * SMALL_FILE:
+                    break
+                taken.append(segment)
+            return taken if len(taken) > 1 else []
+    return []
+
+
+def compact_archive(core: Core, runtime: StreamRuntime) -> None:
+    """Merge small archive files in total order, row ids kept; adds and removes in one commit."""
+    chosen = chosen_for_merge([s for s in runtime.archive.segments if s.last_epoch <= core.published.epoch])
+    if not chosen:
+        return
+    task = partial(_merge_rows, core.path, to_json(runtime.definition), [to_json(s) for s in chosen])
+    reports = core.executor.run(task, 1, _collect, 1, background=True)
+    runtime.archive.commit(
+        [from_json(Segment, s) for s in reports[0][0]["segments"]], [s.path for s in chosen], moved=True
+    )
+
+
+def _merge_rows(pond: str, definition: dict[str, Any], chosen: list[dict[str, Any]], task: int) -> Iterator[Parcel]:
+    stream = from_json(StreamDefinition, definition)
+    segments = [from_json(Segment, s) for s in chosen]
+    folder = archive_folder(pond, stream)
+    time = stream.options.time
+    rows = read_rows([os.path.join(folder, s.path) for s in segments], row_schema(stream))
+    rows = rows.sort_by([(time, "ascending"), ("_id", "ascending")])
+    epochs = min(s.first_epoch for s in segments), max(s.last_epoch for s in segments)
+    level = 1 + max(s.level for s in segments)
+    pieces = []
+    for number, at in enumerate(range(0, rows.num_rows, MERGED_ROWS)):
+        name = f"c{epochs[0]:012d}-{epochs[1]:012d}-{level}-{number:04d}.parquet"
+        pieces.append(to_json(write_rows(folder, name, rows.slice(at, MERGED_ROWS), time, *epochs, level)))
+    yield Parcel(0, "", task, json.dumps(pieces).encode())
+
+
+def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
+    return {"segments": [s for p in parcels for s in json.loads(p.payload)]}, b""
+
+
+def compact_results(core: Core) -> None:
+    """Put the chunks of small result files together; answers stay as they are."""
+    chosen = chosen_for_merge([s for s in core.results.segments if s.last_epoch <= core.published.epoch])
+    if not chosen:
+        return
+    live = {f"q{q}" for q in core.catalog.queries}
+    task = partial(_merge_chunks, core.path, [to_json(s) for s in chosen], sorted(live))
+    reports = core.executor.run(task, 1, _collect, 1, background=True)
+    core.results.commit(
+        [from_json(Segment, s) for s in reports[0][0]["segments"]], [s.path for s in chosen], moved=True
+    )
+
+
+def _merge_chunks(pond: str, chosen: list[dict[str, Any]], live: list[str], task: int) -> Iterator[Parcel]:
+    segments = [from_json(Segment, s) for s in chosen]
+    folder = results_folder(pond)
+    groups: dict[tuple[str, str, int, tuple[Any, ...]], list[Chunk]] = {}
+    for segment in segments:
+        for chunk in read_chunks([os.path.join(folder, segment.path)], set(live)):
+            # A back-fill's answers count from the epoch that adopted them, which only the segment knows.
+            epoch = segment.last_epoch if segment.path.startswith("b") else chunk.epoch
+            key = (chunk.owner, chunk.kind, epoch, tuple(chunk.table.schema.names))
+            groups.setdefault(key, []).append(replace(chunk, epoch=epoch))
+    chunks = [
+        Chunk(
+            owner,
+            kind,
+            epoch,
+            min(c.low for c in g),
+            max(c.high for c in g),
+            pa.concat_tables([c.table for c in g], promote_options="permissive"),
+        )
+        for (owner, kind, epoch, _), g in groups.items()
+    ]
+    first, last = min(s.first_epoch for s in segments), max(s.last_epoch for s in segments)
+    level, shard = 1 + max(s.level for s in segments), segments[0].shard
+    name = f"c{first:012d}-{last:012d}-{level}-{max(shard, 0):04d}.parquet"
+    written = write_chunks(folder, name, chunks, shard, level, last)
+    yield Parcel(0, "", task, json.dumps([to_json(replace(written, first_epoch=first, last_epoch=last))]).encode())
+
+
+def tables_of(core: Core) -> list[SegmentTable]:
+    """All tables of a pond."""
+    return [core.state, core.results, *(t for r in core.streams.values() for t in (r.archive, r.dead))]
+
+
+def sweep(core: Core) -> None:
+    """Delete files that commits have replaced, when no reader can still hold them and no epoch can be repeated."""
+    with core.lock:
+        if in_flight(core) is not None or core.pins:
+            return
+        names = [(t, name) for t in tables_of(core) for name in t.garbage()]
+    for table, name in names:
+        remove_file(os.path.join(table.folder, name))
+
+
+def sweep_orphans(core: Core) -> None:
+    """At opening: delete files that killed epochs and jobs left, except what a repeated epoch will need."""
+    needed: set[str] = set()
+    epoch = in_flight(core)
+    if epoch is not None:
+        from millpond.engine.backfill import ready_backfills
+        from millpond.engine.records import read_manifest
+
+        needed |= {s.path for s in read_manifest(core.path, epoch).state}
+        needed |= {s.path for a in ready_backfills(core, published=False) for s in (*a.state, *a.results)}
+    else:
+        from millpond.engine.backfill import ready_backfills
+
+        needed |= {s.path for a in ready_backfills(core) for s in (*a.state, *a.results)}
+    for table in tables_of(core):
+        for name in table.orphans():
+            if name not in needed and not (epoch is not None and name.startswith(f"e{epoch:012d}-")):
+                remove_file(os.path.join(table.folder, name))

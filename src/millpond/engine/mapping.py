@@ -1,0 +1,249 @@
+"""The map step: read a split, archive it, and make the partials of every synopsis on its stream, cut by shard."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time as clock
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from millpond.catalog import Catalog
+from millpond.engine.records import Manifest, Split
+from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
+from millpond.progress import StreamProgress, ahead_mask, summarise
+from millpond.progress.generators import COHORT, cohort_median
+from millpond.sources.intake import Item
+from millpond.sources.read import read, tail_times
+from millpond.synopses import PanesSpec, connection, partial, query_table
+from millpond.tables.chunks import pack
+from millpond.types import StreamDefinition, to_json
+
+#: Rows whose expressions fail before a query is given up for the epoch.
+FAILING_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What a map task sends to a shard: a partial of a synopsis, or (owner '') the task's report."""
+
+    shard: int
+    owner: str
+    task: int
+    payload: bytes
+
+
+def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Iterator[Parcel]:
+    """Run one map task. The files it writes are named by epoch and task, so that a repetition replaces them."""
+    started = clock.perf_counter()
+    split = manifest.splits[task]
+    stream = catalog.streams[split.stream]
+    progress = manifest.progress.get(str(stream.id), StreamProgress())
+    db = connection()
+    segment, dead, summaries, unknown = _take(db, manifest, stream, split, progress)
+    taken = clock.perf_counter()
+    files: dict[str, object] = {}
+    name = f"e{manifest.epoch:012d}-{task:05d}.parquet"
+    if segment.num_rows:
+        files["archive"] = to_json(
+            write_rows(archive_folder(pond, stream), name, segment, stream.options.time, manifest.epoch, manifest.epoch)
+        )
+    archived = clock.perf_counter()
+    failures: dict[str, str] = {}
+    for synopsis in catalog.synopses.values():
+        if synopsis.spec.stream != stream.id or synopsis.first_epoch > manifest.epoch or not segment.num_rows:
+            continue
+        try:
+            table, failed = tolerant_partial(db, synopsis.spec, segment)
+        except duckdb.Error as error:
+            failures[synopsis.owner] = one_line(error)
+            continue
+        if failed is not None:
+            names = ", ".join(sorted(q.definition.name for q in catalog.users(synopsis.owner)))
+            dead.append(_failed_letters(failed, names, manifest.epoch))
+        for shard, part in cut(db, synopsis.spec, synopsis.owner, table, manifest.shards):
+            yield Parcel(shard, synopsis.owner, task, pack(part))
+    letters = pa.concat_tables(dead) if dead else DEAD.empty_table()
+    if letters.num_rows:
+        files["dead"] = to_json(
+            write_rows(dead_folder(pond, stream), name, letters, None, manifest.epoch, manifest.epoch)
+        )
+    late = segment.num_rows - segment["_bound"].null_count
+    report = {
+        "stream": stream.id,
+        "task": task,
+        "rows": segment.num_rows,
+        "late": late,
+        "dead": letters.num_rows,
+        "unknown": unknown,
+        "bytes": sum(i["size"] for i in split.items),
+        "summaries": [to_json(s) for s in summaries],
+        "files": files,
+        "failures": failures,
+        "seconds": {
+            "read": taken - started,
+            "archive": archived - taken,
+            "partials": clock.perf_counter() - archived,
+        },
+    }
+    for shard in range(manifest.shards):
+        yield Parcel(shard, "", task, json.dumps(report).encode())
+
+
+def _take(
+    db: duckdb.DuckDBPyConnection, manifest: Manifest, stream: StreamDefinition, split: Split, progress: StreamProgress
+) -> tuple[pa.Table, list[pa.Table], list[object], int]:
+    """Rows of a split with their hidden columns, dead letters, summaries of the items, unknown columns met."""
+    schema = row_schema(stream)
+    time = stream.options.time
+    median = progress.median
+    if stream.options.ahead is not None:
+        for record in split.before:
+            times = tail_times(Item.from_json(record), stream, db, rows=2**31)
+            if len(times):
+                median = cohort_median(times[((len(times) - 1) // COHORT) * COHORT :])
+    tables: list[pa.Table] = []
+    dead: list[pa.Table] = []
+    summaries: list[object] = []
+    unknown = 0
+    for record in split.items:
+        item = Item.from_json(record)
+        result = read(item, stream, None, db)
+        rows = result.rows
+        unknown += result.unknown
+        source = item.path if item.kind == "file" else f"ingest {item.ordinal}"
+        if result.rejected.num_rows:
+            dead.append(_letters(result.rejected, source, manifest.epoch))
+        positions = np.arange(rows.num_rows) if result.positions is None else result.positions.to_numpy()
+        times = times_of(rows, time)
+        ahead, median = ahead_mask(times, stream.options, median)
+        if ahead is not None:
+            dead.append(_ahead_letters(rows.filter(pa.array(ahead)), positions[ahead], source, stream, manifest.epoch))
+            rows, positions, times = rows.filter(pa.array(~ahead)), positions[~ahead], times[~ahead]
+        summaries.append(
+            summarise(times, stream.options, item.partition, median if stream.options.ahead is not None else None)
+        )
+        hidden = [
+            pa.array(positions.astype(np.int64) + (item.ordinal << 32)),
+            pa.array(np.full(len(times), manifest.epoch, np.int64)),
+            pa.array(np.full(len(times), progress.bound, np.int64), mask=times >= progress.bound),
+        ]
+        tables.append(pa.table([*rows.columns, *hidden], schema=schema))
+    segment = pa.concat_tables(tables) if tables else schema.empty_table()
+    return segment, dead, summaries, unknown
+
+
+def tolerant_partial(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = ""
+) -> tuple[pa.Table, pa.Table | None]:
+    """The partial of a segment; rows on which an expression fails are found by bisection and left out.
+
+    Returns: the partial of the good rows, and the failing rows with their `_reason` (None if there are none).
+    Raises: duckdb.Error when more than FAILING_ROWS rows fail.
+    """
+    try:
+        return partial(db, spec, segment, extra), None
+    except duckdb.Error as error:
+        if segment.num_rows == 0:
+            raise
+        first = error
+    good: list[pa.Table] = []
+    bad: list[tuple[pa.Table, str]] = []
+    pending = [segment]
+    while pending:
+        piece = pending.pop()
+        try:
+            partial(db, spec, piece, extra)
+            good.append(piece)
+        except duckdb.Error as error:
+            if piece.num_rows == 1:
+                bad.append((piece, one_line(error)))
+                if len(bad) > FAILING_ROWS:
+                    raise first from None
+            else:
+                half = piece.num_rows // 2
+                pending += [piece.slice(half), piece.slice(0, half)]
+    if not bad:  # each half works and the whole does not: the fault is in the aggregate, not in a row
+        raise first
+    rows = pa.concat_tables([p for p, _ in bad]).append_column("_reason", pa.array([r for _, r in bad]))
+    kept = pa.concat_tables(good) if good else segment.slice(0, 0)
+    return partial(db, spec, kept, extra), rows
+
+
+def cut(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, owner: str, table: pa.Table, shards: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of a partial by the shard that keeps their group."""
+    if not table.num_rows:
+        return
+    if shards == 1 or spec.single or not spec.keys:
+        digest = hashlib.blake2b(owner.encode(), digest_size=4).digest()
+        yield int.from_bytes(digest, "big") % shards, table
+        return
+    shard = query_table(db, f"SELECT (hash({', '.join(spec.key_names)}) % {shards})::INTEGER AS s FROM p", p=table)[
+        "s"
+    ].to_numpy()
+    for number in range(shards):
+        part = table.filter(pa.array(shard == number))
+        if part.num_rows:
+            yield number, part
+
+
+def _letters(rejected: pa.Table, source: str, epoch: int) -> pa.Table:
+    n = rejected.num_rows
+    return pa.table(
+        [
+            rejected["reason"],
+            pa.array([source] * n),
+            rejected["position"],
+            rejected["record"],
+            pa.array(np.full(n, epoch, np.int64)),
+        ],
+        schema=DEAD,
+    )
+
+
+def _texts(rows: pa.Table) -> pa.Array:
+    """Rows as JSON texts, so that a dead letter can be mended and replayed."""
+    shown = query_table(connection(), "SELECT left(to_json(r)::VARCHAR, 1000) AS t FROM rows r", rows=rows)
+    return shown["t"]
+
+
+def _ahead_letters(
+    rows: pa.Table,
+    positions: np.ndarray[tuple[int], np.dtype[np.int64]],
+    source: str,
+    stream: StreamDefinition,
+    epoch: int,
+) -> pa.Table:
+    n = rows.num_rows
+    reason = f"event time runs ahead of the rows before it by more than ahead = {stream.options.ahead} microseconds"
+    return pa.table(
+        [
+            pa.array([reason] * n),
+            pa.array([source] * n),
+            pa.array(positions),
+            _texts(rows),
+            pa.array(np.full(n, epoch, np.int64)),
+        ],
+        schema=DEAD,
+    )
+
+
+def _failed_letters(rows: pa.Table, queries: str, epoch: int) -> pa.Table:
+    n = rows.num_rows
+    positions = pa.array(rows["_id"].to_numpy() & 0xFFFFFFFF)
+    texts = _texts(rows.drop_columns(["_reason", *(name for name, _ in HIDDEN)]))
+    return pa.table(
+        [rows["_reason"], pa.array([f"query {queries}"] * n), positions, texts, pa.array(np.full(n, epoch, np.int64))],
+        schema=DEAD,
+    )
+
+
+def one_line(error: Exception) -> str:
+    """An error's text as one line."""
+    return " ".join(str(error).split())[:500]

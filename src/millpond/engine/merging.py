@@ -1,0 +1,297 @@
+"""The merge step of a shard: fold the epoch's partials into its state, answer every query, write state and results."""
+
+from __future__ import annotations
+
+import json
+import os
+import time as clock
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Catalog, Standing, Synopsis
+from millpond.engine.advance import advance, revise_for
+from millpond.engine.mapping import Parcel, one_line
+from millpond.engine.records import Manifest, QueryProgress
+from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
+from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb
+from millpond.synopses import connection, merge_partials, query_table
+from millpond.tables import Chunk, Segment, read_chunks, write_chunks
+from millpond.tables.chunks import unpack
+from millpond.types import StreamDefinition, from_json, to_json
+
+REVISIONS = "revisions"
+
+
+def results_folder(pond: str) -> str:
+    """The folder of the results table."""
+    return os.path.join(pond, "results")
+
+
+def query_owner(query: int) -> str:
+    """The name that a query's answers are stored under."""
+    return f"q{query}"
+
+
+def progress_after(
+    manifest: Manifest, catalog: Catalog, reports: Iterable[dict[str, Any]]
+) -> dict[str, StreamProgress]:
+    """Progress of every stream after the epoch: the same in every shard."""
+    summaries: dict[int, list[ItemSummary]] = defaultdict(list)
+    for report in sorted(reports, key=lambda r: r["task"]):
+        summaries[report["stream"]] += [from_json(ItemSummary, s) for s in report["summaries"]]
+    return {
+        str(stream.id): absorb(
+            manifest.progress.get(str(stream.id), StreamProgress()),
+            stream.options,
+            summaries[stream.id],
+            manifest.clock,
+            stream.id in manifest.ends,
+        )
+        for stream in catalog.streams.values()
+    }
+
+
+def merge_shard(
+    pond: str, pond_id: str, manifest: Manifest, catalog: Catalog, shard: int, parcels: Sequence[Parcel]
+) -> dict[str, Any]:
+    """Run the merge task of one shard; returns its report (JSON-ready), with the segments to commit."""
+    started = clock.perf_counter()
+    db = connection()
+    reports = [json.loads(p.payload) for p in parcels if not p.owner]
+    progress = progress_after(manifest, catalog, reports)
+    parts: dict[str, list[pa.Table]] = defaultdict(list)
+    for parcel in sorted((p for p in parcels if p.owner), key=lambda p: p.task):
+        parts[parcel.owner].append(unpack(parcel.payload))
+    segments = [s for s in manifest.state if s.shard == shard]
+    failures: dict[str, str] = {}
+    for report in reports:
+        for owner, reason in report["failures"].items():
+            failures.update({str(q.id): reason for q in catalog.users(owner)})
+    state: list[Chunk] = []
+    results: list[Chunk] = []
+    advanced: dict[str, Any] = {}
+    merged = 0.0
+    for synopsis in catalog.synopses.values():
+        if synopsis.first_epoch > manifest.epoch:
+            continue
+        begun = clock.perf_counter()
+        delta = merge_partials(db, synopsis.spec, parts.get(synopsis.owner, []))
+        merged += clock.perf_counter() - begun
+        if delta.num_rows:
+            state.append(pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, delta))
+        _advance_synopsis(
+            db,
+            pond,
+            pond_id,
+            manifest,
+            catalog,
+            shard,
+            synopsis,
+            delta,
+            progress,
+            segments,
+            state,
+            results,
+            advanced,
+            failures,
+        )
+    forget(pond_id, set(catalog.synopses))
+    answered = clock.perf_counter()
+    written: dict[str, Any] = {"state": [], "results": []}
+    name = f"e{manifest.epoch:012d}-{shard:04d}.parquet"
+    if state:
+        written["state"].append(to_json(write_chunks(state_folder(pond), name, state, shard)))
+    if results:
+        written["results"].append(to_json(write_chunks(results_folder(pond), name, results, shard)))
+    compacted = _compact(db, pond, manifest, catalog, shard, progress)
+    if compacted is not None:
+        written["state"].append(to_json(compacted))
+    return {
+        "shard": shard,
+        "reports": reports if shard == 0 else [],
+        "progress": to_json(progress) if shard == 0 else {},
+        "queries": advanced,
+        "failures": failures,
+        "written": written,
+        "seconds": {
+            "merge": merged,
+            "answer": answered - started - merged,
+            "write": clock.perf_counter() - answered,
+        },
+    }
+
+
+def _advance_synopsis(
+    db: duckdb.DuckDBPyConnection,
+    pond: str,
+    pond_id: str,
+    manifest: Manifest,
+    catalog: Catalog,
+    shard: int,
+    synopsis: Synopsis,
+    delta: pa.Table,
+    progress: dict[str, StreamProgress],
+    segments: Sequence[Segment],
+    state: list[Chunk],
+    results: list[Chunk],
+    advanced: dict[str, Any],
+    failures: dict[str, str],
+) -> None:
+    stream = catalog.streams[synopsis.spec.stream]
+    bound = progress[str(stream.id)].bound
+    high = manifest.progress.get(str(stream.id), StreamProgress()).high
+    users = catalog.users(synopsis.owner)
+    adopting = any(str(q.id) in manifest.adopt for q in users)
+    panes = PaneState(
+        db,
+        pond,
+        pond_id,
+        segments,
+        shard,
+        synopsis.owner,
+        synopsis.spec,
+        manifest.epoch,
+        delta,
+        synopsis.first_epoch if adopting else None,
+    )
+    lowest: list[int] = []
+    for standing in users:
+        before = manifest.queries.get(str(standing.id), QueryProgress())
+        if standing.status != "live" or str(standing.id) in failures:
+            continue
+        query, options = standing.definition.query, standing.definition.options
+        owner = query_owner(standing.id)
+        try:
+            result = advance(
+                db,
+                synopsis.spec,
+                query,
+                options,
+                stream.options.late,
+                panes,
+                before,
+                bound,
+                high,
+                lambda low, up, owner=owner: _given(db, pond, segments, owner, low, up),  # type: ignore[misc]
+            )
+        except (duckdb.Error, ValueError, pa.ArrowException, OverflowError) as error:
+            failures[str(standing.id)] = one_line(error)
+            continue
+        advanced[str(standing.id)] = to_json(result.progress)
+        lowest.append(open_pane(synopsis, standing, result.progress.closed))
+        if result.answers is not None and result.answers.num_rows:
+            ends = pc.min_max(result.answers["window_end"].cast(pa.int64())).as_py()
+            resumed = before.closed < manifest.progress.get(str(stream.id), StreamProgress()).bound
+            kind = "backfilled" if resumed or str(standing.id) in manifest.adopt else "answers"
+            results.append(Chunk(owner, kind, manifest.epoch, ends["min"], ends["max"], result.answers))
+        if result.revisions is not None and result.revisions.num_rows:
+            ends = pc.min_max(result.revisions["end"]).as_py()
+            state.append(Chunk(owner, REVISIONS, manifest.epoch, ends["min"], ends["max"], result.revisions))
+    if lowest:
+        panes.keep(min(lowest))
+
+
+def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
+    """The first pane that windows still open can need."""
+    window = standing.definition.query.window
+    assert window is not None
+    reach = window.range * (2 if standing.definition.options.empty == "report" else 1)
+    return synopsis.spec.panes.pane(max(NEVER, closed - reach))
+
+
+def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition, closed: int, high: int) -> int:
+    """The event time from which a query may still need pane rows, for open windows and for revisions."""
+    query, options = standing.definition.query, standing.definition.options
+    assert query.window is not None
+    behind = revise_for(query, options) if stream.options.late == "revise" else 0
+    reach = query.window.range * (4 if options.empty == "report" else 2)
+    return max(NEVER, min(closed, high) - behind - reach)
+
+
+def _given(
+    db: duckdb.DuckDBPyConnection, pond: str, segments: Sequence[Segment], owner: str, low: int, high: int
+) -> pa.Table | None:
+    paths = [os.path.join(state_folder(pond), s.path) for s in segments if s.high >= low and s.low <= high]
+    parts = [
+        c.table
+        for c in read_chunks(
+            paths, {owner}, lambda _o, kind, _e, first, last: kind == REVISIONS and last >= low and first <= high
+        )
+    ]
+    return _latest_numbers(db, pa.concat_tables(parts, promote_options="permissive")) if parts else None
+
+
+def _latest_numbers(db: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
+    return query_table(
+        db, "SELECT * EXCLUDE (revision), max(revision)::BIGINT AS revision FROM t GROUP BY ALL", t=table
+    )
+
+
+def _compact(
+    db: duckdb.DuckDBPyConnection,
+    pond: str,
+    manifest: Manifest,
+    catalog: Catalog,
+    shard: int,
+    progress: dict[str, StreamProgress],
+) -> Segment | None:
+    """Merge the state files that the manifest names into one, without what nobody can need any more."""
+    names = manifest.compact.get(str(shard), ())
+    if not names:
+        return None
+    chosen = [s for s in manifest.state if s.path in names]
+    by_owner: dict[tuple[str, str], list[Chunk]] = defaultdict(list)
+    for chunk in read_chunks([os.path.join(state_folder(pond), s.path) for s in chosen]):
+        by_owner[chunk.owner, chunk.kind].append(chunk)
+    chunks: list[Chunk] = []
+    for (owner, kind), group in sorted(by_owner.items()):
+        epoch = max(c.epoch for c in group)
+        if kind == PANES and owner in catalog.synopses:
+            synopsis = catalog.synopses[owner]
+            table = merge_partials(db, synopsis.spec, [c.table for c in group])
+            low = synopsis.spec.panes.pane(needed_since(manifest, catalog, synopsis))
+            table = table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
+            if table.num_rows:
+                chunks.append(pane_chunk(owner, synopsis.spec, epoch, table))
+        elif kind == REVISIONS and int(owner[1:]) in catalog.queries:
+            table = _latest_numbers(db, pa.concat_tables([c.table for c in group], promote_options="permissive"))
+            ends = pc.min_max(table["end"]).as_py()
+            chunks.append(Chunk(owner, kind, epoch, ends["min"], ends["max"], table))
+    level = 1 + max(s.level for s in chosen)
+    return write_chunks(
+        state_folder(pond),
+        f"c{manifest.epoch:012d}-{shard:04d}.parquet",
+        chunks,
+        shard,
+        level,
+        max(s.last_epoch for s in chosen),
+    )
+
+
+def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> int:
+    """The event time from which any user of a synopsis may still need its pane rows."""
+    stream = catalog.streams[synopsis.spec.stream]
+    high = manifest.progress.get(str(stream.id), StreamProgress()).high
+    return min(
+        (
+            keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).closed, high)
+            for q in catalog.users(synopsis.owner)
+        ),
+        default=NEVER,
+    )
+
+
+def end_of_need(catalog: Catalog, progress: dict[str, StreamProgress], queries: dict[str, QueryProgress]) -> int:
+    """The event time before which no query needs any state; NEVER while that is not known."""
+    needs = [NEVER] if not catalog.queries else []
+    for standing in catalog.queries.values():
+        stream = catalog.stream_of(standing)
+        high = progress.get(str(stream.id), StreamProgress()).high
+        closed = queries.get(str(standing.id), QueryProgress()).closed
+        needs.append(keep_since(catalog.synopses[standing.synopsis], standing, stream, closed, high))
+    return min(needs)

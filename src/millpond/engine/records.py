@@ -1,0 +1,126 @@
+"""Manifests and publish records: what an epoch is to do, and what it has done. Both are JSON files of the pond."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from millpond.progress import NEVER, StreamProgress
+from millpond.tables import Segment, read_json, write_json
+from millpond.types import from_json, to_json
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one map task reads: consecutive intake items of one stream.
+
+    before: items of the same stream and epoch in front of this split, for the median of the cohort before it.
+    """
+
+    stream: int
+    items: tuple[dict[str, Any], ...]
+    before: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    """How far a query has answered.
+
+    closed: windows that end at or before it have been reported (microseconds).
+    start: windows that end at or before it are not the query's business: they were closed when it was registered.
+    first: event time of the first pane with data, from which `empty='report'` reports.
+    """
+
+    closed: int = NEVER
+    start: int = NEVER
+    first: int | None = None
+    windows: int = 0
+    revisions: int = 0
+    too_late: int = 0
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything that an epoch depends on; replaying it gives the same bytes.
+
+    clock: the clock reading of the epoch (microseconds). version: of the catalog. intake: per stream, the first item
+    not yet taken after this epoch. ends: streams whose source has announced its end. adopt: back-fills whose results
+    become visible with this epoch. compact: per shard, state files to merge. expire: state files to remove.
+    """
+
+    epoch: int
+    clock: int
+    version: int
+    shards: int
+    splits: tuple[Split, ...] = ()
+    intake: dict[str, int] = field(default_factory=dict)
+    ends: tuple[int, ...] = ()
+    progress: dict[str, StreamProgress] = field(default_factory=dict)
+    queries: dict[str, QueryProgress] = field(default_factory=dict)
+    state: tuple[Segment, ...] = ()
+    adopt: tuple[str, ...] = ()
+    compact: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    expire: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamCounts:
+    """Counters of a stream since its creation."""
+
+    rows: int = 0
+    late: int = 0
+    dead: int = 0
+    unknown: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Published:
+    """What readers see: written when all tables of the epoch are committed."""
+
+    epoch: int = 0
+    clock: int = 0
+    version: int = 0
+    intake: dict[str, int] = field(default_factory=dict)
+    progress: dict[str, StreamProgress] = field(default_factory=dict)
+    counts: dict[str, StreamCounts] = field(default_factory=dict)
+    queries: dict[str, QueryProgress] = field(default_factory=dict)
+    complete: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
+
+
+def manifest_path(pond: str, epoch: int) -> str:
+    """Where the manifest of an epoch lies."""
+    return os.path.join(pond, "manifests", f"{epoch:012d}.json")
+
+
+def published_path(pond: str, epoch: int) -> str:
+    """Where the publish record of an epoch lies."""
+    return os.path.join(pond, "published", f"{epoch:012d}.json")
+
+
+def write_manifest(pond: str, manifest: Manifest) -> None:
+    """Write a manifest durably; from then on its epoch will happen, whatever crashes."""
+    write_json(manifest_path(pond, manifest.epoch), to_json(manifest))
+
+
+def read_manifest(pond: str, epoch: int) -> Manifest:
+    """The manifest of an epoch."""
+    return from_json(Manifest, read_json(manifest_path(pond, epoch)))
+
+
+def write_published(pond: str, published: Published) -> None:
+    """Write a publish record durably."""
+    write_json(published_path(pond, published.epoch), to_json(published))
+
+
+def read_published(pond: str, epoch: int) -> Published:
+    """The publish record of an epoch."""
+    return from_json(Published, read_json(published_path(pond, epoch)))
+
+
+def last_record(pond: str, kind: str) -> int:
+    """The largest epoch with a record of that kind ('manifests' or 'published'), 0 if there is none."""
+    names = [n for n in os.listdir(os.path.join(pond, kind)) if n.endswith(".json")]
+    return max((int(n[:-5]) for n in names), default=0)

@@ -1,0 +1,131 @@
+"""Spark as the executor, and the session it runs in."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.engine.executors import MapTask, MergeTask
+from millpond.engine.mapping import Parcel
+
+_PARCELS = "shard int, owner string, task int, payload binary"
+_REPORTS = "shard int, report string, payload binary"
+
+FAIR_POOLS = """<?xml version="1.0"?>
+<allocations>
+  <pool name="epochs"><schedulingMode>FIFO</schedulingMode><weight>1000</weight><minShare>1</minShare></pool>
+  <pool name="background"><schedulingMode>FAIR</schedulingMode><weight>1</weight></pool>
+</allocations>
+"""
+
+
+def session(master: str | None, folder: str, cores: int | None = None) -> SparkSession:
+    """The Spark session that ponds of this process run in; made when there is none.
+
+    Arguments:
+        master: Spark master URL; None: `local[cores]`.
+        folder: where the pool file lies.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    pools = os.path.join(folder, "pools.xml")
+    with open(pools, "w", encoding="utf-8") as file:
+        file.write(FAIR_POOLS)
+    cores = cores or os.cpu_count() or 2
+    spark = (
+        SparkSession.builder.master(master or f"local[{cores}]")
+        .appName("millpond")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.shuffle.partitions", str(cores))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.scheduler.mode", "FAIR")
+        .config("spark.scheduler.allocation.file", f"file://{pools}")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1024")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "4")
+        .config("spark.sql.streaming.minBatchesToRetain", "8")
+        .config("spark.sql.streaming.pollingDelay", "10ms")
+        .config("spark.driver.maxResultSize", "4g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+class SparkExecutor:
+    """Runs map tasks, the exchange and merge tasks as one Spark job."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.cores = spark.sparkContext.defaultParallelism
+
+    def run(
+        self, map_task: MapTask, tasks: int, merge_task: MergeTask, shards: int, background: bool = False
+    ) -> list[tuple[dict[str, Any], bytes]]:
+        """See `Executor.run`. A background job occupies at most all cores but one."""
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "background" if background else "epochs")
+        width = max(1, min(tasks, self.cores - 1 if background else self.cores))
+        frame: DataFrame = self.spark.range(0, tasks, 1, width).mapInArrow(_mapper(map_task), _PARCELS)
+        out = frame.repartitionById(shards, "shard")
+        table = out.mapInArrow(_merger(merge_task, shards), _REPORTS).toArrow()
+        rows = table.sort_by("shard")
+        found = {
+            s: (json.loads(r), p or b"")
+            for s, r, p in zip(
+                rows["shard"].to_pylist(), rows["report"].to_pylist(), rows["payload"].to_pylist(), strict=True
+            )
+        }
+        # A shard to which nothing was sent has no rows and so no task of its own.
+        return [found[s] if s in found else merge_task(s, []) for s in range(shards)]
+
+
+def _mapper(map_task: MapTask) -> Any:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for parcel in map_task(task):
+                    yield pa.record_batch(
+                        {
+                            "shard": pa.array([parcel.shard], pa.int32()),
+                            "owner": pa.array([parcel.owner]),
+                            "task": pa.array([parcel.task], pa.int32()),
+                            "payload": pa.array([parcel.payload], pa.binary()),
+                        }
+                    )
+
+    return run
+
+
+def _merger(merge_task: MergeTask, shards: int) -> Any:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        by_shard: dict[int, list[Parcel]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                by_shard.setdefault(row["shard"], []).append(
+                    Parcel(row["shard"], row["owner"], row["task"], row["payload"])
+                )
+        for shard, parcels in sorted(by_shard.items()):
+            report, payload = merge_task(shard, parcels)
+            yield pa.record_batch(
+                {
+                    "shard": pa.array([shard], pa.int32()),
+                    "report": pa.array([json.dumps(report)]),
+                    "payload": pa.array([payload], pa.binary()),
+                }
+            )
+
+    return run

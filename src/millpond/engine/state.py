@@ -1,0 +1,137 @@
+"""The pane state of a synopsis in one shard: committed chunks read back, kept in memory by whoever used them last.
+
+A cached table is valid for exactly one epoch of one pond; a repeated or moved task reads the files instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.synopses import PanesSpec, merge_partials
+from millpond.tables import Chunk, Segment, read_chunks
+
+#: Rows of a synopsis kept in memory beyond what open windows need.
+KEPT_ROWS = 500_000
+
+PANES = "panes"
+
+
+@dataclass
+class _Kept:
+    epoch: int
+    low: int
+    table: pa.Table
+
+
+_kept: dict[tuple[str, str, int], _Kept] = {}
+
+
+def state_folder(pond: str) -> str:
+    """The folder of the state table."""
+    return os.path.join(pond, "state")
+
+
+@dataclass
+class PaneState:
+    """State of one synopsis in one shard, before and after the epoch's delta.
+
+    Arguments:
+        pond, pond_id: folder and identity of the pond.
+        segments: the shard's committed state files, oldest first.
+        epoch: the running epoch. delta: merged partials of this epoch.
+        split_epoch: for a synopsis whose back-fill becomes visible now: chunks from this epoch on count as delta.
+    """
+
+    db: duckdb.DuckDBPyConnection
+    pond: str
+    pond_id: str
+    segments: Sequence[Segment]
+    shard: int
+    owner: str
+    spec: PanesSpec
+    epoch: int
+    delta: pa.Table
+    split_epoch: int | None = None
+    _before: _Kept | None = field(default=None, init=False)
+    _after: dict[int, pa.Table] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if self.split_epoch is None:
+            kept = _kept.get((self.pond_id, self.owner, self.shard))
+            if kept is not None and kept.epoch == self.epoch - 1:
+                self._before = kept
+        else:
+            since = self.split_epoch
+            live = self._load(None, lambda epoch: epoch >= since)
+            self.delta = merge_partials(self.db, self.spec, [live, self.delta])
+
+    def before(self, low: int) -> pa.Table:
+        """Merged pane rows from pane `low` on, as of the epoch before."""
+        if self._before is None or self._before.low > low:
+            since = self.split_epoch
+            wanted = None if since is None else lambda epoch: epoch < since
+            self._before = _Kept(self.epoch - 1, low, self._load(low, wanted))
+            self._after.clear()
+        return _from(self._before.table, low)
+
+    def after(self, low: int) -> pa.Table:
+        """Merged pane rows from pane `low` on, with this epoch's delta."""
+        before = self.before(low)
+        assert self._before is not None
+        held = self._before.low
+        if held not in self._after:
+            parts = [p for p in (self._before.table, _from(self.delta, held)) if p.num_rows]
+            self._after = {held: merge_partials(self.db, self.spec, parts) if parts else before}
+        return _from(self._after[held], low)
+
+    def keep(self, low: int) -> None:
+        """Keep the state for the next epoch, at least from pane `low` on."""
+        table = self.after(low)
+        assert self._before is not None
+        held = self._before.low
+        whole = self._after[held]
+        if whole.num_rows > KEPT_ROWS and held < low:
+            held, whole = low, table
+        _kept[(self.pond_id, self.owner, self.shard)] = _Kept(self.epoch, held, whole)
+
+    def _load(self, low: int | None, wanted: Callable[[int], bool] | None) -> pa.Table:
+        since = None if low is None else self.spec.panes.start(low)
+        paths = [
+            os.path.join(state_folder(self.pond), s.path) for s in self.segments if since is None or s.high >= since
+        ]
+        parts = [
+            c.table if low is None else _from(c.table, low)
+            for c in read_chunks(
+                paths,
+                {self.owner},
+                lambda _owner, kind, epoch, _low, high: (
+                    kind == PANES and (since is None or high >= since) and (wanted is None or wanted(epoch))
+                ),
+            )
+        ]
+        return merge_partials(self.db, self.spec, parts)
+
+
+def pane_chunk(owner: str, spec: PanesSpec, epoch: int, table: pa.Table) -> Chunk:
+    """The chunk that stores pane rows."""
+    bounds = pc.min_max(table["pane"]).as_py()
+    return Chunk(owner, PANES, epoch, spec.panes.start(bounds["min"]), spec.panes.start(bounds["max"] + 1) - 1, table)
+
+
+def forget(pond_id: str, owners: set[str]) -> None:
+    """Drop what is kept for synopses of this pond that no longer exist."""
+    for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
+        del _kept[key]
+
+
+def _from(table: pa.Table, low: int) -> pa.Table:
+    if not table.num_rows:
+        return table
+    mask = pc.greater_equal(table["pane"], low)
+    return table if pc.all(mask).as_py() else table.filter(mask)

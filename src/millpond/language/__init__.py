@@ -1,0 +1,45 @@
+"""Text into statements and bound queries.
+
+`parse` turns a script into statements; `bind_query` and `bind_select` resolve names and types against a `Schema`.
+Everything that a text can say passes through the allow-lists of `functions` and `expressions`: a function is added in
+`functions.py` alone, a statement in `script.py` and `statements.py`; nothing outside of this folder needs to change.
+"""
+
+from millpond.language.binding import bind_query, bind_select
+from millpond.language.from_items import Schema
+from millpond.language.relations import DEAD_COLUMNS, RelationQuery, RelationRef
+from millpond.language.script import parse
+from millpond.language.statements import (
+    AlterQuery,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    Drain,
+    Drop,
+    Explain,
+    Invoke,
+    Select,
+    Show,
+    Statement,
+)
+
+__all__ = [
+    "DEAD_COLUMNS",
+    "AlterQuery",
+    "CreateQuery",
+    "CreateStream",
+    "CreateTable",
+    "Drain",
+    "Drop",
+    "Explain",
+    "Invoke",
+    "RelationQuery",
+    "RelationRef",
+    "Schema",
+    "Select",
+    "Show",
+    "Statement",
+    "bind_query",
+    "bind_select",
+    "parse",
+]

@@ -1,0 +1,231 @@
+"""Names and types: a SELECT over a stream into a bound query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from millpond.language.expressions import check_arguments, has_aggregate
+from millpond.language.from_items import Schema, bound_window, find, side_stream
+from millpond.language.grouping import GroupScope
+from millpond.language.outputs import SelectItem, constant, expand_stars, names_of, order_terms, select_items
+from millpond.language.places import Source
+from millpond.language.relations import RelationQuery, bind_relation, streams_in
+from millpond.language.scope import RowScope
+from millpond.language.types_of import Item, Typer
+from millpond.language.window_clause import REVISIONS, WORKS
+from millpond.types import BoundQuery, Output, QueryDefinition, StreamDefinition, Window
+
+_CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
+_LATER = {
+    "joins": "joins over streams are not available yet",
+    "laterals": "LATERAL is not available over a stream",
+    "with_": "WITH is not available over a stream yet",
+    "qualify": "QUALIFY is not available over a stream",
+    "windows": "functions with OVER are not available over a stream",
+    "sample": "samples are not available",
+    "into": "SELECT INTO is not available",
+    "locks": "locks are not available",
+}
+
+
+def bind_query(select: exp.Expr, text: str, offset: int, schema: Schema, standing: bool = True) -> BoundQuery:
+    """Bind a SELECT over one stream.
+
+    Arguments:
+        select: the tree of a `CreateQuery`, `Select` or `Explain` statement.
+        text, offset: the statement's own text and where it starts in its script; `text` is kept in the bound query.
+        schema: what names mean.
+        standing: whether it is to be registered (then it needs a window).
+
+    Returns:
+        The query with names and types resolved, see `millpond.types.BoundQuery`.
+
+    Raises:
+        StatementError: with the place in the script (in `text`, if the tree does not carry its script).
+    """
+    source = Source.of(select, text, offset)
+    try:
+        return _Binder(select, text, source, schema, standing).bind()
+    except RecursionError:
+        raise source.error("the query is nested too deeply") from None
+
+
+def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> BoundQuery | RelationQuery:
+    """Bind an ad hoc SELECT: over one stream, or over any number of answers, tables and side streams.
+
+    Arguments and errors as `bind_query`.
+
+    Returns:
+        A `BoundQuery` when FROM names a stream, else a `RelationQuery`.
+    """
+    source = Source.of(select, text, offset)
+    try:
+        streams = streams_in(select, schema, source)
+        if not streams:
+            return bind_relation(select, text, source, schema)
+        if not _is_plain(select):
+            raise source.error(
+                f"'{streams[0].name}' is a stream: joins, subqueries and WITH over streams are not available yet",
+                streams[0],
+                "one SELECT over one stream; answers of queries and tables can be joined",
+            )
+        return _Binder(select, text, source, schema, False).bind()
+    except RecursionError:
+        raise source.error("the query is nested too deeply") from None
+
+
+def _is_plain(select: exp.Expr) -> bool:
+    if not isinstance(select, exp.Select) or any(select.args.get(k) for k in ("joins", "laterals", "with_")):
+        return False
+    return len(list(select.find_all(exp.Query))) == 1
+
+
+class _Binder:
+    """Binds one SELECT over one stream."""
+
+    def __init__(self, select: exp.Expr, text: str, source: Source, schema: Schema, standing: bool) -> None:
+        if not isinstance(select, exp.Select):
+            raise source.error("a query over a stream is one SELECT", select)
+        self.select, self.text, self.source, self.schema, self.standing = select, text, source, schema, standing
+
+    def bind(self) -> BoundQuery:
+        """The bound query."""
+        select, source = self.select, self.source
+        for key, message in _LATER.items():
+            if value := select.args.get(key):
+                raise source.error(message, value[0] if isinstance(value, list) else value)
+        check_arguments(select, _CLAUSES, source)
+        if (distinct := select.args.get("distinct")) and distinct.args.get("on"):
+            raise source.error("DISTINCT ON is not available over a stream", distinct)
+        table, stream = self.stream()
+        window = bound_window(table, stream, source)
+        written = select_items(select, source)
+        rows = RowScope(source, stream, table.alias or stream.name)
+        rows.aliases = {i.alias.name.lower(): i.node for i in reversed(written) if i.alias is not None}
+        grouped = bool(select.args.get("group")) or any(map(has_aggregate, self.grouped_parts(written)))
+        self.check_shape(table, window, grouped)
+        typer = Typer(source, stream.all_columns, rows.text)
+        where = self.where(rows, typer)
+        if grouped:
+            return self.finish(stream, window, where, rows, typer, written, GroupScope(rows, window is not None))
+        return self.finish(stream, window, where, rows, typer, written, None)
+
+    def stream(self) -> tuple[exp.Table, StreamDefinition]:
+        """The FROM item."""
+        source = self.source
+        clause = self.select.args.get("from_")
+        if clause is None:
+            raise source.error("a query needs a stream", None, "FROM stream [RANGE …]")
+        table = clause.this
+        if not isinstance(table, exp.Table):
+            raise source.error("subqueries in FROM are not available over streams yet", table, "the name of a stream")
+        check_arguments(table, ("this", "alias", "db", "catalog"), source)
+        alias = table.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            raise source.error("names for the columns of a stream are not available", alias)
+        if side_stream(table, source) is not None:
+            raise source.error("late(…) and dead(…) can only be read by an ad hoc SELECT", table)
+        found = find(self.schema, table, source)
+        if not isinstance(found, StreamDefinition):
+            kind = "query" if isinstance(found, QueryDefinition) else "table"
+            raise source.error(
+                f"'{found.name}' is a {kind}: a standing query reads a stream (answers and tables come later)",
+                table.this,
+                "the name of a stream",
+            )
+        if revisions := table.meta.get(REVISIONS):
+            raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)
+        return table, found
+
+    def grouped_parts(self, items: list[SelectItem]) -> Iterator[exp.Expr]:
+        yield from (i.node for i in items)
+        for key in ("having", "order"):
+            if clause := self.select.args.get(key):
+                yield clause
+
+    def check_shape(self, table: exp.Table, window: Window | None, grouped: bool) -> None:
+        """Refuse what has no meaning yet: rows without groups in windows, standing queries without windows."""
+        if window is None and self.standing:
+            raise self.source.error(
+                "a standing query needs a window behind its stream (row queries and BEGIN … END come later)",
+                table, WORKS,
+            )  # fmt: skip
+        if window is not None and not grouped:
+            stars = [e for e in self.select.expressions if e.is_star]
+            raise self.source.error(
+                "a window query needs an aggregate or GROUP BY (queries that give single rows come later)",
+                stars[0] if stars else self.select.expressions[0] if self.select.expressions else table,
+                "an aggregate such as count(*), or GROUP BY",
+            )
+        having = self.select.args.get("having")
+        if having is not None and not grouped:
+            raise self.source.error("HAVING needs an aggregate or GROUP BY", having, "WHERE")
+
+    def where(self, rows: RowScope, typer: Typer) -> str | None:
+        text = None
+        if clause := self.select.args.get("where"):
+            rows.aggregates_refused = "an aggregate cannot stand in WHERE, which is about single rows"
+            text = rows.text(clause.this)
+            typer.truth("WHERE", Item(text, clause.this))
+        rows.aggregates_refused = "an aggregate cannot stand inside another one"
+        return text
+
+    def finish(
+        self,
+        stream: StreamDefinition,
+        window: Window | None,
+        where: str | None,
+        rows: RowScope,
+        typer: Typer,
+        written: list[SelectItem],
+        groups: GroupScope | None,
+    ) -> BoundQuery:
+        """SELECT, HAVING, ORDER BY and their types."""
+        select, source = self.select, self.source
+        if groups is not None:
+            groups.group_by(select.args.get("group"), written)
+            items = [i for i in written if window is None or i.window_column is None]
+            for item in items:
+                if item.node.is_star:
+                    raise source.error(
+                        "* has no meaning beside groups", item.node, "columns of GROUP BY and aggregates"
+                    )
+            texts = [groups.text(i.node, i.alias.name if i.alias else "") for i in items]
+        else:
+            items = expand_stars(written, rows, source)
+            texts = [rows.text(i.node) for i in items]
+        text = groups.text if groups is not None else rows.text
+        names = names_of(items, rows, source)
+        having_clause = select.args.get("having")
+        having = text(having_clause.this) if having_clause is not None else None
+        order = order_terms(select, items, names, texts, written, text, source)
+        if groups is not None:
+            groups.settle(typer)
+            typer = Typer(source, groups.columns, groups.text)
+        parts = [Item(t, i.node) for t, i in zip(texts, items, strict=True)]
+        types = typer.types(parts + [Item(o.term.expression, o.node) for o in order])
+        if having is not None and having_clause is not None:
+            typer.truth("HAVING", Item(having, having_clause.this))
+        return BoundQuery(
+            stream=stream.name,
+            window=window,
+            select=tuple(_output(n, t, k) for n, t, k in zip(names, texts, types, strict=False)),
+            where=where,
+            keys=tuple(groups.keys) if groups is not None else (),
+            aggregates=tuple(groups.aggregates) if groups is not None else (),
+            having=having,
+            distinct=bool(select.args.get("distinct")),
+            order_by=tuple(o.term for o in order),
+            limit=constant(select.args.get("limit"), "LIMIT", source),
+            offset=constant(select.args.get("offset"), "OFFSET", source) or 0,
+            grouped=groups is not None,
+            text=self.text,
+        )
+
+
+def _output(name: str, text: str, kind: str) -> Output:
+    if kind in ('"NULL"', "NULL"):
+        return Output(name, f"CAST({text} AS INTEGER)", "INTEGER")
+    return Output(name, text, kind)

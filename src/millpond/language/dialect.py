@@ -1,0 +1,168 @@
+"""Millpond's SQL: DuckDB's, with windows behind the FROM items.
+
+Functions keep the name that was written (sqlglot would turn them into its own idea of them), so that the allow-list
+and DuckDB see what the user meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError
+from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from millpond.language.window_clause import REVISIONS, WINDOW, parse_window
+
+#: Key of a node's `meta`: start and end of a whole item of SELECT in the script.
+WRITTEN = "millpond_written"
+
+#: Key of an Interval's `meta`: its text, and whether no unit follows.
+INTERVAL = "millpond_interval"
+
+_SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+
+
+class SyntaxFault(ParseError):
+    """A syntax error with its place; the statement parser turns it into a StatementError."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message, [{"description": message}])
+        self.message, self.start, self.end = message, start, end
+
+
+class MillpondParser(DuckDBParser):
+    """DuckDB's parser with windows, `ALL REVISIONS`, and places on more nodes."""
+
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _SPECIAL_SYNTAX
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parser for name, parser in DuckDBParser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "IF", "@")
+    }
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """Raise with the place of the token instead of a formatted text."""
+        at = token or self._curr or self._prev
+        start, end = (at.start, at.end + 1) if at else (0, 1)
+        raise SyntaxFault(message, start, end)
+
+    def _parse_table_parts(
+        self,
+        schema: bool = False,
+        is_db_reference: bool = False,
+        wildcard: bool = False,
+        fast: bool = False,
+    ) -> exp.Table | exp.Dot | None:
+        table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
+        if isinstance(table, exp.Table) and not schema:
+            self._parse_suffix(table)
+        return table
+
+    def _parse_table(
+        self,
+        schema: bool = False,
+        joins: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+        parse_bracket: bool = False,
+        is_db_reference: bool = False,
+        parse_partition: bool = False,
+        consume_pipe: bool = False,
+    ) -> exp.Expr | None:
+        table = super()._parse_table(
+            schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
+        )
+        if isinstance(table, exp.Table) and not schema:
+            self._parse_suffix(table)
+        return table
+
+    def _parse_suffix(self, table: exp.Table) -> None:
+        """What may follow the name, or the alias, of a FROM item; kept in the node's meta."""
+        while True:
+            if self._curr.token_type == TokenType.L_BRACKET:
+                if WINDOW in table.meta:
+                    self.raise_error("a second window behind the same stream")
+                table.meta[WINDOW] = parse_window(self)
+            elif self._curr.token_type == TokenType.ALL and self._next.text.upper() == "REVISIONS":
+                table.meta[REVISIONS] = (self._curr.start, self._next.end + 1)
+                self._advance(2)
+            else:
+                return
+
+    def _parse_expression(self) -> exp.Expr | None:
+        first = self._curr
+        found = super()._parse_expression()
+        if found is not None and first:
+            found.meta[WRITTEN] = (first.start, self._prev.end + 1)
+        return found
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        token = self._curr
+        found = super()._parse_function_call(*args, **kwargs)
+        if isinstance(found, exp.Expr) and "start" not in found.meta and not isinstance(found, exp.Identifier):
+            found.update_positions(token)
+        return found
+
+    def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:
+        """Pipes are another language than the one documented here."""
+        self.raise_error("|> is not available")
+        return None
+
+    def _parse_interval(self, *args: Any, **kwargs: Any) -> exp.Add | exp.Interval | None:
+        text = self._next
+        found = super()._parse_interval(*args, **kwargs)
+        if isinstance(found, exp.Interval) and text.token_type == TokenType.STRING:
+            # sqlglot keeps one number and one unit of the text; the whole is checked later
+            found.meta[INTERVAL] = (text.text, self._prev is text)
+            found.update_positions(text)
+        return found
+
+    def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        """A type that sqlglot does not know: kept by name, to be refused with its place."""
+        return exp.DataType(this=exp.DType.USERDEFINED, kind=identifier.name)
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        first = self._curr
+        found = super()._parse_types(*args, **kwargs)
+        if isinstance(found, exp.DataType):
+            found.update_positions(line=first.line, col=first.col, start=first.start, end=self._prev.end)
+        return found
+
+
+class CheckedCast(exp.Expression, exp.Func):
+    """A cast whose type is the text that `column_types.type_sql` built, so that sqlglot does not reword the type."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "safe": False}
+
+
+def _checked_cast(generator: Any, node: exp.Expr) -> str:
+    return f"{'TRY_' if node.args.get('safe') else ''}CAST({generator.sql(node, 'this')} AS {node.args['kind']})"
+
+
+class Millpond(DuckDB):
+    """The sqlglot dialect of Millpond."""
+
+    #: Subscripts stay as written; sqlglot would otherwise count from 0 inside and shift constants only.
+    INDEX_OFFSET = 0
+
+    class Tokenizer(DuckDB.Tokenizer):
+        """DuckDB's tokenizer, without words that swallow the rest of the statement as text."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Generator(DuckDBGenerator):
+        """DuckDB's generator, and checked casts."""
+
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {**DuckDBGenerator.TRANSFORMS, CheckedCast: _checked_cast}
+
+    Parser = MillpondParser
+
+
+def render(node: exp.Expr) -> str:
+    """DuckDB SQL of a checked tree: every identifier quoted, no comments."""
+    return node.sql(dialect=Millpond, identify=True, comments=False, normalize_functions=False)

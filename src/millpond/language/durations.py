@@ -1,0 +1,152 @@
+"""Spans of time and timestamps as users write them, in whole microseconds."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from fractions import Fraction
+
+from millpond.types import DAY, HOUR, MICROSECOND, MINUTE, SECOND
+
+_MILLISECOND = 1000 * MICROSECOND
+
+#: Every spelling of a unit, lower case, and its length in microseconds.
+UNITS: dict[str, int] = {
+    **dict.fromkeys(("us", "µs", "usec", "usecs", "microsecond", "microseconds"), MICROSECOND),
+    **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), _MILLISECOND),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), SECOND),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), MINUTE),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), HOUR),
+    **dict.fromkeys(("d", "day", "days"), DAY),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * DAY),
+}
+
+#: Units without a fixed length.
+CALENDAR_UNITS = frozenset(
+    f"{unit}{plural}"
+    for unit in ("month", "quarter", "year", "decade", "century", "millennium", "mon", "yr")
+    for plural in ("", "s")
+)
+
+#: How DuckDB names a unit, by every spelling.
+UNIT_NAMES: dict[str, str] = {
+    **{u: n for u, length in UNITS.items() for n in UNITS if n.endswith("s") and len(n) > 3 and UNITS[n] == length},
+    **{u: u.removesuffix("s") + "s" for u in CALENDAR_UNITS if not u.startswith(("mon", "yr", "century", "centurys"))},
+    **dict.fromkeys(("mon", "mons", "month", "months"), "months"),
+    **dict.fromkeys(("yr", "yrs"), "years"),
+    **dict.fromkeys(("century", "centurys", "centuries"), "centuries"),
+    **dict.fromkeys(("millennium", "millenniums", "millennia"), "millennia"),
+}
+
+_PART = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]+)\s*(?:,|\band\b)?", re.ASCII | re.IGNORECASE)
+_CLOCK = re.compile(r"\s*(\d+):(\d\d)(?::(\d\d(?:\.\d{1,6})?))?\s*")
+_LIMIT = 2**62
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+EXPECTED = "a span of time such as 5 MINUTES, '90 s' or INTERVAL '1 hour 30 minutes'"
+
+
+def unit_length(unit: str) -> int:
+    """Microseconds of one `unit`.
+
+    Raises:
+        ValueError: it is no unit, or one of the calendar, which has no fixed length.
+
+    >>> unit_length("MINUTES")
+    60000000
+    """
+    name = unit.lower()
+    if name in UNITS:
+        return UNITS[name]
+    if name in CALENDAR_UNITS:
+        raise ValueError(f"{unit} has no fixed length; write it in weeks, days or hours")
+    raise ValueError(f"'{unit}' is not a unit of time")
+
+
+def to_microseconds(amount: str, unit: str) -> int:
+    """`amount` times `unit` as whole microseconds; ValueError if that is not whole or out of range.
+
+    >>> to_microseconds("1.5", "ms")
+    1500
+    """
+    value = Fraction(amount.replace("_", "")) * unit_length(unit)
+    if value.denominator != 1:
+        raise ValueError(f"{amount} {unit} is not a whole number of microseconds")
+    if abs(value.numerator) > _LIMIT:
+        raise ValueError(f"{amount} {unit} is too long")
+    return value.numerator
+
+
+def parse_duration(text: str) -> int:
+    """A span of time written as text, in microseconds.
+
+    Raises:
+        ValueError: with a message for the user.
+
+    >>> parse_duration("1 hour 30 minutes")
+    5400000000
+    >>> parse_duration("90s"), parse_duration("00:01:30")
+    (90000000, 90000000)
+    """
+    if clock := _CLOCK.fullmatch(text):
+        hours, minutes, seconds = clock.groups()
+        parts = ((hours, "h"), (minutes, "m"), (seconds or "0", "s"))
+        return sum(to_microseconds(amount, unit) for amount, unit in parts)
+    total, position = 0, 0
+    while position < len(text):
+        part = _PART.match(text, position)
+        if part is None or part.end() == position:
+            break
+        total += to_microseconds(part[1], part[2])
+        position = part.end()
+    if position == 0 or text[position:].strip():
+        raise ValueError(f"'{text}' is not a span of time")
+    if abs(total) > _LIMIT:
+        raise ValueError(f"'{text}' is too long")
+    return total
+
+
+def interval_text(text: str) -> str:
+    """The text of an INTERVAL with units as DuckDB names them; months and years are allowed here.
+
+    Raises:
+        ValueError: it is no interval.
+
+    >>> interval_text("1 mon 2h")
+    '1 months 2 hours'
+    """
+    if _CLOCK.fullmatch(text):
+        return text.strip()
+    parts, position = [], 0
+    while (part := _PART.match(text, position)) is not None:
+        parts.append(f"{part[1]} {unit_name(part[2])}")
+        position = part.end()
+    if not parts or text[position:].strip():
+        raise ValueError(f"'{text}' is not an interval")
+    return " ".join(parts)
+
+
+def unit_name(unit: str) -> str:
+    """DuckDB's name of a unit; ValueError if it is none."""
+    if unit.lower() not in UNIT_NAMES:
+        raise ValueError(f"'{unit}' is not a unit of time")
+    return UNIT_NAMES[unit.lower()]
+
+
+def parse_timestamp(text: str) -> int:
+    """A timestamp as text (ISO 8601; UTC unless it carries an offset) in microseconds since 1970.
+
+    Raises:
+        ValueError: it is no timestamp.
+
+    >>> parse_timestamp("1970-01-01 00:00:01")
+    1000000
+    >>> parse_timestamp("1970-01-01T01:00:00+01:00")
+    0
+    """
+    try:
+        value = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError(f"'{text}' is not a timestamp such as '2024-05-01 12:00:00'") from None
+    value = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value
+    return (value - _EPOCH) // dt.timedelta(microseconds=1)

@@ -1,0 +1,104 @@
+"""What stands behind FROM: a stream with its window, or one relation of answers, tables and side streams."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from sqlglot import exp
+
+from millpond.language.expressions import function_name
+from millpond.language.functions import REFUSED
+from millpond.language.places import Source, nearest, own_span
+from millpond.language.window_clause import WINDOW, WORKS, WindowClause
+from millpond.types import QueryDefinition, StreamDefinition, TableDefinition, Window
+
+SIDE_STREAMS = ("late", "dead")
+
+
+class Schema(Protocol):
+    """What the binder must know of the catalog."""
+
+    def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
+        """The stream, table or query of that name (case-insensitive), or None."""
+
+    def names(self) -> list[str]:
+        """All names, for the nearest one."""
+
+
+def table_name(table: exp.Table, source: Source) -> str:
+    """The name in a FROM item; StatementError for anything but a plain name."""
+    if not isinstance(table.this, exp.Identifier) or table.args.get("db") or table.args.get("catalog"):
+        raise source.error("names have one part", table, "the name of a stream, table or query")
+    return table.name
+
+
+def find(schema: Schema, table: exp.Table, source: Source) -> StreamDefinition | TableDefinition | QueryDefinition:
+    """What the FROM item names."""
+    name = table_name(table, source)
+    found = schema.lookup(name)
+    if found is None:
+        like = nearest(name, schema.names())
+        raise source.error(f"there is no stream, table or query '{name}'", table.this, like=like)
+    return found
+
+
+def side_stream(table: exp.Table, source: Source) -> tuple[Literal["late", "dead"], exp.Identifier] | None:
+    """('late' or 'dead', the stream's name) for `late(s)` and `dead(s)`; None for a plain name."""
+    call = table.this
+    if not isinstance(call, exp.Anonymous):
+        if isinstance(call, exp.Func):
+            raise _no_table_function(call, source)
+        return None
+    name = function_name(call)
+    if isinstance(call.this, exp.Identifier) or name not in SIDE_STREAMS:
+        raise _no_table_function(call, source)
+    argument = call.expressions[0] if len(call.expressions) == 1 else None
+    if (
+        not isinstance(argument, exp.Column)
+        or len(argument.parts) != 1
+        or not isinstance(argument.this, exp.Identifier)
+    ):
+        raise source.error(f"{name} takes the name of a stream", call, f"{name}(stream)")
+    return ("late" if name == "late" else "dead"), argument.this
+
+
+def _no_table_function(call: exp.Expr, source: Source) -> Exception:
+    name = function_name(call)
+    reason = f"function {name} is refused: {REFUSED[name]}" if name in REFUSED else f"there is no table function {name}"
+    return source.error(reason, own_span(call), "the name of a stream, table or query, late(s) or dead(s)",
+                        nearest(name, SIDE_STREAMS))  # fmt: skip
+
+
+def stream_of_side(schema: Schema, name: exp.Identifier, source: Source) -> StreamDefinition:
+    """The stream that `late(s)` or `dead(s)` names."""
+    found = schema.lookup(name.name)
+    if not isinstance(found, StreamDefinition):
+        what = f"there is no stream '{name.name}'" if found is None else f"'{name.name}' is not a stream"
+        raise source.error(what, name, like=nearest(name.name, schema.names()) if found is None else "")
+    return found
+
+
+def bound_window(table: exp.Table, stream: StreamDefinition, source: Source) -> Window | None:
+    """The window behind a stream's name with its column checked and ALIGN START folded into the origin."""
+    clause = table.meta.get(WINDOW)
+    if clause is None:
+        return None
+    assert isinstance(clause, WindowClause)
+    attribute = clause.attribute or stream.options.time
+    if attribute.lower() != stream.options.time.lower():
+        if stream.column(attribute) is None:
+            like = nearest(attribute, [c.name for c in stream.all_columns])
+            raise source.error(f"there is no column '{attribute}' in {stream.name}", clause.attribute_place, like=like)
+        raise source.error(
+            f"windows over '{attribute}' are not available yet: they run over the stream's event time",
+            clause.attribute_place,
+            f"ON {stream.options.time}",
+        )
+    shift = clause.range % clause.slide if clause.align_start else 0
+    return Window(clause.range, clause.slide, (clause.origin + shift) % clause.slide, stream.options.time)
+
+
+def no_window(table: exp.Table, source: Source) -> None:
+    """Refuse a window behind what is no stream."""
+    if (clause := table.meta.get(WINDOW)) is not None:
+        raise source.error("a window stands behind a stream, and this is none", clause.place, f"FROM stream {WORKS}")

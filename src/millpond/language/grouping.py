@@ -1,0 +1,163 @@
+"""Keys and aggregates of a query, and expressions over them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from millpond.errors import StatementError
+from millpond.language.aggregate_calls import Call, CallReader
+from millpond.language.expressions import Resolver, column, has_aggregate, struct_field
+from millpond.language.outputs import SelectItem, ordinal
+from millpond.language.scope import WINDOW_COLUMNS, RowScope
+from millpond.language.types_of import Item, Typer
+from millpond.types import Aggregate, Column, Key
+
+
+class GroupScope:
+    """Names at the level of groups: keys k0…, aggregates a0…, window_start and window_end, aliases.
+
+    Arguments:
+        rows: names at the level of rows.
+        windowed: whether the query has a window.
+    """
+
+    def __init__(self, rows: RowScope, windowed: bool) -> None:
+        self.rows, self.source, self.windowed = rows, rows.source, windowed
+        self.keys: list[Key] = []
+        self.aggregates: list[Aggregate] = []
+        self._key_nodes: list[exp.Expr] = []
+        self._by_text: dict[str, str] = {}
+        self._shapes: set[type[exp.Expr]] = set()
+        self._calls: dict[tuple[object, ...], tuple[str, Call]] = {}
+        self._open: list[str] = []
+        self._reader = CallReader(self.source, rows.text)
+        self._resolver = Resolver(self.source, self._column, self._call, self._match)
+
+    # -- keys ----------------------------------------------------------------------------------------------------
+
+    def group_by(self, group: exp.Group | None, items: Sequence[SelectItem]) -> None:
+        """Take the keys of GROUP BY: columns, expressions, aliases, ordinals, or ALL."""
+        if group is None:
+            return
+        for key, value in group.args.items():
+            if value and key not in ("expressions", "all"):
+                raise self.source.error(f"GROUP BY {key.upper().replace('_', ' ')} is not available", group)
+        nodes = list(group.expressions)
+        if group.args.get("all"):
+            nodes = [i.node for i in items if not has_aggregate(i.node) and not isinstance(i.node, exp.Star)]
+        for node in nodes:
+            self._add_key(node, items)
+
+    def _add_key(self, node: exp.Expr, items: Sequence[SelectItem]) -> None:
+        value = node
+        if isinstance(node, exp.Literal) and not node.is_string:
+            value = ordinal(node, items, "GROUP BY", self.source).node
+        elif isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() not in self.rows.columns:
+            value = self.rows.aliases.get(node.name.lower(), node)
+        if self.windowed and isinstance(value, exp.Column) and value.name.lower() in WINDOW_COLUMNS:
+            return  # answers are per window anyway
+        if has_aggregate(value):
+            raise self.source.error("GROUP BY cannot use an aggregate", node, "columns and expressions over them")
+        text = self.rows.text(value)
+        if text not in self._by_text:
+            self._by_text[text] = f"k{len(self.keys)}"
+            self._shapes.add(type(value.unnest()))
+            self.keys.append(Key(self._by_text[text], text, ""))
+            self._key_nodes.append(value)
+
+    # -- expressions ---------------------------------------------------------------------------------------------
+
+    def text(self, node: exp.Expr, alias: str = "") -> str:
+        """DuckDB SQL over k*, a* and the window's columns; `alias` is the name being defined, which cannot be used."""
+        self._open.append(alias.lower())
+        try:
+            return self._resolver.text(node)
+        finally:
+            self._open.pop()
+
+    def _match(self, node: exp.Expr) -> exp.Expr | None:
+        """A key that the whole node is."""
+        if isinstance(node, exp.Column) or type(node.unnest()) not in self._shapes or has_aggregate(node):
+            return None
+        try:
+            key = self._by_text.get(self.rows.text(node))
+        except StatementError:
+            return None
+        return column(key) if key else None
+
+    def _column(self, node: exp.Column) -> exp.Expr:
+        plain = len(node.parts) == 1
+        low = node.name.lower()
+        if plain and low in WINDOW_COLUMNS:
+            if not self.windowed:
+                raise self.source.error(f"{node.name} needs a window behind the stream", node)
+            return column(low)
+        name, fields = self.rows.split(node)
+        known = self.rows.columns.get(name.name.lower())
+        if known is not None:
+            whole = self._by_text.get(self.rows.text(node))
+            if whole:
+                return column(whole)
+            if key := self._by_text.get(self.rows.text(column(known.name))):
+                value: exp.Expr = column(key)
+                for each in fields:
+                    value = struct_field(value, each.name)
+                return value
+        if plain and low in self.rows.aliases and low not in self._open:
+            self._open.append(low)
+            try:
+                return exp.Paren(this=self._resolver.resolve(self.rows.aliases[low]))
+            finally:
+                self._open.pop()
+        if known is not None:
+            raise self.source.error(
+                f"column '{known.name}' is neither grouped nor inside an aggregate",
+                node,
+                f"GROUP BY {known.name}, or an aggregate such as max({known.name})",
+            )
+        raise self.rows.unknown(name)
+
+    def _call(self, node: exp.Expr) -> exp.Expr:
+        call = self._reader.read(node)
+        name, _ = self._calls.setdefault(call.key, (f"a{len(self._calls)}", call))
+        return column(name)
+
+    # -- types ---------------------------------------------------------------------------------------------------
+
+    def settle(self, typer: Typer) -> None:
+        """Give keys and aggregates their types; `typer` is over the stream's columns."""
+        calls = list(self._calls.values())
+        parts = [Item(k.expression, n) for k, n in zip(self.keys, self._key_nodes, strict=True)]
+        for _, call in calls:
+            parts += [Item(a, n) for a, n in zip(call.arguments, call.argument_nodes, strict=True)]
+            parts += [Item(t.expression, n) for t, n in zip(call.order, call.order_nodes, strict=True)]
+        types = iter(typer.types(parts))
+        self.keys = [dataclasses.replace(k, type=next(types)) for k in self.keys]
+        argument_types: list[tuple[str, ...]] = []
+        for _, call in calls:
+            argument_types.append(tuple(next(types) for _ in call.arguments))
+            for _ in call.order:
+                next(types)
+            if call.filter is not None and call.filter_node is not None:
+                typer.truth("FILTER", Item(call.filter, call.filter_node))
+        results = typer.types([Item(call.sql, call.node) for _, call in calls])
+        self.aggregates = [
+            Aggregate(
+                name, call.function, tuple(call.arguments), kinds, call.distinct, call.filter, tuple(call.order),
+                tuple(call.parameters), result,
+            )
+            for (name, call), kinds, result in zip(calls, argument_types, results, strict=True)
+        ]  # fmt: skip
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What expressions over groups can refer to."""
+        window = tuple(Column(name, "TIMESTAMP") for name in WINDOW_COLUMNS) if self.windowed else ()
+        return (
+            *(Column(k.name, k.type) for k in self.keys),
+            *(Column(a.name, a.type) for a in self.aggregates),
+            *window,
+        )

@@ -1,0 +1,77 @@
+"""Where in the text something stands, and errors that point there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from millpond.errors import StatementError
+
+#: A syntax node, a token's (start, end) in the script (end exclusive), or None for the whole statement.
+Place: TypeAlias = "exp.Expr | tuple[int, int] | None"
+
+#: Key of `meta` under which the root of a syntax tree carries its script.
+SCRIPT = "script"
+
+
+def span(node: exp.Expr) -> tuple[int, int] | None:
+    """The characters that a node and everything below it cover, as far as its tokens are known."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for each in node.walk():
+        if (start := each.meta.get("start")) is not None:
+            starts.append(start)
+            ends.append(each.meta["end"] + 1)
+    return (min(starts), max(ends)) if starts else None
+
+
+def own_span(node: exp.Expr) -> tuple[int, int] | None:
+    """The characters of the node's own token (a function's name), else all that it covers."""
+    if (start := node.meta.get("start")) is not None:
+        return start, node.meta["end"] + 1
+    return span(node)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that looks most like `name`, or ''.
+
+    >>> nearest("mhp", ["mph", "sensor"])
+    'mph'
+    """
+    by_lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text that positions point into. `shift` is taken from every position (0 for a whole script)."""
+
+    text: str
+    shift: int = 0
+    start: int = 0
+    end: int | None = None
+
+    @staticmethod
+    def of(select: exp.Expr, text: str, offset: int) -> Source:
+        """The script that a statement's tree carries; without one, `text`, which starts at `offset` of the script."""
+        whole = span(select) or (offset, offset + 1)
+        if script := select.meta.get(SCRIPT):
+            return Source(script, 0, *whole)
+        return Source(text, offset, *whole)
+
+    def error(self, message: str, place: Place = None, expected: str = "", like: str = "") -> StatementError:
+        """A StatementError at `place`; `like` is the nearest known name."""
+        where = place
+        if isinstance(where, exp.Expr):
+            node: exp.Expr | None = where
+            where = None
+            while node is not None and where is None:
+                where, node = span(node), node.parent
+        start, end = where if where is not None else (self.start, self.end)
+        stop = None if end is None else end - self.shift
+        return StatementError(message, self.text, start - self.shift, stop, expected, like)

@@ -1,0 +1,285 @@
+"""SELECTs over answers of queries, tables and side streams: checked, and rendered for DuckDB over given relations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from millpond.language.column_types import NAMES, TypeRefused, type_sql
+from millpond.language.dialect import CheckedCast, render
+from millpond.language.duck import Refused, describe, quote
+from millpond.language.expressions import (
+    SCALAR_NODES,
+    check_arguments,
+    check_word,
+    checked_interval,
+    function_name,
+    refuse,
+    unknown_function,
+)
+from millpond.language.from_items import Schema, find, no_window, side_stream, stream_of_side
+from millpond.language.functions import RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.outputs import written_text
+from millpond.language.places import Source, nearest, own_span
+from millpond.language.window_clause import REVISIONS
+from millpond.types import Column, QueryDefinition, StreamDefinition
+
+Kind = Literal["query", "revisions", "late", "dead", "table"]
+
+#: Columns of `dead(s)`.
+DEAD_COLUMNS = (
+    Column("reason", "VARCHAR"),
+    Column("source", "VARCHAR"),
+    Column("position", "BIGINT"),
+    Column("record", "VARCHAR"),
+    Column("epoch", "BIGINT"),
+)
+
+_MODIFIERS = frozenset({"with_", "order", "limit", "offset"})
+_SET = frozenset({"this", "expression", "distinct", "by_name"}) | _MODIFIERS
+_NODES: Mapping[type[exp.Expr], frozenset[str]] = {
+    **SCALAR_NODES,
+    exp.Select: _MODIFIERS
+    | {"expressions", "from_", "joins", "where", "group", "having", "qualify", "distinct", "windows"},
+    **dict.fromkeys((exp.Union, exp.Intersect, exp.Except), _SET),
+    exp.From: frozenset({"this"}),
+    exp.Join: frozenset({"this", "on", "using", "side", "kind", "method"}),
+    exp.Table: frozenset({"this", "alias"}),
+    exp.TableAlias: frozenset({"this", "columns"}),
+    exp.Subquery: frozenset({"this", "alias"}),
+    exp.Values: frozenset({"expressions", "alias"}),
+    exp.With: frozenset({"expressions"}),
+    exp.CTE: frozenset({"this", "alias", "materialized"}),
+    exp.Where: frozenset({"this"}),
+    exp.Having: frozenset({"this"}),
+    exp.Qualify: frozenset({"this"}),
+    exp.Group: frozenset({"expressions", "all", "cube", "rollup", "grouping_sets"}),
+    exp.Cube: frozenset({"expressions"}),
+    exp.Rollup: frozenset({"expressions"}),
+    exp.GroupingSets: frozenset({"expressions"}),
+    exp.Order: frozenset({"this", "expressions"}),
+    exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
+    exp.Limit: frozenset({"expression"}),
+    exp.Offset: frozenset({"expression"}),
+    exp.Distinct: frozenset({"expressions", "on"}),
+    exp.Alias: frozenset({"this", "alias"}),
+    exp.Identifier: frozenset({"this", "quoted"}),
+    exp.Column: frozenset({"this", "table", "db", "catalog"}),
+    exp.Star: frozenset({"except_", "replace", "rename"}),
+    exp.Anonymous: frozenset({"this", "expressions"}),
+    exp.Filter: frozenset({"this", "expression"}),
+    exp.WithinGroup: frozenset({"this", "expression"}),
+    exp.Window: frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
+    exp.WindowSpec: frozenset({"kind", "start", "start_side", "end", "end_side", "exclude"}),
+    exp.IgnoreNulls: frozenset({"this"}),
+    exp.RespectNulls: frozenset({"this"}),
+    exp.In: frozenset({"this", "expressions", "query"}),
+    exp.Exists: frozenset({"this"}),
+    exp.Cast: frozenset({"this", "to", "safe"}),
+    exp.TryCast: frozenset({"this", "to", "safe"}),
+}
+_FUNCTIONS = SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS
+
+
+@dataclass(frozen=True)
+class RelationRef:
+    """A relation that `RelationQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
+
+    kind: 'query' (latest revisions), 'revisions' (all of them), 'late', 'dead', 'table'. name: of the query, table or
+    stream, as declared. columns: what the SQL expects, with DuckDB types, in this order.
+    """
+
+    alias: str
+    kind: Kind
+    name: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class RelationQuery:
+    """A SELECT without streams: DuckDB SQL over `relations`; `columns` are those of its answer."""
+
+    sql: str
+    relations: tuple[RelationRef, ...]
+    columns: tuple[Column, ...]
+    text: str = ""
+
+
+def streams_in(select: exp.Expr, schema: Schema, source: Source) -> list[exp.Table]:
+    """The FROM items that name streams; StatementError for names that do not exist."""
+    found = []
+    for table in _tables(select):
+        if side_stream(table, source) is None and isinstance(find(schema, table, source), StreamDefinition):
+            found.append(table)
+    return found
+
+
+def _tables(select: exp.Expr) -> Iterator[exp.Table]:
+    return (t for t in select.find_all(exp.Table, bfs=False) if not _is_cte(t))
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """Whether the name is one that a WITH around it defines, before it."""
+    if not isinstance(table.this, exp.Identifier) or table.args.get("db"):
+        return False
+    name = table.name.lower()
+    inside: exp.Expr = table
+    node = table.parent
+    while node is not None:
+        if isinstance(node, exp.With):
+            for cte in node.expressions:
+                if cte is inside:
+                    break
+                if cte.alias.lower() == name:
+                    return True
+        elif (
+            (clause := node.args.get("with_")) is not None
+            and clause is not inside
+            and any(cte.alias.lower() == name for cte in clause.expressions)
+        ):
+            return True
+        inside, node = node, node.parent
+    return False
+
+
+def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -> RelationQuery:
+    """Check a SELECT without streams and render it over generated relation names.
+
+    Raises:
+        StatementError: a name that does not exist, a function or syntax that is not available, a wrong type.
+    """
+    _check(select, source)
+    tree = select.copy()
+    _name_items(tree, source)
+    prefix = _free_prefix(select)
+    relations: dict[tuple[str, str], RelationRef] = {}
+    for table in list(_tables(tree)):
+        _bind_table(table, source, schema, relations, prefix)
+    for table in tree.find_all(exp.Table):
+        if _is_cte(table):
+            no_window(table, source)
+    for cast in list(tree.find_all(exp.Cast)):
+        kind = _cast_type(cast, source)
+        cast.replace(CheckedCast(this=cast.this, kind=kind, safe=isinstance(cast, exp.TryCast)))
+    for interval in list(tree.find_all(exp.Interval)):
+        if not isinstance(interval.parent, exp.DataType):
+            interval.replace(checked_interval(interval, source, lambda node: node))
+    sql = render(tree)
+    refs = tuple(relations.values())
+    columns = _describe(sql, refs, select, source)
+    return RelationQuery(sql, refs, columns, text)
+
+
+def _free_prefix(select: exp.Expr) -> str:
+    """A start for generated names that no name of the query has."""
+    names = {node.name.lower() for node in select.find_all(exp.Identifier)}
+    prefix = "r"
+    while any(name.startswith(prefix) and name[len(prefix) :].isdigit() for name in names):
+        prefix = "_" + prefix
+    return prefix
+
+
+def _name_items(tree: exp.Expr, source: Source) -> None:
+    """Give items of SELECT without a name their text as the name, as in queries over streams."""
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    if not isinstance(tree, exp.Select):
+        return
+    for node in tree.expressions:
+        if not isinstance(node, exp.Alias | exp.Column | exp.Star | exp.Dot):
+            alias = exp.Identifier(this=written_text(node, source), quoted=True)
+            node.replace(exp.Alias(this=node.copy(), alias=alias))
+
+
+def _check(select: exp.Expr, source: Source) -> None:
+    for node in select.walk():
+        if isinstance(node, exp.DataType | exp.DataTypeParam | exp.ColumnDef) or node.find_ancestor(exp.DataType):
+            continue  # `type_sql` checks types
+        if isinstance(node, exp.PropertyEQ) and isinstance(node.this, exp.Identifier | exp.Literal):
+            continue
+        if type(node) not in _NODES:
+            raise refuse(node, source)
+        check_arguments(node, _NODES[type(node)], source)
+        check_word(node, source)
+        if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table):
+            name = function_name(node)
+            if isinstance(node.this, exp.Identifier) or name not in _FUNCTIONS:
+                raise unknown_function(node, source, _FUNCTIONS)
+            if name == "age" and len(node.expressions) < 2:
+                raise source.error("age with one argument depends on when it runs", own_span(node), "age(a, b)")
+            if name in WINDOW_FUNCTIONS and node.find_ancestor(exp.Window) is None:
+                raise source.error(f"function {name} needs OVER", own_span(node), f"{name}(…) OVER (ORDER BY …)")
+        if isinstance(node, exp.Dot) and not isinstance(node.expression, exp.Identifier):
+            raise source.error("a field is a name", node.expression)
+
+
+def _cast_type(cast: exp.Cast, source: Source) -> str:
+    try:
+        return type_sql(cast.args["to"])
+    except TypeRefused as refused:
+        like = nearest(refused.name, NAMES) if refused.name else ""
+        raise source.error(str(refused), cast.args["to"], like=like) from None
+
+
+def _bind_table(
+    table: exp.Table, source: Source, schema: Schema, relations: dict[tuple[str, str], RelationRef], prefix: str
+) -> None:
+    """Put a generated name in the place of a FROM item; its own name stays as the alias."""
+    no_window(table, source)
+    revisions = table.meta.get(REVISIONS)
+    side = side_stream(table, source)
+    kind: Kind
+    if side is not None:
+        kind = side[0]
+        stream = stream_of_side(schema, side[1], source)
+        name, columns = stream.name, DEAD_COLUMNS if kind == "dead" else stream.all_columns
+        visible: str = kind
+    else:
+        found = find(schema, table, source)
+        assert not isinstance(found, StreamDefinition)
+        name = visible = found.name
+        columns = found.columns
+        kind = ("revisions" if revisions else "query") if isinstance(found, QueryDefinition) else "table"
+        if kind == "revisions":
+            columns = (*columns, Column("op", "VARCHAR"))
+    if revisions and kind != "revisions":
+        raise source.error("ALL REVISIONS is for the answers of a query", revisions, "FROM query ALL REVISIONS")
+    key = (kind, name.lower())
+    ref = relations.setdefault(key, RelationRef(f"{prefix}{len(relations)}", kind, name, columns))
+    table.set("this", exp.Identifier(this=ref.alias, quoted=True))
+    alias = table.args.get("alias")
+    if alias is None:
+        table.set("alias", exp.TableAlias(this=exp.Identifier(this=visible, quoted=True)))
+    elif alias.this is None:
+        alias.set("this", exp.Identifier(this=visible, quoted=True))
+
+
+def _describe(sql: str, refs: tuple[RelationRef, ...], select: exp.Expr, source: Source) -> tuple[Column, ...]:
+    """The answer's columns by DuckDB; its complaints are pointed at the name or function that they quote."""
+    ctes = ", ".join(
+        f"{quote(r.alias)} AS (SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {quote(c.name)}' for c in r.columns)})"
+        for r in refs
+    )
+    try:
+        return describe(f"SELECT * FROM (WITH {ctes} SELECT * FROM ({sql}) AS q) AS q" if ctes else sql)
+    except Refused as refused:
+        place = _culprit(refused, select)
+        like = ""
+        if refused.candidates and refused.names:
+            like = nearest(refused.names[0], [c.split(".")[-1] for c in refused.candidates])
+        raise source.error(refused.reason, place, like=like) from None
+
+
+def _culprit(refused: Refused, select: exp.Expr) -> tuple[int, int] | None:
+    """The place of the first name or call that DuckDB's message quotes."""
+    wanted = [name.lower() for name in refused.names]
+    for node in select.walk(bfs=False):
+        if isinstance(node, exp.Identifier) and wanted and node.name.lower() == wanted[0]:
+            return own_span(node)
+    for node in select.walk(bfs=False):
+        if isinstance(node, exp.Anonymous) and f"{function_name(node)} does not take" in refused.reason:
+            return own_span(node)
+    return None

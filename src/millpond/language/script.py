@@ -1,0 +1,405 @@
+"""Scripts into statements."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from millpond.errors import StatementError
+from millpond.language import options as opts
+from millpond.language.column_types import NAMES, TypeRefused, canonical
+from millpond.language.dialect import Millpond, MillpondParser, SyntaxFault
+from millpond.language.durations import parse_timestamp
+from millpond.language.places import SCRIPT, nearest
+from millpond.language.statements import (
+    AlterQuery,
+    AsOf,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    Drain,
+    Drop,
+    Explain,
+    Invoke,
+    Select,
+    Show,
+    Statement,
+)
+from millpond.types import Column, StreamDefinition, TableDefinition
+
+#: Names of columns that answers have by themselves.
+RESERVED = ("window_start", "window_end", "revision", "op")
+STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER")
+MAX_STATEMENT = 500_000
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES")
+_MAX_NAME = 128
+
+
+def parse(script: str) -> list[Statement]:
+    """The statements of a script, in order.
+
+    Arguments:
+        script: any number of statements with semicolons between them; comments (`--`, `/* */`) allowed.
+
+    Returns:
+        The statements; names and types inside SELECTs are not resolved yet.
+
+    Raises:
+        StatementError: with the place in the script.
+
+    >>> [type(s).__name__ for s in parse("SHOW STREAMS; DRAIN FINAL")]
+    ['Show', 'Drain']
+    """
+    statements: list[Statement] = []
+    chunk: list[Token] = []
+    for token in [*_tokens(script), None]:
+        if token is not None and token.token_type != TokenType.SEMICOLON:
+            chunk.append(token)
+        elif chunk:
+            statements.append(_statement(script, chunk))
+            chunk = []
+    return statements
+
+
+def _tokens(script: str) -> list[Token]:
+    try:
+        tokens: list[Token] = Millpond().tokenize(script)
+    except TokenError:
+        start, what = _unclosed(script)
+        raise StatementError(f"{what} is not closed", script, start) from None
+    except (ValueError, IndexError, RecursionError):
+        raise StatementError("this cannot be read as SQL", script) from None
+    for before, token in itertools.pairwise(tokens):
+        # `0x1F` or `12abc` would be read as a number with an alias.
+        glued = before.token_type == TokenType.NUMBER and token.start == before.end + 1
+        if glued and token.token_type == TokenType.VAR and not re.fullmatch(r"[a-zµ]+", token.text, re.IGNORECASE):
+            raise StatementError(f"'{before.text}{token.text}' is no number", script, before.start, token.end + 1)
+    return tokens
+
+
+def _unclosed(script: str) -> tuple[int, str]:
+    """Where the text, name or comment starts that runs to the end of the script."""
+    pattern = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(/\*|'|\")", re.DOTALL)
+    for found in pattern.finditer(script):
+        if found[1]:
+            return found.start(), {"'": "the text", '"': "the name"}.get(found[1], "the comment")
+    return 0, "a text"
+
+
+def _statement(script: str, tokens: list[Token]) -> Statement:
+    start, end = tokens[0].start, tokens[-1].end + 1
+    if end - start > MAX_STATEMENT:
+        raise StatementError(f"the statement is longer than {MAX_STATEMENT:,} characters", script, start)
+    reader = _Reader(script, tokens)
+    try:
+        statement = reader.statement()
+        if reader.token:
+            reader.fail(f"'{reader.token.text}' is not expected here", expected="the end of the statement or ';'")
+        return statement
+    except SyntaxFault as fault:
+        raise StatementError(_plain(fault.message), script, fault.start, fault.end) from None
+    except RecursionError:
+        raise StatementError("the statement is nested too deeply", script, start, end) from None
+    except (ParseError, TokenError):
+        raise StatementError("this cannot be understood", script, start, end) from None
+    except (AttributeError, AssertionError, IndexError, KeyError, TypeError, ValueError):
+        # sqlglot trips over some broken texts; the place where it stood is the best there is
+        at = reader.token or tokens[-1]
+        raise StatementError(f"'{at.text}' is not expected here", script, at.start, at.end + 1) from None
+
+
+def _plain(message: str) -> str:
+    if message.startswith("Required"):
+        return "something is missing here"
+    if "Unexpected token" in message:
+        return "this is not expected here"
+    return re.sub(r"<Token .*>|<class .*>", "this", message).rstrip(".").strip() or "this cannot be understood"
+
+
+class _Reader:
+    """Reads one statement from its tokens, with sqlglot's parser for types and queries."""
+
+    def __init__(self, script: str, tokens: list[Token]) -> None:
+        self.script, self.tokens = script, tokens
+        self.start = tokens[0].start
+        self.text = script[self.start : tokens[-1].end + 1]
+        self.parser = self._load(tokens)
+
+    def _load(self, tokens: list[Token]) -> MillpondParser:
+        parser = MillpondParser(dialect=Millpond())
+        parser.reset()
+        parser.sql = self.script
+        parser._chunks = [tokens]
+        parser._advance_chunk()
+        return parser
+
+    @property
+    def token(self) -> Token:
+        return self.parser._curr
+
+    @property
+    def common(self) -> dict[str, Any]:
+        return {"text": self.text, "offset": self.start, "script": self.script}
+
+    def fail(self, message: str, token: Token | None = None, expected: str = "", like: str = "") -> NoReturn:
+        at = token or self.token
+        place = (at.start, at.end + 1) if at else (self.tokens[-1].end, self.tokens[-1].end + 1)
+        raise StatementError(message, self.script, *place, expected, like)
+
+    def word(self) -> str:
+        """The current token as an upper-case word, '' for texts and quoted names."""
+        token = self.token
+        return token.text.upper() if token and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER) else ""
+
+    def take(self, *words: str) -> bool:
+        """Skip these words if they come next."""
+        return bool(self.parser._match_text_seq(*words))
+
+    def expect(self, *words: str, what: str = "") -> str:
+        """Skip one of these words, which has to come next."""
+        if (word := self.word()) in words:
+            self.parser._advance()
+            return word
+        found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
+        self.fail(found, expected=what or " or ".join(words), like=nearest(word, words) if word else "")
+
+    def name(self, what: str) -> str:
+        """An identifier."""
+        token = self.token
+        if not token:
+            self.fail("the statement breaks off", expected=f"the name of {what}")
+        word = token.token_type != TokenType.STRING and re.fullmatch(r"[^\W\d]\w*", token.text)
+        if token.token_type != TokenType.IDENTIFIER and not word:
+            self.fail(f"'{token.text}' cannot be the name of {what}", expected="a name")
+        if not token.text or len(token.text) > _MAX_NAME or any(ord(c) < 32 for c in token.text):
+            self.fail(f"a name has 1 to {_MAX_NAME} printable characters")
+        self.parser._advance()
+        if self.word() == ".":
+            self.fail("names have one part", expected=f"the name of {what}, without a schema")
+        return token.text
+
+    def statement(self) -> Statement:
+        word = self.word()
+        if word in _QUERY_STARTS:
+            return Select(select=self.query(), **self.common)
+        readers: dict[str, Callable[[], Statement]] = {
+            "CREATE": self.create,
+            "DROP": self.drop,
+            "SHOW": self.show,
+            "EXPLAIN": self.explain,
+            "INVOKE": self.invoke,
+            "DRAIN": self.drain,
+            "ALTER": self.alter,
+        }
+        if word not in readers:
+            what = ", ".join(STATEMENTS)
+            self.fail(f"'{self.token.text}' does not start a statement", expected=what, like=nearest(word, STATEMENTS))
+        self.parser._advance()
+        return readers[word]()
+
+    # -- CREATE --------------------------------------------------------------------------------------------------
+
+    def create(self) -> Statement:
+        replace = self.take("OR", "REPLACE")
+        at = self.token
+        kind = self.expect("STREAM", "TABLE", "QUERY")
+        if replace and kind != "QUERY":
+            self.fail(f"OR REPLACE is for queries; a {kind.lower()} keeps what it holds", at, expected="QUERY")
+        if_not_exists = self.take("IF", "NOT", "EXISTS")
+        if replace and if_not_exists:
+            self.fail("OR REPLACE and IF NOT EXISTS contradict each other", at)
+        if kind == "QUERY":
+            return self.create_query(replace, if_not_exists)
+        name = self.name("a " + kind.lower())
+        if self.take("AS"):
+            self.fail(f"CREATE {kind} … AS is not available yet", self.parser._prev, expected="(column type, …)")
+        columns = self.columns()
+        known = opts.STREAM_OPTIONS if kind == "STREAM" else opts.TABLE_OPTIONS
+        options = self.with_options(known, at)
+        if kind == "STREAM":
+            stream = StreamDefinition(name, columns, opts.stream_options(options, columns))
+            return CreateStream(definition=stream, if_not_exists=if_not_exists, **self.common)
+        options.choice("source", ("files",), "files")
+        table = TableDefinition(name, columns, **opts.file_options(options))
+        return CreateTable(definition=table, if_not_exists=if_not_exists, **self.common)
+
+    def columns(self) -> tuple[Column, ...]:
+        if not self.take("("):
+            found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
+            self.fail(found, expected="(column type, …)")
+        columns: list[Column] = []
+        while True:
+            at = self.token
+            name = self.name("a column")
+            if name.lower() in RESERVED:
+                self.fail(f"'{name}' is a column that every answer has by itself", at, expected="another name")
+            if name.lower() in {c.name.lower() for c in columns}:
+                self.fail(f"column '{name}' is declared twice", at)
+            columns.append(Column(name, self.type()))
+            if self.take(")"):
+                return tuple(columns)
+            if not self.take(","):
+                found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
+                self.fail(found, expected="',' or ')'")
+
+    def type(self) -> str:
+        first = self.token
+        if not first or first.text in (",", ")"):
+            self.fail("the column has no type", expected="a type such as DOUBLE or VARCHAR")
+        node = self.parser._parse_types(schema=True)
+        if not isinstance(node, exp.DataType):
+            self.fail(f"'{first.text}' is not a type", first, like=nearest(first.text, NAMES))
+        place = (first.start, self.parser._prev.end + 1)
+        try:
+            return canonical(node)
+        except TypeRefused as refused:
+            like = nearest(refused.name, NAMES) if refused.name else ""
+            raise StatementError(str(refused), self.script, *place, "a type of DuckDB", like) from None
+
+    def create_query(self, replace: bool, if_not_exists: bool) -> CreateQuery:
+        at = self.token
+        name = self.name("a query")
+        options = self.with_options(opts.QUERY_OPTIONS, at)
+        self.expect("AS", what="AS SELECT …")
+        trailing = self.trailing_options()
+        if trailing is not None:
+            if options.options:
+                self.fail("options are given twice", self.tokens[trailing])
+            rest, self.tokens = self.tokens[trailing:], self.tokens[:trailing]
+            index = self.parser._index
+            self.parser = self._load(self.tokens)
+            self.parser._advance(index)
+        if self.word() not in _QUERY_STARTS:
+            found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
+            self.fail(found, expected="SELECT …", like=nearest(self.word(), ["SELECT"]))
+        select = self.query()
+        if trailing is not None:
+            if self.token:
+                self.fail(f"'{self.token.text}' is not expected here", expected="WITH (…) or the end of the statement")
+            self.parser = self._load(rest)
+            options = self.with_options(opts.QUERY_OPTIONS, at)
+        return CreateQuery(
+            name=name,
+            select=select,
+            options=opts.query_options(options),
+            replace=replace,
+            if_not_exists=if_not_exists,
+            **self.common,
+        )
+
+    def trailing_options(self) -> int | None:
+        """Index of the WITH of `… WITH (options)` at the end of the statement, which belongs to the query."""
+        depth = 0
+        for index in range(len(self.tokens) - 1, self.parser._index, -1):
+            kind = self.tokens[index].token_type
+            depth += (kind == TokenType.R_PAREN) - (kind == TokenType.L_PAREN)
+            if depth <= 0:
+                opening = kind == TokenType.L_PAREN and self.tokens[index - 1].token_type == TokenType.WITH
+                return index - 1 if opening else None
+        return None
+
+    def with_options(self, known: Collection[str], at: Token) -> opts.OptionReader:
+        place = (at.start, at.end + 1)
+        if not self.take("WITH"):
+            return opts.OptionReader([], known, self.script, place)
+        if not self.take("("):
+            self.fail("WITH is followed by options in parentheses", expected="WITH (name = value, …)")
+        found: list[opts.Option] = []
+        while True:
+            token = self.token
+            name = self.name("an option")
+            if not self.take("="):
+                self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
+            value, value_place = self.option_value(name)
+            found.append(opts.Option(name.lower(), value, (token.start, token.end + 1), value_place))
+            if self.take(")"):
+                return opts.OptionReader(found, known, self.script, place)
+            if not self.take(","):
+                what = f"'{self.token.text}' is not expected here" if self.token else "the options are not closed"
+                self.fail(what, expected="',' or ')'")
+
+    def option_value(self, name: str) -> tuple[str, tuple[int, int]]:
+        first = self.token
+        if self.word() in ("INTERVAL", "TIMESTAMP", "TIMESTAMPTZ"):
+            self.parser._advance()
+        token = self.token
+        if not token or token.text in (",", ")"):
+            self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
+        value = token.text
+        literal = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        if not literal and not re.fullmatch(r"\w+(\.\d+)?", value):
+            self.fail(f"'{value}' is not a value", expected="a text in single quotes, a number, true or false")
+        self.parser._advance()
+        unit = self.word()
+        if token.token_type == TokenType.NUMBER and unit.isalpha():
+            value += " " + unit.lower()
+            self.parser._advance()
+        return value, (first.start, self.parser._prev.end + 1)
+
+    # -- the rest ------------------------------------------------------------------------------------------------
+
+    def query(self) -> exp.Query:
+        """A SELECT up to the end of the tokens; its root carries the script."""
+        node = self.parser._parse_statement()
+        if isinstance(node, exp.Subquery):
+            node = node.unnest()
+        if not isinstance(node, exp.Query):
+            self.fail("this is not a query", self.tokens[0], expected="SELECT …")
+        node.meta[SCRIPT] = self.script
+        return node
+
+    def drop(self) -> Drop:
+        kind = self.expect("STREAM", "TABLE", "QUERY").lower()
+        if_exists = self.take("IF", "EXISTS")
+        name = self.name("a " + kind)
+        cascade = self.take("CASCADE")
+        return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type]
+
+    def show(self) -> Show:
+        what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES").lower()
+        return Show(what=what, **self.common)  # type: ignore[arg-type]
+
+    def explain(self) -> Explain:
+        analyze = self.take("ANALYZE")
+        if self.word() in _QUERY_STARTS:
+            return Explain(target=self.query(), analyze=analyze, **self.common)
+        self.take("QUERY")
+        return Explain(target=self.name("a query (or SELECT …)"), analyze=analyze, **self.common)
+
+    def invoke(self) -> Invoke:
+        name = self.name("a query")
+        return Invoke(query=name, as_of=self.as_of() if self.take("AS", "OF") else None, **self.common)
+
+    def as_of(self) -> AsOf:
+        word = self.expect("PROGRESS", "TIMESTAMP", "EPOCH")
+        if word == "PROGRESS":
+            return "progress"
+        token = self.token
+        if word == "EPOCH":
+            if not token or token.token_type != TokenType.NUMBER or not token.text.isdigit() or len(token.text) > 18:
+                self.fail("an epoch is a whole number", expected="AS OF EPOCH 12")
+            self.parser._advance()
+            return ("epoch", int(token.text))
+        if not token or token.token_type != TokenType.STRING:
+            self.fail("a timestamp is a text", expected="AS OF TIMESTAMP '2024-05-01 12:00:00'")
+        try:
+            moment = parse_timestamp(token.text)
+        except ValueError as fault:
+            self.fail(str(fault), expected="AS OF TIMESTAMP '2024-05-01 12:00:00'")
+        self.parser._advance()
+        return ("timestamp", moment)
+
+    def drain(self) -> Drain:
+        return Drain(final=self.take("FINAL"), **self.common)
+
+    def alter(self) -> AlterQuery:
+        self.expect("QUERY")
+        name = self.name("a query")
+        action = self.expect("PAUSE", "RESUME").lower()
+        return AlterQuery(name=name, action=action, **self.common)  # type: ignore[arg-type]

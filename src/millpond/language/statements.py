@@ -1,0 +1,107 @@
+"""The statements of the language, as values. `millpond.language.script.parse` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sqlglot import exp
+
+from millpond.types import QueryOptions, StreamDefinition, TableDefinition
+
+AsOf: TypeAlias = "Literal['progress'] | tuple[Literal['timestamp', 'epoch'], int] | None"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """One statement of a script.
+
+    text: its own source, without the semicolon. offset: where it starts in `script`. script: the whole script.
+    A syntax tree inside a statement carries the script too, so that errors of binding point into it.
+    """
+
+    text: str
+    offset: int
+    script: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateStream(Statement):
+    """CREATE STREAM [IF NOT EXISTS] name (columns) [WITH (options)]."""
+
+    definition: StreamDefinition
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTable(Statement):
+    """CREATE TABLE [IF NOT EXISTS] name (columns) WITH (path = …)."""
+
+    definition: TableDefinition
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateQuery(Statement):
+    """CREATE [OR REPLACE] QUERY [IF NOT EXISTS] name [WITH (options)] AS SELECT …; not yet bound."""
+
+    name: str
+    select: exp.Query
+    options: QueryOptions
+    replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop(Statement):
+    """DROP STREAM|TABLE|QUERY [IF EXISTS] name [CASCADE]."""
+
+    kind: Literal["stream", "table", "query"]
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show(Statement):
+    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES."""
+
+    what: Literal["streams", "tables", "queries", "synopses"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(Statement):
+    """An ad hoc SELECT, not yet bound."""
+
+    select: exp.Query
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Statement):
+    """EXPLAIN [ANALYZE] of a SELECT (a tree) or of a standing query (its name)."""
+
+    target: exp.Query | str
+    analyze: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invoke(Statement):
+    """INVOKE query [AS OF …]: None for now, 'progress', ('timestamp', microseconds) or ('epoch', number)."""
+
+    query: str
+    as_of: AsOf = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drain(Statement):
+    """DRAIN [FINAL]."""
+
+    final: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterQuery(Statement):
+    """ALTER QUERY name PAUSE|RESUME."""
+
+    name: str
+    action: Literal["pause", "resume"]

@@ -1,0 +1,226 @@
+"""The handle of a pond: open it, run SQL, ingest, drain, subscribe.
+
+import millpond
+with millpond.open("traffic") as pond:
+    pond.sql("CREATE STREAM reading (ts TIMESTAMP, sensor TEXT, mph DOUBLE)")
+    pond.ingest("reading", [{"ts": "2026-01-01 12:00:00", "sensor": "s7", "mph": 61.5}])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from millpond.engine.core import Core, open_core
+from millpond.engine.epoch import in_flight
+from millpond.engine.executors import Executor, InlineExecutor
+from millpond.engine.loop import InlineLoop, SparkLoop, step
+from millpond.engine.maintenance import maintain, sweep_orphans
+from millpond.errors import PondError, QueryError, SourceError
+from millpond.interpreter import Interpreter, StatementResult
+from millpond.results.describe import status
+from millpond.results.subscription import AnswerBatch, Cursor, subscribe
+from millpond.sources.ingest import to_table
+from millpond.synopses import connection
+from millpond.types import to_json
+
+
+class Pond:
+    """An open pond. Made by `millpond.open`; safe to use from several threads."""
+
+    def __init__(self, core: Core, spark: Any | None) -> None:
+        self._core = core
+        self._closed = False
+        sweep_orphans(core)
+        self._loop: InlineLoop | SparkLoop = SparkLoop(core, spark) if spark is not None else InlineLoop(core)
+        self._interpreter = Interpreter(core, self.drain, self._loop.kick)
+
+    @property
+    def path(self) -> str:
+        """The pond's folder."""
+        return self._core.path
+
+    def run(self, script: str) -> Iterator[StatementResult]:
+        """Execute a script of statements, giving the result of each as it is there.
+
+        Raises: StatementError, at the first wrong statement; those before it have been executed.
+        """
+        self._check()
+        return self._interpreter.run(script)
+
+    def sql(self, script: str) -> StatementResult:
+        """Execute a script and return the result of its last statement."""
+        results = list(self.run(script))
+        return results[-1] if results else StatementResult("message", "nothing to do")
+
+    def ingest(self, stream: str, data: Any, key: str | None = None, partition: str = "") -> int | None:
+        """Take rows into a stream; when this returns they are durable.
+
+        Arguments:
+            data: an Arrow table or batch, a list of dicts, a dict of columns, or anything with `__arrow_c_stream__`.
+            key: an idempotency key: a second batch with the same key within 24 hours is not taken.
+            partition: the source partition, for streams whose progress is kept per partition.
+        Returns: the batch's number in the stream's intake order; None when it has no rows.
+        Raises: SourceError when the data does not fit the stream, or the stream has ended.
+        """
+        self._check()
+        definition = self._core.catalog.stream(stream)
+        if definition is None:
+            raise SourceError(f"there is no stream '{stream}'; CREATE STREAM {stream} (…) makes one")
+        runtime = self._core.streams[definition.id]
+        if runtime.log.ended:
+            raise SourceError(f"stream '{stream}' has ended (DRAIN FINAL); recreate it to take rows again")
+        table = to_table(data, definition, connection())
+        ordinal = runtime.landing.append(table, partition, key, self._core.now())
+        self._loop.kick()
+        return ordinal
+
+    def drain(self, final: bool = False) -> None:
+        """Wait until all that the sources hold now is committed.
+
+        Arguments:
+            final: then announce the end of every source, which closes all windows; it survives a restart.
+        """
+        self._check()
+        core = self._core
+        with core.lock:
+            for runtime in core.streams.values():
+                if runtime.source is not None:
+                    runtime.source.poll(core.now(), settle=False)
+                if final:
+                    runtime.log.end()
+            goals = {str(s): r.log.length for s, r in core.streams.items()}
+            ends = [str(s) for s, r in core.streams.items() if r.log.ended]
+        self._loop.kick()
+
+        def done() -> bool:
+            published = core.published
+            return (
+                all(published.intake.get(s, 0) >= n for s, n in goals.items() if int(s) in core.catalog.streams)
+                and all(
+                    s in published.progress and published.progress[s].ended
+                    for s in ends
+                    if int(s) in core.catalog.streams
+                )
+                and not any(q.status == "backfilling" for q in core.catalog.queries.values())
+                and in_flight(core) is None
+            )
+
+        if isinstance(self._loop, InlineLoop):
+            while not done():
+                if not step(core, settle=False) and not done():
+                    raise PondError("the drain cannot go on: no epoch has anything to do")
+            return
+        core.wait(done)
+
+    def step(self, force: bool = False) -> bool:
+        """Run one epoch over everything taken in so far (ponds with the inline executor only)."""
+        self._check()
+        if not isinstance(self._loop, InlineLoop):
+            raise PondError("epochs run by themselves here; step() is for executor='inline'")
+        return step(self._core, force, settle=False)
+
+    def maintain(self) -> None:
+        """Run one round of compaction, retention and sweeping now; it also happens by itself."""
+        self._check()
+        maintain(self._core)
+
+    def subscribe(
+        self, query: str, since: Cursor | str | None = None, timeout: float | None = None
+    ) -> Iterator[AnswerBatch]:
+        """Iterate over a query's answers as they are published, from `since` (None: the first) on.
+
+        Ends when nothing new came for `timeout` seconds. Each batch has rows and the cursor to go on from.
+        """
+        self._check()
+        return subscribe(self._core, query, since, timeout)
+
+    def status(self) -> dict[str, Any]:
+        """What the pond is doing: streams, queries, epochs. Cheap."""
+        self._check()
+        return status(self._core)
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """The definition of a stream, table or query, JSON-ready."""
+        found = self._core.catalog.lookup(name)
+        if found is None:
+            raise QueryError(f"there is no '{name}'")
+        described: dict[str, Any] = to_json(found)
+        return described
+
+    def close(self) -> None:
+        """Let the running epoch finish and close the pond; everything is on disk."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._loop.stop()
+        finally:
+            with self._core.lock:
+                self._core.closing = True
+                self._core.notify()
+            self._core.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise PondError("the pond is closed; open it again with millpond.open")
+        if self._core.failure is not None:
+            raise self._core.failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with contextlib.suppress(Exception):
+                self.close()
+
+
+def open(
+    path: str | os.PathLike[str],
+    executor: str = "spark",
+    *,
+    master: str | None = None,
+    clock: Callable[[], int] | None = None,
+    **settings: Any,
+) -> Pond:
+    """Open the pond in folder `path`, which is made when it does not exist.
+
+    Arguments:
+        executor: 'spark', or 'inline' for tests: no JVM, epochs run when `step` or `drain` asks for them.
+        master: a Spark master URL; None: this machine's cores. On a cluster `path` must be on shared storage.
+        clock: a function that gives microseconds since 1970; None: the system clock.
+        settings: see `millpond.engine.core.Settings` (shards, target, share, …).
+    Raises: PondError when the folder is not a pond, or another process has it open.
+
+        >>> import tempfile
+        >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+        ...     pond.sql("SHOW STREAMS").to_arrow().num_rows
+        0
+    """
+    spark: Any = None
+
+    def make(folder: str) -> Executor:
+        nonlocal spark
+        if executor == "inline":
+            return InlineExecutor()
+        from millpond.engine.spark import SparkExecutor, session
+
+        spark = session(master, folder)
+        return SparkExecutor(spark)
+
+    if executor not in ("spark", "inline"):
+        raise PondError(f"there is no executor '{executor}'; 'spark' and 'inline' are")
+    core = open_core(os.fspath(path), make, clock, settings)
+    try:
+        return Pond(core, spark)
+    except BaseException:
+        core.close()
+        raise

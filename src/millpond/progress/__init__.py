@@ -1,0 +1,29 @@
+"""Progress of streams: how far event time is complete, announced as bounds (punctuation), never inferred from order.
+
+Pure functions over summaries of intake items; the engine carries their JSON state from epoch to epoch. A new generator
+is added in `generators.py` without looking elsewhere.
+"""
+
+from millpond.progress.generators import (
+    FOREVER,
+    NEVER,
+    ItemSummary,
+    Partition,
+    StreamProgress,
+    absorb,
+    ahead_mask,
+    clock_bound,
+    summarise,
+)
+
+__all__ = [
+    "FOREVER",
+    "NEVER",
+    "ItemSummary",
+    "Partition",
+    "StreamProgress",
+    "absorb",
+    "ahead_mask",
+    "clock_bound",
+    "summarise",
+]

@@ -1,0 +1,201 @@
+"""Ad hoc SELECTs over a stream: archive and live data up to now, as one job of map tasks over archive segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.engine.advance import no_panes
+from millpond.engine.core import Core
+from millpond.engine.executors import InlineExecutor
+from millpond.engine.history import CUT, Range, batches, close_history, map_history, segments_in, tasks_of
+from millpond.engine.mapping import Parcel
+from millpond.engine.records import QueryProgress
+from millpond.errors import QueryError
+from millpond.progress import FOREVER, StreamProgress
+from millpond.synopses import PanesSpec, connection, finish_windows, query_table, spec_of
+from millpond.synopses.finish import empty_answers, fold_windows
+from millpond.tables import Segment
+from millpond.tables.chunks import pack, unpack
+from millpond.types import BoundQuery, Column, QueryOptions, StreamDefinition, Window, from_json, to_json
+from millpond.windows.panes import WHOLE
+
+#: Rows below which a history query is answered in this process, without a job.
+QUICK_ROWS = 3_000_000
+
+#: Rows that an ad hoc answer may have.
+ANSWER_ROWS = 20_000_000
+
+
+def select_stream(core: Core, query: BoundQuery) -> pa.Table:
+    """The answer of an ad hoc query over one stream.
+
+    With a window: one row per group and window that ends until now (the high watermark, or progress if that is
+    further). Without: groups over all rows, or the rows themselves in the stream's total order.
+    """
+    stream = core.catalog.stream(query.stream)
+    assert stream is not None
+    progress = core.published.progress.get(str(stream.id), StreamProgress())
+    wanted = Range(epoch=core.published.epoch)
+    if not query.grouped:
+        return _plain(core, stream, query, wanted)
+    if query.window is None:
+        return whole(core, stream, query, wanted)
+    answers = grouped(core, stream, _in_order(query), wanted, max(progress.bound, progress.high))
+    ends = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
+    return _shown(query, answers, [*ends, *(Column(o.name, o.type) for o in query.select)])
+
+
+def whole(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range) -> pa.Table:
+    """Groups over all rows of a range at once: the query with a window that holds all of time."""
+    everything = _in_order(replace(query, window=Window(WHOLE, WHOLE, 0, stream.options.time)))
+    answers = grouped(core, stream, everything, wanted, FOREVER)
+    if answers is None and not query.keys:
+        answers = _empty_group(everything, spec_of(everything, stream), stream)
+    return _shown(query, answers, [Column(o.name, o.type) for o in query.select])
+
+
+def _in_order(query: BoundQuery) -> BoundQuery:
+    """A query with ORDER BY is finished in one place, which numbers its rows."""
+    return replace(query, limit=ANSWER_ROWS) if query.order_by and query.limit is None else query
+
+
+def _shown(query: BoundQuery, answers: pa.Table | None, columns: list[Column]) -> pa.Table:
+    if answers is None:
+        return empty_answers(connection(), columns)
+    names = [_q(c.name) for c in columns]
+    order = "" if query.order_by else f" ORDER BY {', '.join(names)}"
+    return query_table(connection(), f"SELECT {', '.join(names)} FROM a{order}", a=answers)
+
+
+def _q(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _empty_group(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition) -> pa.Table | None:
+    """SQL's answer of an ungrouped aggregate over no rows: one row."""
+    db = connection()
+    pairs = (np.zeros(1, np.int64), np.ones(1, np.int64))
+    folded = fold_windows(db, spec, query, no_panes(db, spec), pairs, np.empty(0, np.int64), 0, 0, reach=1)
+    answers = finish_windows(db, query, stream.options.time, folded)
+    return answers if answers.num_rows else None
+
+
+def grouped(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, bound: int) -> pa.Table | None:
+    """Windows of a grouped query that end until `bound`, over the rows of a range; hidden columns included."""
+    segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+    rows = sum(s.rows for s in segments)
+    executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
+    tasks = tasks_of(segments, max(1, core.executor.cores - 1))
+    shards = 1 if spec_of(query, stream).single else core.settings.shards
+    job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "bound": bound})
+    map_task = partial(_map, core.path, job, [[to_json(s) for s in t] for t in tasks], shards)
+    with _pinned(core):
+        outcomes = executor.run(map_task, len(tasks), partial(_merge, job), shards, background=True)
+    tables = [unpack(payload) for _, payload in outcomes if payload]
+    total = sum(t.num_rows for t in tables)
+    if total > ANSWER_ROWS:
+        raise QueryError(
+            f"the answer has {total} rows, at most {ANSWER_ROWS} are allowed; add a filter, coarser groups or LIMIT"
+        )
+    return pa.concat_tables(tables, promote_options="permissive") if tables else None
+
+
+class _pinned:
+    """While it is open, no file that a reader may hold is deleted."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def __enter__(self) -> None:
+        with self.core.lock:
+            epoch = self.core.published.epoch
+            self.epoch = epoch
+            self.core.pins[epoch] = self.core.pins.get(epoch, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.core.lock:
+            left = self.core.pins[self.epoch] - 1
+            if left:
+                self.core.pins[self.epoch] = left
+            else:
+                del self.core.pins[self.epoch]
+
+
+def _map(pond: str, job: Any, tasks: list[list[Any]], shards: int, task: int) -> Iterator[Parcel]:
+    stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
+    segments = [from_json(Segment, s) for s in tasks[task]]
+    return map_history(
+        pond, stream, segments, from_json(Range, job["wanted"]), spec_of(query, stream), "adhoc", shards, task
+    )
+
+
+def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
+    stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
+    parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
+    if query.window is not None and query.window.range >= WHOLE:
+        parts = [t.drop_columns([CUT]) if CUT in t.column_names else t for t in parts]
+    answers, _, _ = close_history(
+        connection(), spec_of(query, stream), query, QueryOptions(since="start"), parts, QueryProgress(), job["bound"]
+    )
+    return {}, pack(answers) if answers is not None and answers.num_rows else b""
+
+
+def _plain(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range) -> pa.Table:
+    """Rows of the stream that pass the filter, in total order or as ORDER BY says."""
+    segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+    tasks = tasks_of(segments, max(1, core.executor.cores - 1))
+    rows = sum(s.rows for s in segments)
+    executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
+    job = {"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted)}
+    map_task = partial(_map_plain, core.path, job, [[to_json(s) for s in t] for t in tasks])
+    with _pinned(core):
+        outcomes = executor.run(map_task, len(tasks), _forward, 1, background=True)
+    tables = [unpack(payload) for _, payload in outcomes if payload]
+    shown = [Column(o.name, o.type) for o in query.select]
+    if not tables:
+        return empty_answers(connection(), shown)
+    table = pa.concat_tables(tables, promote_options="permissive")
+    if table.num_rows > ANSWER_ROWS:
+        raise QueryError(
+            f"the answer has {table.num_rows} rows, at most {ANSWER_ROWS} are allowed; add a filter or LIMIT"
+        )
+    columns = ", ".join(_q(c.name) for c in shown)
+    return query_table(connection(), f"SELECT {columns} FROM rows {_tail(query, bool(query.distinct))}", rows=table)
+
+
+def _tail(query: BoundQuery, distinct: bool) -> str:
+    terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
+    if distinct:
+        terms += [_q(o.name) for o in query.select]
+    else:
+        terms += ["_t", "_id"]
+    limit = "" if query.limit is None else f" LIMIT {query.limit}"
+    return f"ORDER BY {', '.join(terms)}{limit}" + (f" OFFSET {query.offset}" if query.offset else "")
+
+
+def _map_plain(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterator[Parcel]:
+    stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
+    segments = [from_json(Segment, s) for s in tasks[task]]
+    outputs = [f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select]
+    outputs += [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
+    outputs += [] if query.distinct else [f"epoch_us({_q(stream.options.time)}) AS _t", "_id"]
+    where = f" WHERE ({query.where})" if query.where else ""
+    inner = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(outputs)} FROM segment{where}"
+    # Every task keeps what could be among the first LIMIT rows.
+    most = replace(query, limit=None if query.limit is None else query.limit + query.offset, offset=0)
+    sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
+    for rows in batches(pond, stream, segments, from_json(Range, job["wanted"])):
+        found = query_table(connection(), sql, segment=rows)
+        if found.num_rows:
+            yield Parcel(0, "", task, pack(found))
+
+
+def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
+    tables = [unpack(p.payload) for p in parcels]
+    return {}, pack(pa.concat_tables(tables, promote_options="permissive")) if tables else b""

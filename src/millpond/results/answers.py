@@ -1,0 +1,92 @@
+"""The answers of a standing query so far: all revisions, or the latest of each (window, group)."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.engine.merging import query_owner, results_folder
+from millpond.synopses import connection, query_table
+from millpond.synopses.finish import empty_answers, identity
+from millpond.tables import Segment, read_chunks
+from millpond.types import Column, QueryDefinition
+
+
+def quoted(name: str) -> str:
+    """The name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def segments_of(core: Core, after: int, until: int) -> list[Segment]:
+    """Result files with answers published after epoch `after`, up to `until`, oldest first."""
+    chosen = [s for s in core.results.segments if s.last_epoch > after and s.first_epoch <= until]
+    return sorted(chosen, key=lambda s: (s.first_epoch, s.path))
+
+
+def read_log(core: Core, standing: Standing, after: int = 0, until: int | None = None) -> pa.Table:
+    """Every reported row: the query's columns, hidden `_k*`, `revision`, `op`, `_epoch`, `_backfilled`.
+
+    Arguments:
+        after, until: only what was published after epoch `after`, up to epoch `until` (default: the last published).
+    """
+    until = core.published.epoch if until is None else until
+    owner = query_owner(standing.id)
+    tables: list[pa.Table] = []
+    for segment in segments_of(core, after, until):
+        for chunk in read_chunks([os.path.join(results_folder(core.path), segment.path)], {owner}):
+            epoch = segment.last_epoch if segment.path.startswith("b") else chunk.epoch
+            if after < epoch <= until and chunk.table.num_rows:
+                n = chunk.table.num_rows
+                marks = [pa.array([epoch] * n, pa.int64()), pa.array([chunk.kind == "backfilled"] * n)]
+                tables.append(chunk.table.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
+    if tables:
+        return pa.concat_tables(tables, promote_options="permissive")
+    columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
+    return empty_answers(connection(), columns)
+
+
+def log_columns(definition: QueryDefinition) -> list[Column]:
+    """The columns of result chunks: the answer's, the hidden identity, revision and op."""
+    query = definition.query
+    kinds = [o.type for o in query.select] if query.distinct else [k.type for k in query.keys]
+    hidden = [Column(name, kind) for name, kind in zip(identity(query), kinds, strict=True)]
+    shown = list(definition.columns)
+    return [*shown[:-1], *hidden, shown[-1], Column("op", "VARCHAR")]
+
+
+def order_terms(definition: QueryDefinition) -> str:
+    """The order that rows of a query are delivered in: by window, then as the query says, then by all columns."""
+    query = definition.query
+    names = {o.expression: quoted(o.name) for o in query.select}
+    terms = [t.sql.replace(t.expression, names[t.expression], 1) for t in query.order_by if t.expression in names]
+    return ", ".join(["window_end", *terms, *(quoted(c.name) for c in log_columns(definition)[2:])])
+
+
+def latest_answers(core: Core, standing: Standing, until: int | None = None) -> pa.Table:
+    """The latest revision per (window, group), vanished rows left out: `SELECT … FROM query`."""
+    log = read_log(core, standing, 0, until)
+    keys = ", ".join(["window_end", *identity(standing.definition.query)])
+    shown = ", ".join(quoted(c.name) for c in standing.definition.columns)
+    revised = (
+        query_table(connection(), "SELECT count(*) AS n FROM log WHERE revision > 0", log=log)["n"][0].as_py()
+        if log.num_rows
+        else 0
+    )
+    latest = (
+        f"(SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY revision DESC) = 1)"
+        if revised
+        else "log"
+    )
+    sql = f"SELECT {shown} FROM {latest} WHERE op = '+' ORDER BY {order_terms(standing.definition)}"
+    return query_table(connection(), sql, log=log)
+
+
+def all_revisions(core: Core, standing: Standing) -> pa.Table:
+    """The log: every revision of every row with its op, in the order of publication."""
+    log = read_log(core, standing)
+    shown = ", ".join([*(quoted(c.name) for c in standing.definition.columns), "op"])
+    sql = f"SELECT {shown} FROM log ORDER BY _epoch, {order_terms(standing.definition)}"
+    return query_table(connection(), sql, log=log)

@@ -1,0 +1,279 @@
+"""What SHOW and EXPLAIN and `pond.status()` say: tables of text and numbers about the pond."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.catalog import Catalog, Standing
+from millpond.engine.advance import revise_for
+from millpond.engine.core import Core
+from millpond.engine.records import QueryProgress, StreamCounts
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.synopses import is_holistic, spec_of
+from millpond.types import BoundQuery, StreamDefinition
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def moment(bound: int) -> str:
+    """A bound as text.
+
+    >>> moment(FOREVER), moment(NEVER), moment(0)
+    ('end', 'none', '1970-01-01 00:00:00')
+    """
+    if bound >= FOREVER:
+        return "end"
+    if bound <= NEVER:
+        return "none"
+    try:
+        return str(_EPOCH + datetime.timedelta(microseconds=bound))
+    except OverflowError:
+        return f"{bound} us"
+
+
+def duration(micros: int) -> str:
+    """A duration as text.
+
+    >>> duration(90_000_000), duration(3_600_000_000)
+    ('1m 30s', '1h')
+    """
+    if micros == 0:
+        return "0s"
+    parts, rest = [], abs(micros)
+    for unit, size in (
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("m", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1000),
+        ("us", 1),
+    ):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return ("-" if micros < 0 else "") + " ".join(parts)
+
+
+def status(core: Core) -> dict[str, Any]:
+    """A snapshot of everything that moves: streams, queries, epochs."""
+    with core.lock:
+        published, catalog, recent = core.published, core.catalog, list(core.recent)
+    streams = {}
+    for definition in catalog.streams.values():
+        counts = published.counts.get(str(definition.id), StreamCounts())
+        progress = published.progress.get(str(definition.id), StreamProgress())
+        runtime = core.streams[definition.id]
+        streams[definition.name] = {
+            "rows": counts.rows,
+            "rate": _rate(recent),
+            "progress": moment(progress.bound),
+            "high_watermark": moment(progress.high),
+            "late": counts.late,
+            "dead": counts.dead,
+            "unknown_columns": counts.unknown,
+            "bytes": counts.bytes,
+            "pending_items": runtime.log.length - published.intake.get(str(definition.id), 0),
+            "changed_files": list(runtime.source.changed) if runtime.source is not None else [],
+            "archive_files": len(runtime.archive.segments),
+        }
+    queries = {}
+    for standing in catalog.queries.values():
+        progress_of = published.queries.get(str(standing.id), QueryProgress())
+        queries[standing.definition.name] = {
+            "id": standing.id,
+            "version": standing.definition.version,
+            "status": standing.status,
+            "reason": standing.reason if standing.status == "quarantined" else "",
+            "stream": catalog.stream_of(standing).name,
+            "windows": progress_of.windows,
+            "revisions": progress_of.revisions,
+            "too_late": progress_of.too_late,
+            "closed": moment(progress_of.closed),
+        }
+    return {
+        "path": core.path,
+        "epochs": published.epoch,
+        "streams": streams,
+        "queries": queries,
+        "synopses": len(catalog.synopses),
+        "last_epochs": recent,
+        "epoch_limit_bytes": core.pace.limit,
+        "state_files": len(core.state.segments),
+        "result_files": len(core.results.segments),
+    }
+
+
+def _rate(recent: list[dict[str, Any]]) -> float:
+    busy = [e for e in recent[-8:] if e["rows"]]
+    seconds = sum(e["seconds"] for e in busy)
+    return round(sum(e["rows"] for e in busy) / seconds, 1) if seconds else 0.0
+
+
+def show(core: Core, what: str) -> pa.Table:
+    """SHOW STREAMS | TABLES | QUERIES | SYNOPSES."""
+    now = status(core)
+    if what == "streams":
+        rows = [
+            {
+                "stream": name,
+                "rows": s["rows"],
+                "rate": s["rate"],
+                "progress": s["progress"],
+                "high_watermark": s["high_watermark"],
+                "late": s["late"],
+                "dead_letters": s["dead"],
+                "pending": s["pending_items"],
+                "changed_files": len(s["changed_files"]),
+            }
+            for name, s in now["streams"].items()
+        ]
+        return _table(
+            rows,
+            {
+                "stream": "s",
+                "rows": "i",
+                "rate": "f",
+                "progress": "s",
+                "high_watermark": "s",
+                "late": "i",
+                "dead_letters": "i",
+                "pending": "i",
+                "changed_files": "i",
+            },
+        )
+    if what == "tables":
+        tables = core.catalog.tables.values()
+        return _table(
+            [{"table": t.name, "path": t.path, "format": t.format} for t in tables],
+            {"table": "s", "path": "s", "format": "s"},
+        )
+    if what == "queries":
+        rows = [{"query": name, **q} for name, q in now["queries"].items()]
+        return _table(
+            rows,
+            {
+                "query": "s",
+                "id": "i",
+                "version": "i",
+                "status": "s",
+                "reason": "s",
+                "stream": "s",
+                "windows": "i",
+                "revisions": "i",
+                "too_late": "i",
+                "closed": "s",
+            },
+        )
+    rows = [
+        {
+            "synopsis": s.owner,
+            "stream": core.catalog.streams[s.spec.stream].name,
+            "pane": duration(s.spec.panes.width),
+            "filter": s.spec.where or "",
+            "keys": ", ".join(s.spec.keys),
+            "components": len(s.spec.components),
+            "users": ", ".join(sorted(q.definition.name for q in core.catalog.users(s.owner))),
+        }
+        for s in core.catalog.synopses.values()
+    ]
+    return _table(
+        rows, {"synopsis": "s", "stream": "s", "pane": "s", "filter": "s", "keys": "s", "components": "i", "users": "s"}
+    )
+
+
+def _table(rows: list[dict[str, Any]], kinds: dict[str, str]) -> pa.Table:
+    types = {"s": pa.string(), "i": pa.int64(), "f": pa.float64()}
+    return pa.table({name: pa.array([r[name] for r in rows], types[kind]) for name, kind in kinds.items()})
+
+
+def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: bool) -> pa.Table:
+    """How a query is answered, a line a row."""
+    catalog = core.catalog
+    stream = catalog.stream(query.stream)
+    assert stream is not None
+    lines = [f"query over stream {stream.name}"]
+    if query.window is None:
+        lines.append("ad hoc over the archive and live data up to now")
+        lines += _filter_and_keys(query)
+        return _lines(lines)
+    window = query.window
+    lines.append(
+        f"window: range {duration(window.range)}, slide {duration(window.slide)}, origin {moment(window.origin)}"
+    )
+    lines += _filter_and_keys(query)
+    spec = catalog.synopses[standing.synopsis].spec if standing is not None else spec_of(query, stream)
+    width, step, _ = spec.panes.shape(window)
+    lines.append(f"panes: {duration(spec.panes.width)} wide, {width} per window, {step} per slide")
+    lines.append(f"each row updates 1 pane instead of {max(1, -(-window.range // window.slide))} windows")
+    for aggregate in query.aggregates:
+        if is_holistic(aggregate):
+            kept = "distinct values" if aggregate.distinct else "values"
+            lines.append(
+                f"holistic: {aggregate.function} keeps all {kept} of each pane and group; state grows with the rows"
+            )
+        else:
+            lines.append(f"bounded: {aggregate.function} keeps a fixed number of accumulators per pane and group")
+    if spec.single:
+        lines.append("LIMIT or DISTINCT needs all groups of a window at once: one shard keeps them")
+    lines.append(_sharing(catalog, stream, query, standing))
+    if standing is not None:
+        late = stream.options.late
+        lines.append(
+            f"late rows: {late}"
+            + (
+                f", for {duration(revise_for(query, standing.definition.options))} behind progress"
+                if late == "revise"
+                else ""
+            )
+        )
+        lines.append(
+            f"status: {standing.status}{': ' + standing.reason if standing.reason else ''};"
+            f" live from epoch {standing.first_epoch}"
+        )
+    if analyze:
+        lines += _analysis(core, standing)
+    return _lines(lines)
+
+
+def _filter_and_keys(query: BoundQuery) -> list[str]:
+    lines = [f"filter: {query.where}"] if query.where else []
+    if query.keys:
+        lines.append(f"keys: {', '.join(k.expression for k in query.keys)}")
+    return lines
+
+
+def _sharing(catalog: Catalog, stream: StreamDefinition, query: BoundQuery, standing: Standing | None) -> str:
+    if standing is not None:
+        others = sorted(q.definition.name for q in catalog.users(standing.synopsis) if q.id != standing.id)
+        return (
+            f"synopsis {standing.synopsis}, shared with {', '.join(others)}"
+            if others
+            else f"synopsis {standing.synopsis}, its own"
+        )
+    needed = spec_of(query, stream)
+    fits = next((s for s in catalog.synopses.values() if s.spec.serves(needed, query)), None)
+    return f"would share synopsis {fits.owner}" if fits else "would need a synopsis of its own"
+
+
+def _analysis(core: Core, standing: Standing | None) -> list[str]:
+    recent = [e for e in core.recent if e["rows"]] or list(core.recent)
+    if not recent:
+        return ["no epoch has run since the pond was opened"]
+    lines = [
+        f"last {len(recent)} epochs: {sum(e['rows'] for e in recent)} rows, {sum(e['seconds'] for e in recent):.3f} s"
+    ]
+    names = sorted({name for e in recent for name in e["stages"]})
+    lines += [f"  {name}: {sum(e['stages'].get(name, 0.0) for e in recent):.3f} s" for name in names]
+    if standing is not None:
+        progress = core.published.queries.get(str(standing.id), QueryProgress())
+        lines.append(
+            f"rows reported: {progress.windows}, revised: {progress.revisions}, rows too late: {progress.too_late}"
+        )
+    return lines
+
+
+def _lines(lines: list[str]) -> pa.Table:
+    return pa.table({"plan": pa.array(lines)})

@@ -1,0 +1,80 @@
+"""INVOKE: the answer of a standing query for the window that ends now, exact to the row, open panes included."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pyarrow as pa
+
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.engine.history import Range
+from millpond.engine.records import published_path, read_published
+from millpond.errors import QueryError
+from millpond.language.statements import AsOf
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.results.adhoc import whole
+from millpond.results.answers import quoted
+from millpond.synopses import connection, query_table
+from millpond.synopses.finish import empty_answers
+from millpond.types import BoundQuery, Column
+
+
+def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
+    """One row per group for the window of the query that ends at NOW: window_start, window_end, select list, final.
+
+    Arguments:
+        as_of: None: NOW is the largest event time admitted, and the window is closed at both ends. 'progress': NOW is
+            the announced progress, which no answer can go beyond, and the window is open at its end. ('timestamp', t):
+            NOW is t, with all that is known today. ('epoch', n): as it was known when epoch n was published.
+    """
+    definition = standing.definition
+    query = definition.query
+    assert query.window is not None
+    stream = core.catalog.stream_of(standing)
+    progress = core.published.progress.get(str(stream.id), StreamProgress())
+    epoch: int | None = core.published.epoch
+    now, closed = progress.high, True
+    if as_of == "progress":
+        now, closed = (progress.high, True) if progress.bound >= FOREVER else (progress.bound, False)
+    elif as_of is not None:
+        kind, value = as_of
+        if kind == "timestamp":
+            now = value
+        else:
+            if value > core.published.epoch or not (value == 0 or os.path.exists(published_path(core.path, value))):
+                raise QueryError(f"epoch {value} is not kept; the last one is {core.published.epoch}")
+            then = read_published(core.path, value).progress if value else {}
+            now, epoch = then.get(str(stream.id), StreamProgress()).high, value
+    columns = [
+        Column("window_start", "TIMESTAMP"),
+        Column("window_end", "TIMESTAMP"),
+        *(Column(o.name, o.type) for o in query.select),
+        Column("final", "BOOLEAN"),
+    ]
+    if now <= NEVER:
+        return empty_answers(connection(), columns)
+    start = now - query.window.range
+    wanted = Range(start, now + 1 if closed else now, epoch)
+    answers = whole(core, stream, _bounded(query, start, now), wanted) if query.grouped else None
+    if answers is None or not answers.num_rows:
+        return empty_answers(connection(), columns)
+    final = "true" if progress.bound > now or as_of == "progress" else "false"
+    shown = ", ".join(quoted(o.name) for o in query.select)
+    ends = f"make_timestamp({start}) AS window_start, make_timestamp({now}) AS window_end"
+    return query_table(connection(), f"SELECT {ends}, {shown}, {final} AS final FROM a", a=answers)
+
+
+def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:
+    """The query with window_start and window_end standing for the invoked window."""
+
+    def put(text: str) -> str:
+        return text.replace("window_start", f"make_timestamp({start})").replace("window_end", f"make_timestamp({end})")
+
+    return replace(
+        query,
+        select=tuple(replace(o, expression=put(o.expression)) for o in query.select),
+        having=put(query.having) if query.having else None,
+        order_by=tuple(replace(t, expression=put(t.expression)) for t in query.order_by),
+    )

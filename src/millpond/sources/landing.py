@@ -1,0 +1,156 @@
+"""The landing: what is ingested is on disk before `ingest` returns.
+
+A batch becomes an Arrow file, then a line of the intake log. Only the line makes it taken: a file that a crash left
+without its line was never acknowledged, and is removed when the landing is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from millpond.errors import PondError
+from millpond.sources.intake import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
+from millpond.types import DAY
+
+#: How long an idempotency key is remembered, microseconds.
+KEY_KEPT: Final = DAY
+
+_SUFFIX: Final = ".arrow"
+_PRUNE_EVERY: Final = 10_000
+
+
+class Landing:
+    """Durable ingest into one stream: Arrow files in `folder`, in the order of `log`. Thread-safe.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> landing = Landing(folder + "/landing", IntakeLog(folder))
+        >>> landing.append(pa.table({"a": [1]}), key="k", arrival=5)
+        0
+        >>> landing.append(pa.table({"a": [1]}), key="k", arrival=6)
+        0
+    """
+
+    def __init__(self, folder: str | Path, log: IntakeLog) -> None:
+        self.folder = Path(os.path.abspath(folder))
+        self.log = log
+        self._lock = threading.Lock()
+        self._keys: dict[str, tuple[int, int]] = {}  # key → ordinal, arrival
+        if not self.folder.is_dir():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.folder.parent)
+        taken = {os.path.basename(i.path): i.ordinal for i in log.items() if i.kind == "landing"}
+        for item in log.items():
+            if item.key is not None:
+                self._keys[item.key] = (item.ordinal, item.arrival)
+        self._prune_at = len(self._keys) + _PRUNE_EVERY
+        kept = []
+        for name in os.listdir(self.folder):
+            if name in taken:
+                kept.append(taken[name])
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.folder / name)
+        self._released = min(kept, default=log.length)
+
+    def append(self, table: pa.Table, partition: str = "", key: str | None = None, arrival: int = 0) -> int | None:
+        """Take a batch; when this returns, it is durable.
+
+        Arguments:
+            table: rows in the stream's canonical schema (see `millpond.sources.ingest.to_table`).
+            partition: the source partition it comes from.
+            key: an idempotency key: a second batch with the same key within 24 hours is not taken.
+            arrival: the clock reading, microseconds.
+
+        Returns:
+            The ordinal in the intake log, or that of the earlier batch with the same key; None for a batch without
+            rows, which is not taken.
+
+        Raises:
+            PondError: it cannot be written (the disk is full); nothing was taken.
+        """
+        earlier = self._earlier(key, arrival)
+        if earlier is not None or len(table) == 0:
+            return earlier
+        path = self.folder / f"{uuid.uuid4().hex}{_SUFFIX}"
+        size, head, mtime = self._write(path, table)
+        item = Item(0, "landing", str(path), "arrow", size, mtime, head, len(table), partition, arrival, key)
+        with self._lock:
+            earlier = self._earlier(key, arrival)  # a rival with the same key may have been quicker
+            try:
+                ordinal = earlier if earlier is not None else self.log.append([item])[0].ordinal
+            except PondError:
+                _remove(path)
+                raise
+            if earlier is None and key is not None:
+                self._keys[key] = (ordinal, arrival)
+                self._prune(arrival)
+        if earlier is not None:
+            _remove(path)
+        return ordinal
+
+    def release(self, end: int) -> int:
+        """Delete the files of items before ordinal `end`, whose rows are committed elsewhere.
+
+        Returns:
+            How many files were deleted. The items stay in the log, and their keys are remembered.
+        """
+        removed = 0
+        for item in self.log.items(self._released, end):
+            if item.kind == "landing":
+                removed += _remove(item.path)
+        self._released = max(self._released, min(end, self.log.length))
+        return removed
+
+    def _earlier(self, key: str | None, arrival: int) -> int | None:
+        if key is None:
+            return None
+        ordinal, seen = self._keys.get(key, (None, 0))
+        return ordinal if ordinal is not None and arrival - seen < KEY_KEPT else None
+
+    def _prune(self, arrival: int) -> None:
+        if len(self._keys) >= self._prune_at:
+            self._keys = {k: v for k, v in self._keys.items() if arrival - v[1] < KEY_KEPT}
+            self._prune_at = 2 * len(self._keys) + _PRUNE_EVERY
+
+    def _write(self, path: Path, table: pa.Table) -> tuple[int, str, int]:
+        """Write the file under a temporary name, make it durable, rename it; its size, checksum and time."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        data = sink.getvalue()
+        temporary = path.with_suffix(".tmp")
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            with open(descriptor, "wb", buffering=0) as file:
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) or 0 :]
+                os.fsync(descriptor)
+                mtime = os.fstat(descriptor).st_mtime_ns
+            os.rename(temporary, path)
+            sync_folder(self.folder)
+        except OSError as error:
+            _remove(temporary)
+            _remove(path)
+            raise PondError(f"{path}: cannot be written: {error.strerror or error}") from error
+        return data.size, checksum(bytes(data[:HEAD_BYTES])), mtime
+
+
+def _remove(path: str | Path) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+__all__ = ["KEY_KEPT", "Landing"]

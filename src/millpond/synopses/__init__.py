@@ -1,0 +1,23 @@
+"""Synopses: the shared state that standing queries need, as pure functions over Arrow tables.
+
+One file per concern: `aggregates` splits an aggregate into components, `panes` makes and merges pane partials, `folds`
+combines panes to windows, `finish` turns windows into answers. A new aggregate is added in `aggregates.py` alone.
+"""
+
+from millpond.synopses.aggregates import Component, components_of, is_holistic
+from millpond.synopses.finish import finish_windows
+from millpond.synopses.kernel import connection, query_table
+from millpond.synopses.panes import PanesSpec, merge_partials, partial, spec_of
+
+__all__ = [
+    "Component",
+    "PanesSpec",
+    "components_of",
+    "connection",
+    "finish_windows",
+    "is_holistic",
+    "merge_partials",
+    "partial",
+    "query_table",
+    "spec_of",
+]

@@ -1,0 +1,203 @@
+"""How each aggregate is split: components kept per pane (sub) and the expression over them (super).
+
+Li 2008, section on panes: F(X) = S({L(X_i)}). Bounded aggregates keep a fixed number of components; holistic ones
+(median, quantile, mode, DISTINCT, lists) keep a list of values per pane, and EXPLAIN says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+from millpond.types import Aggregate
+
+Kind = Literal["add", "min", "max", "moments", "comoments", "list", "set"]
+
+_SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN"}
+_INTEGERS = _SMALL | {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
+_FLOATS = {"FLOAT", "DOUBLE"}
+
+
+@dataclass(frozen=True)
+class Component:
+    """One accumulator of a pane partial.
+
+    name: prefix of its columns, derived from what it computes, so that equal components of several queries are one.
+    kind: how two accumulators combine.
+    columns: (suffix, DuckDB aggregate SQL over stream columns) of each physical column.
+    """
+
+    name: str
+    kind: Kind
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its physical columns."""
+        return tuple(self.name + suffix for suffix, _ in self.columns)
+
+
+@dataclass(frozen=True)
+class Split:
+    """An aggregate as components and the DuckDB expression that gives its value from their columns."""
+
+    components: tuple[Component, ...]
+    final: str
+
+
+def _component(kind: Kind, *columns: tuple[str, str]) -> Component:
+    text = kind + "|" + "|".join(f"{s}={e}" for s, e in columns)
+    return Component("c" + hashlib.blake2b(text.encode(), digest_size=6).hexdigest(), kind, columns)
+
+
+def is_holistic(aggregate: Aggregate) -> bool:
+    """Whether the aggregate keeps values instead of a fixed number of accumulators."""
+    return any(c.kind in ("list", "set") for c in components_of(aggregate, "ts").components)
+
+
+def components_of(aggregate: Aggregate, time: str) -> Split:
+    """Split an aggregate; `time` is the stream's event-time column, which orders first, last and lists.
+
+    >>> components_of(Aggregate("a0", "count_star"), "ts").components[0].columns
+    (('', 'count(*)'),)
+    """
+    function, arguments = aggregate.function, aggregate.arguments
+    types = tuple(t.upper() for t in aggregate.argument_types)
+    where = f" FILTER (WHERE {aggregate.filter})" if aggregate.filter else ""
+    if aggregate.distinct and function not in ("min", "max", "bool_and", "bool_or"):
+        return _distinct(aggregate, where)
+    if function == "count_star":
+        return _counted(_component("add", ("", f"count(*){where}")))
+    if function == "count":
+        return _counted(_component("add", ("", f"count({arguments[0]}){where}")))
+    if function == "sum" and _summable(types[0]):
+        total = _sum(arguments[0], types[0], where)
+        return Split((total,), total.name)
+    if function == "avg" and _summable(types[0]):
+        total, count = _sum(arguments[0], types[0], where), _component("add", ("", f"count({arguments[0]}){where}"))
+        return Split((total, count), f"(CASE WHEN {count.name} > 0 THEN {total.name}::DOUBLE / {count.name} END)")
+    if function in ("min", "max"):
+        kind: Kind = "min" if function == "min" else "max"
+        best = _component(kind, ("", f"{function}({arguments[0]}){where}"))
+        return Split((best,), best.name)
+    if function in ("bool_and", "bool_or"):
+        best = _component("min" if function == "bool_and" else "max", ("", f"{function}({arguments[0]}){where}"))
+        return Split((best,), best.name)
+    if function in ("first", "last", "arg_min", "arg_max"):
+        return _chosen(aggregate, time)
+    if function in ("var_pop", "var_samp", "stddev_pop", "stddev_samp"):
+        x = f"({arguments[0]})::DOUBLE"
+        m = _component(
+            "moments",
+            ("n", f"count({x}){where}"),
+            ("m", f"avg({x}){where}"),
+            ("s", f"coalesce(var_pop({x}){where}, 0) * count({x}){where}"),
+        )
+        return Split((m,), _spread(function, f"{m.name}n", f"{m.name}s"))
+    if function in ("covar_pop", "covar_samp", "corr"):
+        pair = f"({arguments[0]})::DOUBLE, ({arguments[1]})::DOUBLE"
+        c = _component(
+            "comoments",
+            ("n", f"regr_count({pair}){where}::BIGINT"),
+            ("y", f"regr_avgy({pair}){where}"),
+            ("x", f"regr_avgx({pair}){where}"),
+            ("b", f"regr_syy({pair}){where}"),
+            ("a", f"regr_sxx({pair}){where}"),
+            ("c", f"regr_sxy({pair}){where}"),
+        )
+        n = c.name
+        finals = {
+            "covar_pop": f"(CASE WHEN {n}n > 0 THEN {n}c / {n}n END)",
+            "covar_samp": f"(CASE WHEN {n}n > 1 THEN {n}c / ({n}n - 1) END)",
+            # Panes merged in another order leave rounding dust where a variance is really zero.
+            "corr": f"(CASE WHEN {n}n > 1 AND {n}a > 0 AND {n}b > 0 THEN "
+            f"greatest(-1.0, least(1.0, {n}c / (sqrt({n}a) * sqrt({n}b)))) WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
+        }
+        return Split((c,), finals[function])
+    return _listed(aggregate, time, where)
+
+
+def _counted(component: Component) -> Split:
+    return Split((component,), f"coalesce({component.name}, 0)")
+
+
+def _summable(kind: str) -> bool:
+    return kind in _INTEGERS | _FLOATS or kind.startswith("DECIMAL")
+
+
+def _sum(x: str, kind: str, where: str) -> Component:
+    if kind in _FLOATS:
+        return _component("add", ("", f"fsum({x}){where}"))
+    if kind in _SMALL:
+        return _component("add", ("", f"sum({x}){where}::BIGINT"))
+    if kind.startswith("DECIMAL"):
+        scale = kind[kind.index(",") + 1 : -1].strip()
+        return _component("add", ("", f"sum({x}){where}::DECIMAL(38,{scale})"))
+    return _component("add", ("", f"sum({x}){where}::DECIMAL(38,0)"))
+
+
+def _chosen(aggregate: Aggregate, time: str) -> Split:
+    """first, last, arg_min, arg_max: the smallest or largest of (order, event time, row id, value)."""
+    function, arguments = aggregate.function, aggregate.arguments
+    t, i = f'epoch_us("{time}")', "_id"
+    conditions = [f"({aggregate.filter})"] if aggregate.filter else []
+    if function in ("arg_min", "arg_max"):
+        conditions += [f"({a}) IS NOT NULL" for a in arguments]
+        if function == "arg_max":
+            t, i = f"-{t}", "-_id"  # ties go to the first in total order
+        parts = f"'o': {arguments[1]}, 't': {t}, 'i': {i}, 'v': {arguments[0]}"
+    else:
+        parts = f"'t': {t}, 'i': {i}, 'v': {arguments[0]}"
+    kind: Kind = "min" if function in ("first", "arg_min") else "max"
+    where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+    best = _component(kind, ("", f"{kind}({{{parts}}}){where}"))
+    return Split((best,), f"({best.name}).v")
+
+
+def _spread(function: str, n: str, s: str) -> str:
+    less = 0 if function.endswith("pop") else 1
+    value = f"greatest({s}, 0) / ({n} - {less})" if less else f"greatest({s}, 0) / {n}"
+    root = f"sqrt({value})" if function.startswith("stddev") else value
+    return f"(CASE WHEN {n} > {less} THEN {root} END)"
+
+
+def _distinct(aggregate: Aggregate, where: str) -> Split:
+    function, x = aggregate.function, aggregate.arguments[0]
+    values = _component("set", ("", f"list(DISTINCT {x}){where}"))
+    c = values.name
+    if function == "count":
+        return Split((values,), f"coalesce(len(list_filter(list_distinct({c}), lambda x: x IS NOT NULL)), 0)")
+    order = ", ".join(t.sql.replace(t.expression, "u", 1) for t in aggregate.order) or "u"
+    extra = "".join(f", {p}" for p in aggregate.parameters)
+    calls = {
+        "list": f"list(DISTINCT u ORDER BY {order})",
+        "string_agg": f"string_agg(DISTINCT u{extra} ORDER BY {order})",
+    }
+    call = calls.get(function, f"{_duckdb_name(function)}(DISTINCT u{extra})")
+    return Split((values,), f"(SELECT {call} FROM (SELECT unnest({c}) AS u))")
+
+
+def _listed(aggregate: Aggregate, time: str, where: str) -> Split:
+    function, x = aggregate.function, aggregate.arguments[0]
+    extra = "".join(f", {p}" for p in aggregate.parameters)
+    if function in ("list", "string_agg"):
+        terms = "".join(f", 'o{n}': {t.expression}" for n, t in enumerate(aggregate.order))
+        element = f"{{'v': {x}, 't': epoch_us(\"{time}\"), 'i': _id{terms}}}"
+        values = _component("list", ("", f"list({element}){where}"))
+        order = [t.sql.replace(t.expression, f"u.o{n}", 1) for n, t in enumerate(aggregate.order)]
+        call = f"{function}(u.v{extra} ORDER BY {', '.join([*order, 'u.t', 'u.i'])})"
+        return Split((values,), f"(SELECT {call} FROM (SELECT unnest({values.name}) AS u))")
+    condition = f"({x}) IS NOT NULL" + (f" AND ({aggregate.filter})" if aggregate.filter else "")
+    values = _component("list", ("", f"list({x}) FILTER (WHERE {condition})"))
+    c = values.name
+    if function in ("median", "quantile_cont", "quantile_disc"):
+        return Split((values,), f"list_aggregate({c}, '{function}'{extra})")
+    if function == "mode":  # ties go to the smallest value, whatever the order of arrival
+        counted = f"(SELECT u, count(*) AS n FROM (SELECT unnest({c}) AS u) GROUP BY u)"
+        return Split((values,), f"(SELECT min({{'n': -n, 'u': u}}) FROM {counted}).u")
+    return Split((values,), f"(SELECT {_duckdb_name(function)}(u{extra}) FROM (SELECT unnest({c}) AS u))")
+
+
+def _duckdb_name(function: str) -> str:
+    return {"count_star": "count"}.get(function, function)

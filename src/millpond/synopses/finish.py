@@ -1,0 +1,118 @@
+"""Finish: from pane rows to answers: fold panes to windows, then HAVING, projection, order and limit in DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from millpond.synopses.aggregates import components_of
+from millpond.synopses.folds import fold_columns
+from millpond.synopses.kernel import query_table
+from millpond.synopses.panes import PanesSpec, group_codes
+from millpond.types import BoundQuery, Column
+from millpond.windows import Rows
+from millpond.windows.candidates import Ints
+
+
+def identity(query: BoundQuery) -> list[str]:
+    """The columns that, with window_end, identify an answer row: hidden copies of the grouping keys."""
+    if query.distinct:
+        return [f"_k{i}" for i in range(len(query.select))]
+    return [f"_k{i}" for i in range(len(query.keys))]
+
+
+def fold_windows(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: BoundQuery,
+    panes: pa.Table,
+    pairs: tuple[Ints, Ints] | None,
+    codes: Ints | None,
+    after: int,
+    until: int,
+    reach: int | None = None,
+) -> pa.Table:
+    """One row per (window, group): columns end (microseconds), k*, n and the components' columns.
+
+    Arguments:
+        panes: merged pane rows, at least all that the wanted windows need.
+        pairs: the wanted (group code, end pane) pairs; None: every window with after < end pane <= until.
+        codes: the group code of each row of `panes`; None: computed here.
+        reach: panes before an end in which a group must have a row for the window to be reported.
+    """
+    assert query.window is not None
+    shape = spec.panes.shape(query.window)
+    width, step, offset = shape
+    if pairs is None and width == 1 and reach is None:
+        ends = panes["pane"].to_numpy() + 1
+        wanted = (ends > after) & (ends <= until) & ((ends - offset) % step == 0)
+        chosen = panes if wanted.all() else panes.filter(pa.array(wanted))
+        end = spec.panes.phase + ends[wanted] * spec.panes.width
+        return chosen.drop_columns(["pane"]).append_column("end", pa.array(end))
+    codes = group_codes(db, spec, panes) if codes is None else codes
+    rows, order = Rows.sort(codes, panes["pane"].to_numpy())
+    group, end = rows.ends(shape, after, until, reach) if pairs is None else pairs
+    low, high = rows.runs(group, end, width)
+    if pairs is not None and reach is None:
+        some = high > low
+        group, end, low, high = group[some], end[some], low[some], high[some]
+    ordered = panes.take(pa.array(order))
+    folded = fold_columns(db, spec.components, ordered, low, high)
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {"end": pa.array(spec.panes.phase + end * spec.panes.width)}
+    if spec.keys:
+        starts = (
+            np.flatnonzero(np.r_[True, rows.group[1:] != rows.group[:-1]]) if len(rows.group) else np.empty(0, np.int64)
+        )
+        at = starts[np.searchsorted(rows.group[starts], group)] if len(group) else np.empty(0, np.int64)
+        for name in spec.key_names:
+            columns[name] = ordered[name].take(pa.array(at))
+    return pa.table({**columns, **folded})
+
+
+def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, folded: pa.Table) -> pa.Table:
+    """Answers from folded windows: window_start, window_end, the select list, hidden identity columns `_k*`."""
+    assert query.window is not None
+    finals = [f"({components_of(a, time).final})::{a.type} AS {a.name}" for a in query.aggregates]
+    keys = [f"{k.name}::{k.type} AS {k.name}" for k in query.keys]
+    ends = [
+        f'make_timestamp("end" - {query.window.range}) AS window_start',
+        'make_timestamp("end") AS window_end',
+    ]
+    inner = f"SELECT {', '.join([*ends, *keys, *finals])} FROM folded"
+    return query_table(db, _outer(query, inner), folded=folded)
+
+
+def _outer(query: BoundQuery, inner: str) -> str:
+    outputs = [f'({o.expression})::{o.type} AS "{_quoted(o.name)}"' for o in query.select]
+    if query.distinct:
+        hidden = [f"({o.expression})::{o.type} AS _k{i}" for i, o in enumerate(query.select)]
+    else:
+        hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
+    limited = query.limit is not None or query.offset > 0
+    order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)] if limited else []
+    columns = ["window_start", "window_end", *outputs, *hidden, *order]
+    sql = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(columns)} FROM ({inner})"
+    if query.having:
+        sql += f" WHERE ({query.having})"
+    if not limited:
+        return sql
+    terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
+    place = ", ".join([*terms, *identity(query)]) or "1"
+    names = ["window_start", "window_end", *(f'"{_quoted(o.name)}"' for o in query.select), *identity(query)]
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY window_end ORDER BY {place}) AS _n FROM ({sql})"
+    upper = f" AND _n <= {query.offset + query.limit}" if query.limit is not None else ""
+    return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE _n > {query.offset}{upper} ORDER BY window_end, _n"
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')
+
+
+def empty_answers(db: duckdb.DuckDBPyConnection, columns: Sequence[Column]) -> pa.Table:
+    """An empty table with the given columns."""
+    listed = ", ".join(f'NULL::{c.type} AS "{_quoted(c.name)}"' for c in columns)
+    return query_table(db, f"SELECT {listed} LIMIT 0")

@@ -1,0 +1,39 @@
+"""The DuckDB connection of a worker: one per thread, without access to anything outside the data handed to it."""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+import pyarrow as pa
+
+_local = threading.local()
+
+
+def connection() -> duckdb.DuckDBPyConnection:
+    """This thread's connection: one DuckDB thread, UTC, no external access, configuration locked."""
+    db: duckdb.DuckDBPyConnection | None = getattr(_local, "db", None)
+    if db is None:
+        db = duckdb.connect(":memory:")
+        for setting in (
+            "SET threads = 1",
+            "SET TimeZone = 'UTC'",
+            "SET preserve_insertion_order = true",
+            "SET enable_external_access = false",
+            "SET lock_configuration = true",
+        ):
+            db.execute(setting)
+        _local.db = db
+    return db
+
+
+def query_table(db: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) -> pa.Table:
+    """The result of `sql` over the named Arrow tables, which are visible for this call only."""
+    for name, table in tables.items():
+        db.register(name, table)
+    try:
+        result: pa.Table = db.sql(sql).to_arrow_table()
+        return result
+    finally:
+        for name in tables:
+            db.unregister(name)

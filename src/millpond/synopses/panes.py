@@ -1,0 +1,190 @@
+"""Pane partials: one row per (pane, group) with the components queries need; made per segment, merged per shard."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.synopses.aggregates import Component, components_of
+from millpond.synopses.folds import fold_columns
+from millpond.synopses.kernel import query_table
+from millpond.types import BoundQuery, StreamDefinition
+from millpond.windows import Panes, Rows
+
+
+@dataclass(frozen=True)
+class PanesSpec:
+    """What a pane synopsis keeps. Two queries whose filter and keys agree can share one (`serves`).
+
+    single: all groups live in one shard, for queries whose answers need all groups of a window at once.
+    """
+
+    stream: int
+    time: str
+    where: str | None
+    keys: tuple[str, ...]
+    key_types: tuple[str, ...]
+    panes: Panes
+    components: tuple[Component, ...]
+    single: bool = False
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """k0, k1, …: the columns of the grouping keys in its tables."""
+        return tuple(f"k{i}" for i in range(len(self.keys)))
+
+    @property
+    def key(self) -> str:
+        """A stable text that is equal for equal definitions; state is stored under it."""
+        parts = (self.stream, self.time, self.where, self.keys, self.panes.width, self.panes.phase, self.single)
+        text = json.dumps([parts, [c.name for c in self.components]])
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
+        """Whether a query that needs `needed` can be answered from this synopsis."""
+        return (
+            (self.stream, self.time, self.where, self.keys, self.single)
+            == (needed.stream, needed.time, needed.where, needed.keys, needed.single)
+            and query.window is not None
+            and self.panes.serves(query.window)
+            and {c.name for c in needed.components} <= {c.name for c in self.components}
+        )
+
+
+def spec_of(query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
+    """The synopsis that a window query needs, with the coarsest panes that compose its windows."""
+    assert query.window is not None
+    components: dict[str, Component] = {}
+    for aggregate in query.aggregates:
+        components.update({c.name: c for c in components_of(aggregate, stream.options.time).components})
+    return PanesSpec(
+        stream.id,
+        stream.options.time,
+        query.where,
+        tuple(k.expression for k in query.keys),
+        tuple(k.type for k in query.keys),
+        Panes.of(query.window),
+        tuple(components.values()),
+        single=bool(query.keys) and (query.limit is not None or query.distinct or bool(query.offset)),
+    )
+
+
+def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
+    """The pane partials of a segment: columns pane, k*, n (rows), and the components' columns.
+
+    Arguments:
+        segment: rows with the stream's columns and `_id`.
+        extra: a further grouping expression `… AS name`, used by back-fill.
+    """
+    pane = spec.panes.sql(f'epoch_us("{spec.time}")')
+    columns = [f"({pane})::BIGINT AS pane", *(f"({e}) AS k{i}" for i, e in enumerate(spec.keys))]
+    if extra:
+        columns.append(extra)
+    columns.append("count(*)::BIGINT AS n")
+    columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
+    where = f" WHERE ({spec.where})" if spec.where else ""
+    return query_table(db, f"SELECT {', '.join(columns)} FROM segment{where} GROUP BY ALL", segment=segment)
+
+
+def merge_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:
+    """One row per (pane, group) from partial tables in which panes may recur.
+
+    Panes that only one part has are passed through; on streams that arrive roughly in order that is most of them.
+    """
+    parts = [p for p in parts if p.num_rows]
+    if len(parts) <= 1:
+        return parts[0] if parts else pa.table({})
+    bounds = [pc.min_max(p["pane"]).as_py() for p in parts]
+    shared = [
+        (max(a["min"], b["min"]), min(a["max"], b["max"]))
+        for i, a in enumerate(bounds)
+        for b in bounds[i + 1 :]
+        if max(a["min"], b["min"]) <= min(a["max"], b["max"])
+    ]
+    if not shared:
+        return pa.concat_tables(parts, promote_options="permissive")
+    alone, mixed = [], []
+    for part in parts:
+        pane = part["pane"].to_numpy()
+        mask = np.zeros(len(pane), bool)
+        for low, high in shared:
+            mask |= (pane >= low) & (pane <= high)
+        if mask.all():
+            mixed.append(part)
+        elif not mask.any():
+            alone.append(part)
+        else:
+            mixed.append(part.filter(pa.array(mask)))
+            alone.append(part.filter(pa.array(~mask)))
+    merged = _regroup(db, spec, pa.concat_tables(mixed, promote_options="permissive"))
+    return pa.concat_tables([*alone, merged], promote_options="permissive")
+
+
+def _regroup(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> pa.Table:
+    if any(c.kind in ("moments", "comoments") for c in spec.components):
+        return _regroup_by_fold(db, spec, table)
+    columns = ["pane", *spec.key_names, "sum(n)::BIGINT AS n"]
+    for c in spec.components:
+        name = c.name
+        kind = table.schema.field(name).type
+        if c.kind == "add":
+            call = f"fsum({name})" if pa.types.is_floating(kind) else f"sum({name})"
+            cast = (
+                "BIGINT"
+                if pa.types.is_integer(kind)
+                else f"DECIMAL(38,{kind.scale})"
+                if pa.types.is_decimal(kind)
+                else "DOUBLE"
+            )
+            columns.append(f"{call}::{cast} AS {name}")
+        elif c.kind == "set":
+            columns.append(f"list_distinct(flatten(list({name}))) AS {name}")
+        elif c.kind == "list":
+            columns.append(f"flatten(list({name}) FILTER (WHERE {name} IS NOT NULL)) AS {name}")
+        else:
+            columns.append(f"{c.kind}({name}) AS {name}")
+    merged = query_table(db, f"SELECT {', '.join(columns)} FROM parts GROUP BY ALL", parts=table)
+    return merged.cast(table.schema) if merged.schema != table.schema else merged
+
+
+def _regroup_by_fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> pa.Table:
+    group = group_codes(db, spec, table)
+    pane = table["pane"].to_numpy()
+    _, order = Rows.sort(group, pane)
+    table, group, pane = table.take(pa.array(order)), group[order], pane[order]
+    starts = np.flatnonzero(np.r_[True, (group[1:] != group[:-1]) | (pane[1:] != pane[:-1])])
+    folded = fold_columns(db, spec.components, table, starts, np.r_[starts[1:], len(pane)])
+    first = table.select(["pane", *spec.key_names]).take(pa.array(starts))
+    for name, column in folded.items():
+        first = first.append_column(name, column)
+    return first.select(table.column_names)
+
+
+def group_codes(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """A number for the group of each row, from 0; equal exactly for equal keys, NULL being equal to NULL."""
+    if not spec.keys:
+        return np.zeros(table.num_rows, np.int64)
+    if len(spec.keys) == 1:
+        column = table["k0"]
+        if pa.types.is_integer(column.type) and not column.null_count:
+            return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
+    keys = ", ".join(spec.key_names)
+    rows = table.select(list(spec.key_names)).append_column("_at", pa.array(np.arange(table.num_rows)))
+    joined = " AND ".join(f"r.{k} IS NOT DISTINCT FROM d.{k}" for k in spec.key_names)
+    coded = query_table(
+        db,
+        f"WITH d AS (SELECT {keys}, row_number() OVER () - 1 AS code FROM (SELECT DISTINCT {keys} FROM rows))"
+        f" SELECT r._at, d.code FROM rows r JOIN d ON {joined}",
+        rows=rows,
+    )
+    codes = np.empty(table.num_rows, np.int64)
+    codes[coded["_at"].to_numpy()] = coded["code"].to_numpy()
+    return codes

@@ -1,0 +1,22 @@
+"""Tables of immutable segments: Delta tables for archives (any reader opens them), state and results; files on disk.
+
+Nothing here knows queries. `files` writes durably, `segments` commits and lists, `chunks` packs many small Arrow tables
+into one Parquet file.
+"""
+
+from millpond.tables.chunks import Chunk, read_chunks, write_chunks
+from millpond.tables.files import read_json, remove_file, sync_folder, write_durably, write_json
+from millpond.tables.segments import Segment, SegmentTable
+
+__all__ = [
+    "Chunk",
+    "Segment",
+    "SegmentTable",
+    "read_chunks",
+    "read_json",
+    "remove_file",
+    "sync_folder",
+    "write_chunks",
+    "write_durably",
+    "write_json",
+]

@@ -1,0 +1,135 @@
+"""Many Arrow tables of different schemas in one Parquet file: state and results of all queries of a shard.
+
+A file has one row per chunk: what it belongs to, its range of event time, and the table as an Arrow IPC stream. One
+file per shard and epoch keeps the number of files independent of the number of queries.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millpond.tables.files import write_durably
+from millpond.tables.segments import Segment
+
+SCHEMA = pa.schema(
+    [
+        ("owner", pa.string()),
+        ("kind", pa.string()),
+        ("epoch", pa.int64()),
+        ("low", pa.int64()),
+        ("high", pa.int64()),
+        ("rows", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+_HEAD = ["owner", "kind", "epoch", "low", "high", "rows"]
+_LARGEST = 256 << 20
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A table with its owner (a synopsis or query), kind, epoch and range of event time in microseconds."""
+
+    owner: str
+    kind: str
+    epoch: int
+    low: int
+    high: int
+    table: pa.Table
+
+
+def pack(table: pa.Table) -> bytes:
+    """The table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def unpack(data: bytes | pa.Buffer) -> pa.Table:
+    """The table that `pack` packed."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def write_chunks(
+    folder: str, name: str, chunks: Iterable[Chunk], shard: int, level: int = 0, epoch: int | None = None
+) -> Segment:
+    """Write a chunk file, durably before its commit names it; tables beyond 256 MB are cut.
+
+    Returns: the segment to commit.
+    """
+    rows: list[tuple[Chunk, bytes]] = []
+    for chunk in chunks:
+        step = chunk.table.num_rows
+        if chunk.table.nbytes > _LARGEST:
+            step = max(1, int(chunk.table.num_rows * _LARGEST / chunk.table.nbytes))
+        for at in range(0, max(chunk.table.num_rows, 1), max(step, 1)):
+            piece = chunk.table.slice(at, step)
+            rows.append((Chunk(chunk.owner, chunk.kind, chunk.epoch, chunk.low, chunk.high, piece), pack(piece)))
+
+    def write(file: object) -> None:
+        with pq.ParquetWriter(
+            file, SCHEMA, compression="lz4", use_dictionary=["owner", "kind"], write_statistics=_HEAD
+        ) as writer:
+            for one, payload in rows:
+                values = [one.owner, one.kind, one.epoch, one.low, one.high, one.table.num_rows, payload]
+                arrays = [pa.array([v], f.type) for v, f in zip(values, SCHEMA, strict=True)]
+                writer.write_batch(pa.record_batch(arrays, schema=SCHEMA))
+
+    size = write_durably(os.path.join(folder, name), write)
+    epochs = [c.epoch for c, _ in rows] or [epoch or 0]
+    return Segment(
+        name,
+        len(rows),
+        size,
+        min((c.low for c, _ in rows), default=0),
+        max((c.high for c, _ in rows), default=0),
+        min(epochs),
+        max(epochs) if epoch is None else max(epoch, *epochs),
+        level,
+        shard,
+    )
+
+
+def read_chunks(
+    paths: Sequence[str],
+    owners: set[str] | None = None,
+    wanted: Callable[[str, str, int, int, int], bool] | None = None,
+) -> Iterator[Chunk]:
+    """The chunks in the files at `paths`, in file order; payloads of others are not read.
+
+    Arguments:
+        owners: whose chunks; None: everybody's.
+        wanted: (owner, kind, epoch, low, high) -> whether to read the chunk.
+    """
+    for path in paths:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            head = file.read(columns=_HEAD).to_pylist()
+            groups: list[int] = []
+            at = 0
+            for index in range(file.metadata.num_row_groups):
+                count = file.metadata.row_group(index).num_rows
+                if any(_is_wanted(h, owners, wanted) for h in head[at : at + count]):
+                    groups.append(index)
+                at += count
+            for index in groups:
+                table = file.read_row_group(index)
+                for i in range(table.num_rows):
+                    h = {name: table[name][i].as_py() for name in _HEAD}
+                    if _is_wanted(h, owners, wanted):
+                        payload = table["payload"][i].as_buffer()
+                        yield Chunk(h["owner"], h["kind"], h["epoch"], h["low"], h["high"], unpack(payload))
+
+
+def _is_wanted(
+    head: dict[str, object], owners: set[str] | None, wanted: Callable[[str, str, int, int, int], bool] | None
+) -> bool:
+    if owners is not None and head["owner"] not in owners:
+        return False
+    return wanted is None or wanted(head["owner"], head["kind"], head["epoch"], head["low"], head["high"])  # type: ignore[arg-type]

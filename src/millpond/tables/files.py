@@ -1,0 +1,52 @@
+"""Durable small files: written whole under a temporary name, fsynced, renamed into place."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+
+def sync_folder(folder: str) -> None:
+    """Make renames and creations in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_durably(path: str, write: Callable[[BinaryIO], object], sync: bool = True) -> int:
+    """Create or replace `path` by what `write` puts into the file handed to it; all or nothing. Returns its size."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "wb") as file:
+        write(file)
+        file.flush()
+        size = file.tell()
+        if sync:
+            os.fsync(file.fileno())
+    os.replace(temporary, path)
+    if sync:
+        sync_folder(os.path.dirname(path))
+    return size
+
+
+def write_json(path: str, value: Any, sync: bool = True) -> None:
+    """`value` as JSON, durably; keys are sorted, so that equal values give equal bytes."""
+    data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+    write_durably(path, lambda file: file.write(data), sync)
+
+
+def read_json(path: str) -> Any:
+    """The value that `write_json` wrote."""
+    with open(path, "rb") as file:
+        return json.loads(file.read())
+
+
+def remove_file(path: str) -> None:
+    """Remove `path` if it is there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

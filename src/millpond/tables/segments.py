@@ -1,0 +1,222 @@
+"""A Delta table as a set of immutable segment files, committed with the epoch that made them.
+
+The pond is the only writer, so the list of live segments is kept in memory beside the Delta log and readers take an
+immutable snapshot of it; files that a commit removed stay on disk until nobody reads them (`sweep`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import (
+    AddAction,
+    CommitProperties,
+    PostCommitHookProperties,
+    RemoveAction,
+    create_table_with_add_actions,
+)
+from deltalake.transaction import Transaction as DeltaTransaction
+
+CHECKPOINT_EVERY = 50
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One immutable Parquet file of a table.
+
+    path: name within the table's folder. low, high: smallest and largest event time in it (microseconds).
+    first_epoch, last_epoch: the epochs whose rows it holds. level: how often it was merged.
+    """
+
+    path: str
+    rows: int
+    size: int
+    low: int
+    high: int
+    first_epoch: int
+    last_epoch: int
+    level: int = 0
+    shard: int = -1
+
+
+class SegmentTable:
+    """A Delta table of segments.
+
+    Arguments:
+        folder: where the table lies; created when missing.
+        schema: Arrow schema of its files.
+        time: the column with event time, for the statistics that readers prune by; None: none is written.
+        storage: options of the object store, for deltalake.
+    """
+
+    def __init__(
+        self, folder: str, schema: pa.Schema, time: str | None = None, storage: dict[str, str] | None = None
+    ) -> None:
+        self.folder, self.schema, self.time = folder, schema, time
+        self._lock = threading.Lock()
+        self._storage = storage
+        os.makedirs(folder, exist_ok=True)
+        if not os.path.isdir(os.path.join(folder, "_delta_log")):
+            create_table_with_add_actions(
+                folder,
+                Schema.from_arrow(schema),
+                [],
+                mode="ignore",
+                configuration={
+                    "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+                    "delta.logRetentionDuration": "interval 1 hours",
+                },
+                storage_options=storage,
+            )
+        self._table = DeltaTable(folder, storage_options=storage)
+        self._delta_schema = self._table.schema()
+        self._segments: dict[str, Segment] = {s.path: s for s in self._load()}
+        self._snapshot: tuple[Segment, ...] = tuple(self._segments.values())
+        self._garbage: list[str] = []
+
+    @property
+    def version(self) -> int:
+        """The version of the last commit."""
+        return self._table.version()
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The live segments: an immutable snapshot."""
+        return self._snapshot
+
+    def path(self, segment: Segment) -> str:
+        """The full path of a segment's file."""
+        return os.path.join(self.folder, segment.path)
+
+    def committed(self, application: str) -> int:
+        """The number of the last transaction of `application`, -1 if there is none."""
+        version = self._table.transaction_version(application)
+        return -1 if version is None else int(version)
+
+    def commit(
+        self,
+        add: Sequence[Segment],
+        remove: Iterable[str] = (),
+        application: str | None = None,
+        number: int = 0,
+        moved: bool = False,
+    ) -> None:
+        """Add and remove segments in one Delta commit.
+
+        Arguments:
+            application, number: recorded as Delta transaction; a number already recorded makes the call do nothing.
+            moved: the rows stay the same (compaction), so that change feeds pass over it.
+        """
+        with self._lock:
+            if application is not None and self.committed(application) >= number:
+                return
+            gone = [self._segments[p] for p in remove if p in self._segments]
+            if not add and not gone and application is None:
+                return
+            actions: list[AddAction | RemoveAction] = [self._add_action(s, not moved) for s in add]
+            actions += [RemoveAction(s.path, not moved, _epoch_ms(s), s.size, {}) for s in gone]
+            transactions = [DeltaTransaction(application, number)] if application is not None else None
+            checkpoint = (self._table.version() + 1) % CHECKPOINT_EVERY == 0
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._delta_schema,
+                commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=0),
+                post_commithook_properties=PostCommitHookProperties(
+                    create_checkpoint=checkpoint, cleanup_expired_logs=checkpoint
+                ),
+            )
+            self._table.update_incremental()
+            for s in gone:
+                del self._segments[s.path]
+                self._garbage.append(s.path)
+            self._segments.update({s.path: s for s in add})
+            self._snapshot = tuple(self._segments.values())
+
+    def garbage(self) -> list[str]:
+        """Files that commits of this process removed and that are still on disk; taken over by the caller."""
+        with self._lock:
+            taken, self._garbage = self._garbage, []
+        return taken
+
+    def orphans(self) -> list[str]:
+        """Files on disk that no live segment names: left by killed epochs and jobs."""
+        live = set(self._segments)
+        return sorted(n for n in os.listdir(self.folder) if n.endswith((".parquet", ".tmp")) and n not in live)
+
+    def _add_action(self, segment: Segment, changed: bool) -> AddAction:
+        stats: dict[str, object] = {"numRecords": segment.rows}
+        if self.time is not None and segment.rows:
+            low, high = (_iso(t) for t in (segment.low, segment.high))
+            if low and high:
+                stats |= {"minValues": {self.time: low}, "maxValues": {self.time: high}, "nullCount": {self.time: 0}}
+        stats["millpond"] = [
+            segment.low,
+            segment.high,
+            segment.first_epoch,
+            segment.last_epoch,
+            segment.level,
+            segment.shard,
+        ]
+        return AddAction(segment.path, segment.size, {}, _epoch_ms(segment), changed, json.dumps(stats))
+
+    def _load(self) -> list[Segment]:
+        actions = self._table.get_add_actions(flatten=False)
+        if pa.table(actions).num_rows == 0:
+            return []
+        return self._from_log()
+
+    def _from_log(self) -> list[Segment]:
+        """Segments from our statistics in the Delta log; a checkpoint keeps the text of `stats` as it was."""
+        found: dict[str, Segment] = {}
+        log = os.path.join(self.folder, "_delta_log")
+        names = sorted(os.listdir(log))
+        checkpoints = [n for n in names if ".checkpoint" in n and n.endswith(".parquet")]
+        since = -1
+        if checkpoints:
+            import pyarrow.parquet as pq
+
+            since = int(checkpoints[-1].split(".")[0])
+            for row in pq.read_table(os.path.join(log, checkpoints[-1]), columns=["add"]).to_pylist():
+                if row["add"] is not None:
+                    found[row["add"]["path"]] = _segment(row["add"]["path"], row["add"]["size"], row["add"]["stats"])
+        for name in names:
+            if not re.fullmatch(r"\d{20}\.json", name) or int(name[:20]) <= since:
+                continue
+            with open(os.path.join(log, name), encoding="utf-8") as file:
+                for line in file:
+                    action = json.loads(line)
+                    if "add" in action:
+                        add = action["add"]
+                        found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
+                    elif "remove" in action:
+                        found.pop(action["remove"]["path"], None)
+        return list(found.values())
+
+
+def _segment(path: str, size: int, stats: str) -> Segment:
+    value = json.loads(stats)
+    low, high, first, last, level, shard = value["millpond"]
+    return Segment(path, value["numRecords"], size, low, high, first, last, level, shard)
+
+
+def _epoch_ms(segment: Segment) -> int:
+    """The modification time recorded in the log: the epoch's number, since the wall clock would differ on replay."""
+    return segment.last_epoch
+
+
+def _iso(micros: int) -> str | None:
+    import datetime
+
+    try:
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="microseconds") + "Z"

@@ -1,0 +1,292 @@
+"""The words that every room uses: columns, streams, windows, bound queries.
+
+Everything here is an immutable value that can be written as JSON and read back (`to_json`, `from_json`), because
+manifests and the catalog carry these values between processes and across restarts.
+
+    >>> Column("mph", "DOUBLE")
+    Column(name='mph', type='DOUBLE')
+    >>> from_json(StreamDefinition, to_json(StreamDefinition("s", (Column("ts", "TIMESTAMP"),)))).columns[0].name
+    'ts'
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
+
+MICROSECOND = 1
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+#: Name of the implicit event time of a stream whose progress is its arrival.
+ARRIVAL = "arrival_ts"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a stream, table or answer. `type` is the text of a DuckDB type in canonical form."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What `WITH (…)` behind CREATE STREAM says. Durations are microseconds of event time (`idle`: of clock time).
+
+    time: the event-time column; `ARRIVAL` when `progress='arrival'`.
+    lateness / lateness_rows: how far a row may lag behind the largest event time, by time or by count;
+        both None means `ordered` (progress is the largest event time seen).
+    ahead: how far a row may lead the median of the cohort of rows before it; None: no limit.
+    late: what a row behind the announced progress does.
+    retention: how long rows stay in the archive; None: for ever.
+    """
+
+    source: Literal["ingest", "files"] = "ingest"
+    path: str | None = None
+    format: Literal["parquet", "csv", "ndjson"] | None = None
+    order: Literal["name", "mtime"] = "name"
+    header: bool = True
+    delimiter: str = ","
+    null: str = ""
+    time: str = ARRIVAL
+    lateness: int | None = None
+    lateness_rows: int | None = None
+    idle: int | None = None
+    ahead: int | None = None
+    late: Literal["revise", "drop"] = "revise"
+    retention: int | None = None
+    archive: Literal["plain"] = "plain"
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    """A stream as declared. `id` is given by the catalog and never used twice."""
+
+    name: str
+    columns: tuple[Column, ...]
+    options: StreamOptions = StreamOptions()
+    id: int = 0
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name (case-insensitive), or None."""
+        return next((c for c in self.all_columns if c.name.lower() == name.lower()), None)
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The declared columns, and the implicit `arrival_ts` of a stream that runs on arrival time."""
+        if self.options.time == ARRIVAL and all(c.name != ARRIVAL for c in self.columns):
+            return (*self.columns, Column(ARRIVAL, "TIMESTAMP"))
+        return self.columns
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """A table: rows without progress, read from files whenever a statement needs them."""
+
+    name: str
+    columns: tuple[Column, ...]
+    path: str
+    format: Literal["parquet", "csv", "ndjson"]
+    header: bool = True
+    delimiter: str = ","
+    null: str = ""
+    id: int = 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time window `[RANGE range SLIDE slide ON attribute ORIGIN origin]`; all numbers are microseconds.
+
+    Windows end at origin + k*slide (k any integer) and cover [end - range, end). `ALIGN START` is expressed by an
+    origin moved by range mod slide, so that nothing behind the binder needs to know of it.
+    """
+
+    range: int
+    slide: int
+    origin: int = 0
+    attribute: str = "ts"
+
+
+@dataclass(frozen=True)
+class OrderTerm:
+    """One term of an ORDER BY: DuckDB SQL text, direction, place of NULLs."""
+
+    expression: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The term as DuckDB SQL."""
+        return (
+            f"{self.expression} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        )
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping key: its name in partial tables (k0, k1, …), DuckDB SQL over stream columns, DuckDB type."""
+
+    name: str
+    expression: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate call of a query.
+
+    name: how `select`, `having` and `order_by` of the bound query refer to it (a0, a1, …).
+    function: canonical name, see `millpond.synopses.aggregates.FUNCTIONS`.
+    arguments: DuckDB SQL over stream columns (empty for count(*)), with their DuckDB types beside.
+    filter: DuckDB SQL of `FILTER (WHERE …)`.
+    order: ORDER BY inside the call (list, string_agg, …), over stream columns.
+    parameters: constants of the call as DuckDB literals (the fraction of a quantile, the separator of string_agg).
+    type: DuckDB type of the result.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    argument_types: tuple[str, ...] = ()
+    distinct: bool = False
+    filter: str | None = None
+    order: tuple[OrderTerm, ...] = ()
+    parameters: tuple[str, ...] = ()
+    type: str = "BIGINT"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of an answer: its name, DuckDB SQL over k*, a*, window_start and window_end, its DuckDB type."""
+
+    name: str
+    expression: str
+    type: str
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """A SELECT over one stream after names and types have been resolved: what the engine plans from.
+
+    All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
+    quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
+    stream is one group of rows (ad hoc only). With `grouped` false there are no keys and no aggregates, and `select`
+    and `order_by` are over stream columns: plain rows (ad hoc only).
+    """
+
+    stream: str
+    window: Window | None
+    select: tuple[Output, ...]
+    where: str | None = None
+    keys: tuple[Key, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    having: str | None = None
+    distinct: bool = False
+    order_by: tuple[OrderTerm, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    grouped: bool = True
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class QueryOptions:
+    """What `WITH (…)` behind CREATE QUERY says.
+
+    since: None (windows open at registration), 'start', or an event time in microseconds.
+    empty: whether windows without a tuple are reported.
+    revise_for: how long behind progress closed windows can be revised, microseconds; None: the larger of one day and
+        ten times RANGE.
+    """
+
+    since: Literal["start"] | int | None = None
+    empty: Literal["skip", "report"] = "skip"
+    revise_for: int | None = None
+
+
+@dataclass(frozen=True)
+class QueryDefinition:
+    """A standing query as registered."""
+
+    name: str
+    query: BoundQuery
+    options: QueryOptions = QueryOptions()
+    id: int = 0
+    version: int = 1
+    text: str = ""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of its answers as a table."""
+        return (
+            Column("window_start", "TIMESTAMP"),
+            Column("window_end", "TIMESTAMP"),
+            *(Column(o.name, o.type) for o in self.query.select),
+            Column("revision", "BIGINT"),
+        )
+
+
+def to_json(value: Any) -> Any:
+    """A dataclass of this module as JSON-ready dicts and lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [to_json(v) for v in value]
+    if isinstance(value, dict):
+        return {k: to_json(v) for k, v in value.items()}
+    return value
+
+
+def from_json(kind: type[T], value: Any) -> T:
+    """The dataclass `kind` from what `to_json` gave; unknown fields are ignored, missing ones take their default."""
+    hints = typing.get_type_hints(kind)
+    return kind(**{k: _read(hints[k], v) for k, v in value.items() if k in hints})
+
+
+def _read(hint: Any, value: Any) -> Any:
+    origin = typing.get_origin(hint)
+    if value is None or origin is Literal:
+        return value
+    if origin is types.UnionType or origin is typing.Union:
+        inner = [a for a in typing.get_args(hint) if a is not type(None) and typing.get_origin(a) is not Literal]
+        return _read(inner[0], value) if len(inner) == 1 and dataclasses.is_dataclass(inner[0]) else value
+    if origin is tuple:
+        return tuple(_read(typing.get_args(hint)[0], v) for v in value)
+    if origin is dict:
+        return {k: _read(typing.get_args(hint)[1], v) for k, v in value.items()}
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return from_json(hint, value)
+    return value
+
+
+__all__ = [
+    "ARRIVAL",
+    "DAY",
+    "HOUR",
+    "MICROSECOND",
+    "MINUTE",
+    "SECOND",
+    "Aggregate",
+    "BoundQuery",
+    "Column",
+    "Key",
+    "OrderTerm",
+    "Output",
+    "QueryDefinition",
+    "QueryOptions",
+    "StreamDefinition",
+    "StreamOptions",
+    "TableDefinition",
+    "Window",
+    "from_json",
+    "to_json",
+]

@@ -1,0 +1,63 @@
+"""Panes: the disjoint pieces that every window of a query is made of (Li 2008, section on Paned-WID)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from millpond.types import Window
+
+#: A width that holds all of time in pane 0: how a query without a window is evaluated.
+WHOLE = 2**62
+
+
+@dataclass(frozen=True)
+class Panes:
+    """A cut of time into panes: pane p covers [phase + p*width, phase + (p+1)*width), microseconds.
+
+    >>> Panes.of(Window(range=9, slide=6))
+    Panes(width=3, phase=0)
+    """
+
+    width: int
+    phase: int = 0
+
+    @staticmethod
+    def of(window: Window) -> Panes:
+        """The coarsest panes that compose the windows: width = gcd(RANGE, SLIDE)."""
+        width = gcd(window.range, window.slide)
+        return Panes(width, window.origin % width)
+
+    def serves(self, window: Window) -> bool:
+        """Whether every window of `window` is a run of whole panes of this cut."""
+        return (
+            window.range % self.width == 0
+            and window.slide % self.width == 0
+            and (window.origin - self.phase) % self.width == 0
+        )
+
+    def pane(self, time: int) -> int:
+        """The pane that `time` lies in."""
+        return (time - self.phase) // self.width
+
+    def start(self, pane: int) -> int:
+        """The time at which `pane` starts."""
+        return self.phase + pane * self.width
+
+    def shape(self, window: Window) -> tuple[int, int, int]:
+        """(panes per window, panes per slide, an end as a pane number): windows end before pane offset + k*step.
+
+        >>> Panes(3).shape(Window(range=9, slide=6))
+        (3, 2, 0)
+        """
+        step = window.slide // self.width
+        return window.range // self.width, step, ((window.origin - self.phase) // self.width) % step
+
+    def sql(self, time: str) -> str:
+        """DuckDB SQL for the pane of a BIGINT expression in microseconds; floors also before 1970."""
+        if self.width >= WHOLE:
+            return "0"
+        x = f"({time} - {self.phase})" if self.phase else time
+        if self.width == 1:
+            return x
+        return f"(CASE WHEN {x} < 0 THEN {x} - {self.width - 1} ELSE {x} END // {self.width})"

@@ -1,0 +1,107 @@
+"""The command line and the demo on the real engine, without a JVM."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from millpond.cli.app import app
+
+READINGS = """ts,sensor,mph
+2026-01-01 00:00:10,a,10
+2026-01-01 00:00:50,b,30
+2026-01-01 00:01:05,a,20
+2026-01-01 00:00:55,a,40
+oops,a,1
+"""
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text(READINGS)
+    return f"""
+        -- a comment; with a semicolon
+        CREATE STREAM r (ts TIMESTAMP, sensor TEXT, mph DOUBLE)
+          WITH (source='files', path='{tmp_path}/in/*.csv', progress='ts', lateness='5s');
+        CREATE QUERY q AS SELECT sensor, count(*) AS n, avg(mph) AS mph FROM r [RANGE 1 MINUTE TUMBLING]
+          GROUP BY sensor;
+        DRAIN FINAL;
+    """
+
+
+def call(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(app, arguments, input=text)
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_script_from_files_to_answers(setup: str) -> None:
+    answers = "SELECT window_end, sensor, n, mph, revision FROM q ORDER BY window_end, sensor;"
+    end = "2026-01-01T00:01:00.000000Z"
+    assert lines(call("run", "-", "--format", "json", text=setup + answers)) == [
+        {"window_end": end, "sensor": "a", "n": 2, "mph": 25.0, "revision": 0},
+        {"window_end": end, "sensor": "b", "n": 1, "mph": 30.0, "revision": 0},
+        {"window_end": "2026-01-01T00:02:00.000000Z", "sensor": "a", "n": 1, "mph": 20.0, "revision": 0},
+    ]
+
+
+def test_messages_are_kept_apart_from_rows(setup: str) -> None:
+    result = call("sql", setup)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) >= 3
+
+
+def test_a_pond_that_is_kept_goes_on(setup: str, tmp_path: Path) -> None:
+    pond = str(tmp_path / "pond")
+    assert call("sql", setup, "--pond", pond).exit_code == 0
+    rows = lines(
+        call("sql", "SELECT count(*) AS n FROM r; SELECT sum(n) AS n FROM q", "--pond", pond, "--format", "json")
+    )
+    assert rows == [{"n": 4}, {"n": 4}]
+    state = json.loads(call("status", "--pond", pond, "--json").stdout)
+    assert state["streams"]["r"]["rows"] == 4
+    assert state["streams"]["r"]["dead"] == 1
+    assert call("status", "--pond", pond).exit_code == 0
+
+
+def test_a_wrong_statement_shows_its_place(setup: str) -> None:
+    result = call("sql", setup + "SELECT sensro FROM r")
+    assert result.exit_code == 2
+    assert "did you mean 'sensor'?" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_folder_that_is_no_pond_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
+    (tmp_path / "x").mkdir()
+    result = call("status", "--pond", str(tmp_path / "x"))
+    assert result.exit_code == 1
+    assert "no pond" in result.stderr
+    assert list((tmp_path / "x").iterdir()) == []
+
+
+def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
+    result = call("demo", "--pond", str(tmp_path / "demo"), "--months", "1")
+    assert result.exit_code == 0, result.stderr
+    found = re.search(
+        r"([\d,]+) rows in .* ([\d,]+) windows closed, ([\d,]+) late rows, ([\d,]+) revised", result.stdout
+    )
+    assert found, result.stdout
+    rows, windows, late, revised = (int(group.replace(",", "")) for group in found.groups())
+    assert rows > 27_000
+    assert windows > 20_000
+    assert late > 100
+    assert revised > 100
+    assert "Where and when an airport was backed up most" in result.stdout
+    assert (tmp_path / "demo" / "pond").is_dir()

@@ -1,0 +1,85 @@
+"""Fixtures for everybody: ponds without a JVM, ponds on the one Spark session of the run, hypothesis profiles.
+
+`HYPOTHESIS_PROFILE` or `--hypothesis-profile` chooses `ci` (hundreds of cases in all, the default) or `deep` (ten
+thousand and more).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+
+settings.register_profile(
+    "ci", max_examples=40, deadline=None, suppress_health_check=_CHECKS, print_blob=True, derandomize=True
+)
+settings.register_profile("deep", max_examples=1500, deadline=None, suppress_health_check=_CHECKS, print_blob=True)
+settings.register_profile(
+    "smoke", max_examples=5, deadline=None, suppress_health_check=_CHECKS, phases=[Phase.generate], derandomize=True
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+Factory = Callable[..., Any]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Soak tests run only where `-m` asks for them."""
+    if "soak" in (config.option.markexpr or ""):
+        return
+    skip = pytest.mark.skip(reason="a soak test: run it with -m soak")
+    for item in items:
+        if "soak" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def inline_pond(tmp_path: Path) -> Iterator[Factory]:
+    """A factory of ponds without a JVM: `inline_pond()`, `inline_pond("name", clock=…)`; closed at the end."""
+    yield from _ponds(tmp_path, "inline")
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Any]:
+    """The one Spark session of the run; ponds find it because it is the active one. Stopped at the very end."""
+    import millpond
+
+    factory = getattr(millpond, "spark_session", None)
+    if factory is not None:
+        session = factory()
+    else:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+    yield session
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+
+
+@pytest.fixture
+def spark_pond(tmp_path: Path, spark_session: Any) -> Iterator[Factory]:
+    """A factory of ponds on the run's Spark session; closed at the end of the test, the session goes on."""
+    yield from _ponds(tmp_path, "spark")
+
+
+def _ponds(folder: Path, executor: str) -> Iterator[Factory]:
+    import millpond
+
+    opened: list[Any] = []
+
+    def factory(name: str = "pond", **settings: Any) -> Any:
+        pond = millpond.open(str(folder / name), executor=executor, **settings)
+        opened.append(pond)
+        return pond
+
+    yield factory
+    for pond in reversed(opened):
+        pond.close()

@@ -1,0 +1,113 @@
+"""The log of answers by definition: first answers when windows close, a higher revision when an epoch changes a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.oracle.case import Case
+from tests.oracle.compare import rows_equal
+from tests.oracle.evaluate import evaluate
+from tests.oracle.progress import Script, Step, trace
+from tests.oracle.rows import Row, Table
+
+DAY = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One entry of the log; `op` is '+' or, for a row that vanished, '-' (its items are those last shown)."""
+
+    epoch: int
+    start: int
+    end: int
+    items: tuple[Any, ...]
+    keys: tuple[Any, ...]
+    revision: int
+    op: str = "+"
+
+
+def revisions(case: Case, types: dict[str, str], script: Script, revise_for: int | None = None) -> list[Revision]:
+    """The whole log of a query that was registered before the first row.
+
+    Every epoch: the windows that are closed after it are evaluated anew over the rows that count for them; what is
+    there for the first time gets revision 0, what differs from the last entry of its (window, group) a higher one.
+    With `late='drop'` a row counts for a window only if the window was open at the start of the row's epoch; with
+    `'revise'` only if the window still had state: it ended no longer than `revise_for` before the bound then.
+    """
+    assert case.range_us is not None
+    kept = revise_for if revise_for is not None else max(DAY, 10 * case.range_us)
+    log: list[Revision] = []
+    shown: dict[tuple[int, tuple[Any, ...]], Revision] = {}
+    taken: list[tuple[Row, int]] = []
+    for number, step in enumerate(trace(script)):
+        taken += [(row, step.before) for row in step.admitted]
+        current = _answers(case, types, script.spec.late, kept, taken, step)
+        for key, (start, items) in current.items():
+            last = shown.get(key)
+            if last is not None and last.op == "+" and rows_equal(last.items, items):
+                continue
+            entry = Revision(number, start, key[0], items, key[1], 0 if last is None else last.revision + 1)
+            shown[key] = entry
+            log.append(entry)
+        for key, last in list(shown.items()):
+            if key not in current and last.op == "+":
+                gone = Revision(number, last.start, last.end, last.items, last.keys, last.revision + 1, "-")
+                shown[key] = gone
+                log.append(gone)
+    return log
+
+
+def _answers(
+    case: Case, types: dict[str, str], late: str, kept: int, taken: list[tuple[Row, int]], step: Step
+) -> dict[tuple[int, tuple[Any, ...]], tuple[int, tuple[Any, ...]]]:
+    """Answers of the closed windows, by (end, keys)."""
+    if late == "drop":
+        reach = {id(row): before for row, before in taken}
+        closed: set[int] = set()
+        result = {}
+        everything = Table(tuple(row for row, _ in taken), types)
+        for _, end, *_ in evaluate(case, everything, step.after):
+            closed.add(end)
+        for end in closed:
+            counted = [row for row, _ in taken if reach[id(row)] < end]
+            for start, _, items, keys in evaluate(case, everything.only(counted), None, [end]):
+                result[(end, _hashable(keys))] = (start, items)
+        return result
+    result = {}
+    windows: dict[int, list[Row]] = {}
+    assert case.range_us is not None
+    for row, before in taken:
+        for end in _ends(case, row.time):
+            if end <= step.after and end > before - kept:
+                windows.setdefault(end, []).append(row)
+    for end, rows in windows.items():
+        for start, _, items, keys in evaluate(case, Table(tuple(rows), types), None, [end]):
+            result[(end, _hashable(keys))] = (start, items)
+    return result
+
+
+def _ends(case: Case, time: int) -> list[int]:
+    from tests.oracle.evaluate import window_ends
+
+    return window_ends(case, [time])
+
+
+def _hashable(keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    # NaN is not equal to itself, but is one group.
+    return tuple(
+        "NaN" if isinstance(k, float) and k != k else repr(k) if isinstance(k, (list, dict)) else k for k in keys
+    )
+
+
+def latest(log: list[Revision]) -> list[tuple[Any, ...]]:
+    """What `SELECT … FROM q` shows: (window_start, window_end, SELECT list) of the last revision of each row."""
+    last: dict[tuple[int, tuple[Any, ...]], Revision] = {}
+    for entry in log:
+        last[(entry.end, _hashable(entry.keys))] = entry
+    return [(e.start, e.end, *e.items) for e in last.values() if e.op == "+"]
+
+
+def final_answers(case: Case, table: Table, until: int | None = None) -> list[tuple[Any, ...]]:
+    """The final answers over all rows: what the last revisions of all closed windows must equal under `revise`."""
+    return [(start, end, *items) for start, end, items, _ in evaluate(case, table, until)]

@@ -1,0 +1,35 @@
+"""Every case under `tests/cases`, in every way that must not change its answers.
+
+`MILLPOND_UPDATE=1` rewrites expected rows with what the engine gives: look at the difference before keeping it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millpond.testing import applicable_ways, run_file
+
+CASES = Path(__file__).parent / "cases"
+FILES = sorted(CASES.rglob("*.slt"))
+RUNS = [
+    pytest.param(file, way, id=f"{file.relative_to(CASES)}-{way}") for file in FILES for way in applicable_ways(file)
+]
+
+#: A few cases that between them touch every part, for the runs on Spark.
+ON_SPARK = ("windows/sliding.slt", "late/revise.slt", "sources/csv.slt", "lives/since.slt", "invoke/invoke.slt")
+
+
+@pytest.mark.parametrize(("file", "way"), RUNS)
+def test_case(file: Path, way: str) -> None:
+    run_file(file, way)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ON_SPARK)
+@pytest.mark.parametrize("way", ["straight", "restart"])
+def test_case_on_spark(file: str, way: str, spark_session: object) -> None:
+    if way in applicable_ways(CASES / file):
+        run_file(CASES / file, way, executor="spark")
