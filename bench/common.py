@@ -101,8 +101,6 @@ def run_isolated(module: str, job: dict[str, Any], timeout: float = 1800.0) -> M
         env=environment,
         start_new_session=True,
     )
-    # Being told to stop must not leave a JVM behind: turned into an exception, it runs the `finally` below.
-    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sampler = MemorySampler(process.pid)
     sampler.start()
     watchdog = threading.Timer(timeout, _kill_group, [process.pid])
@@ -122,7 +120,6 @@ def run_isolated(module: str, job: dict[str, Any], timeout: float = 1800.0) -> M
     finally:
         watchdog.cancel()
         _kill_group(process.pid)
-        signal.signal(signal.SIGTERM, previous)
     if result is None:
         raise RunnerFailed(f"{module} ended with status {process.returncode} and without a result")
     return Measured(result, sampler.stop())
@@ -195,12 +192,17 @@ def place_files(paths: list[Path], folder: Path) -> None:
 
 @contextmanager
 def scratch(prefix: str = "millpond-bench-") -> Iterator[Path]:
-    """A temporary folder that is removed afterwards (`MILLPOND_BENCH_DIR` chooses where)."""
+    """A temporary folder that is removed afterwards (`MILLPOND_BENCH_DIR` chooses where).
+
+    Being told to stop (SIGTERM) leaves neither the folder nor a JVM behind: it becomes an exception here.
+    """
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     home = Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("MILLPOND_BENCH_DIR")))
     try:
         yield home
     finally:
         shutil.rmtree(home, ignore_errors=True)
+        signal.signal(signal.SIGTERM, previous)
 
 
 class Clock:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from millpond.testing import applicable_ways, run_file
+from tests.quick import quick_folder
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.rglob("*.slt"))
@@ -23,7 +24,8 @@ ON_SPARK = ("windows/sliding.slt", "late/revise.slt", "sources/csv.slt", "lives/
 
 @pytest.mark.parametrize(("file", "way"), RUNS)
 def test_case(file: Path, way: str) -> None:
-    run_file(file, way)
+    with quick_folder() as folder:
+        run_file(file, way, folder=folder)
 
 
 @pytest.mark.spark

@@ -72,7 +72,8 @@ class Interpreter:
     def _execute(self, statement: lang.Statement) -> StatementResult:
         text = statement.text
         if isinstance(statement, lang.Select):
-            return StatementResult("rows", table=self._select(statement), statement=text)
+            table, note = self._select(statement)
+            return StatementResult("rows", note, table, text)
         if isinstance(statement, lang.Invoke):
             standing = self._query(statement.query, statement)
             self._readable(standing)
@@ -103,9 +104,19 @@ class Interpreter:
         assert isinstance(statement, lang.AlterQuery)
         return self._alter(statement)
 
-    def _select(self, statement: lang.Select) -> pa.Table:
+    def _select(self, statement: lang.Select) -> tuple[pa.Table, str]:
+        """The answer, and a note about queries whose answers are not complete yet."""
         bound = lang.bind_select(statement.select, statement.text, statement.offset, self.core.catalog)
-        return select_stream(self.core, bound) if isinstance(bound, BoundQuery) else select_relations(self.core, bound)
+        if isinstance(bound, BoundQuery):
+            return select_stream(self.core, bound), ""
+        read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]
+        notes = [
+            f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "")
+            for q in read
+            if q.status != "live"
+        ]
+        note = f"answers so far; query {', '.join(notes)}" if notes else ""
+        return select_relations(self.core, bound), note
 
     def _explain(self, statement: lang.Explain) -> pa.Table:
         if isinstance(statement.target, str):
@@ -274,9 +285,6 @@ class Interpreter:
                 raise StatementError(
                     message, statement.script, start, end, "CASCADE to drop them too, or DROP QUERY first"
                 )
-            if self.core.last_manifest > self.core.published.epoch:
-                # The running epoch still writes into the stream's tables; they stay until the next sweep.
-                pass
             self.core.catalog_log.record(
                 *({"do": "drop_query", "id": q.id} for q in users), {"do": "drop_stream", "id": found.id}
             )

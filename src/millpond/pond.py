@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from millpond.engine.backfill import ready_backfills
 from millpond.engine.core import Core, open_core
 from millpond.engine.epoch import in_flight
 from millpond.engine.executors import Executor, InlineExecutor
@@ -74,7 +75,14 @@ class Pond:
         if runtime.log.ended:
             raise SourceError(f"stream '{stream}' has ended (DRAIN FINAL); recreate it to take rows again")
         table = to_table(data, definition, connection())
-        ordinal = runtime.landing.append(table, partition, key, self._core.now())
+        with self._core.lock:
+            arrival = self._core.now()
+            runtime.arriving.append(arrival)
+        try:
+            ordinal = runtime.landing.append(table, partition, key, arrival)
+        finally:
+            with self._core.lock:
+                runtime.arriving.remove(arrival)
         self._loop.kick()
         return ordinal
 
@@ -87,13 +95,14 @@ class Pond:
         self._check()
         core = self._core
         with core.lock:
-            for runtime in core.streams.values():
+            streams = {s: r for s, r in core.streams.items() if s in core.catalog.streams}
+            for runtime in streams.values():
                 if runtime.source is not None:
                     runtime.source.poll(core.now(), settle=False)
                 if final:
                     runtime.log.end()
-            goals = {str(s): r.log.length for s, r in core.streams.items()}
-            ends = [str(s) for s, r in core.streams.items() if r.log.ended]
+            goals = {str(s): r.log.length for s, r in streams.items()}
+            ends = [str(s) for s, r in streams.items() if r.log.ended]
         self._loop.kick()
 
         def done() -> bool:
@@ -106,6 +115,7 @@ class Pond:
                     if int(s) in core.catalog.streams
                 )
                 and not any(q.status == "backfilling" for q in core.catalog.queries.values())
+                and not ready_backfills(core)
                 and in_flight(core) is None
             )
 

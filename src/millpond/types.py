@@ -12,6 +12,7 @@ manifests and the catalog carry these values between processes and across restar
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from dataclasses import dataclass
@@ -248,8 +249,13 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: type[T], value: Any) -> T:
     """The dataclass `kind` from what `to_json` gave; unknown fields are ignored, missing ones take their default."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{k: _read(hints[k], v) for k, v in value.items() if k in hints})
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)  # evaluates every annotation: far dearer than reading a value
 
 
 def _read(hint: Any, value: Any) -> Any:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
+from functools import partial
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+import millpond
+from millpond import demo
 from millpond.cli.app import app
+from millpond.demo import example_folder, landing_files
 
+ROOT = Path(__file__).resolve().parents[2]
+JSON = ("--format", "json")
 READINGS = """ts,sensor,mph
 2026-01-01 00:00:10,a,10
 2026-01-01 00:00:50,b,30
@@ -29,8 +38,8 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         -- a comment; with a semicolon
         CREATE STREAM r (ts TIMESTAMP, sensor TEXT, mph DOUBLE)
           WITH (source='files', path='{tmp_path}/in/*.csv', progress='ts', lateness='5s');
-        CREATE QUERY q AS SELECT sensor, count(*) AS n, avg(mph) AS mph FROM r [RANGE 1 MINUTE TUMBLING]
-          GROUP BY sensor;
+        CREATE QUERY q WITH (since='start') AS
+          SELECT sensor, count(*) AS n, avg(mph) AS mph FROM r [RANGE 1 MINUTE TUMBLING] GROUP BY sensor;
         DRAIN FINAL;
     """
 
@@ -92,16 +101,39 @@ def test_a_folder_that_is_no_pond_is_left_alone(tmp_path: Path, monkeypatch: pyt
 
 def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
-    result = call("demo", "--pond", str(tmp_path / "demo"), "--months", "1")
+    first_days = landing_files(example_folder(), 1)[:24]
+    monkeypatch.setattr(demo, "landing_files", lambda example, months: first_days)
+    result = call("demo", "--pond", str(tmp_path / "demo"))
     assert result.exit_code == 0, result.stderr
-    found = re.search(
-        r"([\d,]+) rows in .* ([\d,]+) windows closed, ([\d,]+) late rows, ([\d,]+) revised", result.stdout
-    )
+    counts = r"([\d,]+) rows in .* ([\d,]+) windows closed, ([\d,]+) late rows, ([\d,]+) revised"
+    found = re.search(counts, result.stdout)
     assert found, result.stdout
     rows, windows, late, revised = (int(group.replace(",", "")) for group in found.groups())
-    assert rows > 27_000
-    assert windows > 20_000
-    assert late > 100
-    assert revised > 100
-    assert "Where and when an airport was backed up most" in result.stdout
-    assert (tmp_path / "demo" / "pond").is_dir()
+    assert rows == sum(pq.read_metadata(file).num_rows for file in first_days)
+    assert windows > 3_000
+    assert late > 10
+    assert revised > 50
+    for title in ("backed up most", "The busiest hours", "revised most often", "The past is still there"):
+        assert title in result.stdout
+    assert (tmp_path / "demo" / "pond" / "pond.json").is_file()
+
+
+def test_the_first_query_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
+    monkeypatch.chdir(ROOT)
+    scripts = re.findall(r"millpond run - <<'SQL'\n(.*?)\nSQL\n", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(scripts) == 1
+    rows = lines(call("run", "-", *JSON, text=scripts[0]))
+    assert len(rows) == 5
+    assert (rows[0]["origin"], rows[0]["delay"]) == ("EWR", 245.9)
+
+
+def test_the_python_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(programs) == 1
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(millpond, "open", partial(millpond.open, executor="inline"))
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        exec(programs[0], {})
+    assert "12.5" in shown.getvalue()

@@ -52,7 +52,7 @@ WRONG = [
     ("CREATE STREAM s (a TIMESTAMP) WITH (ordered=true, «lateness»='5s')", "contradicts", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH («format»='csv')", "is for source='files'", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (path='x.parquet', «header»=true)", "is for csv", ""),
-    ("CREATE STREAM s (a TIMESTAMP) WITH (path=«'folder/'»)", "format", ""),
+    ("CREATE STREAM s (a TIMESTAMP) WITH (path=«'folder/data.xyz'»)", "format", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (path='x.csv', delimiter=«'||'»)", "one character", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (archive=«'eager'»)", "not available yet", ""),
     ("CREATE STREAM s (a TIMESTAMP, b DATE) WITH (progress=«'b'»)", "cannot be an event time", "a"),

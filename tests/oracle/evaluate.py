@@ -72,8 +72,3 @@ def over(
     sql = case.extent_sql(start, end, f"(SELECT * FROM t ORDER BY {ORDER})")
     found = table.only(rows).load().execute(sql).fetchall()
     return [(tuple(f[:-width]), tuple(f[-width:])) if width else (tuple(f), ()) for f in found]
-
-
-def passing(case: Case, table: Table) -> int:
-    """How many rows pass WHERE."""
-    return len(_seen(case, table, table.load()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.oracle import Case, Epoch, Row
 from tests.oracle.case import span
 from tests.oracle.compare import normal
 from tests.properties.streams import COLUMNS
+from tests.quick import quick_folder
 
 _ARROW = {
     "k": pa.string(), "g": pa.int32(), "v": pa.float64(), "n": pa.int64(), "d": pa.decimal128(12, 2), "b": pa.bool_()
@@ -104,8 +104,8 @@ class Pond:
 @contextmanager
 def pond(options: str = "progress='ts'", **settings: Any) -> Iterator[Pond]:
     """A fresh pond for one example."""
-    with tempfile.TemporaryDirectory(prefix="millpond-property-", ignore_cleanup_errors=True) as folder:
-        opened = Pond(Path(folder) / "pond", options, **settings)
+    with quick_folder() as folder:
+        opened = Pond(folder / "pond", options, **settings)
         try:
             yield opened
         finally:

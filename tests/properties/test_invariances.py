@@ -59,6 +59,30 @@ def test_restarts(data: st.DataObject) -> None:
 
 
 @given(st.data())
+def test_compaction(data: st.DataObject) -> None:
+    stream = data.draw(streams())
+    queries = data.draw(st.lists(cases(stream.unit), min_size=1, max_size=2))
+    if not _fits(stream, *queries):
+        return
+    epochs = data.draw(cuts(stream.rows, max_epochs=8))
+    with pond(options(lateness=stream.unit), compact_files=2) as p:
+        for i, case in enumerate(queries):
+            p.sql(case.statement(f"q{i}"))
+        for epoch in epochs:
+            p.epoch(epoch)
+            if data.draw(st.booleans()):
+                p.pond.maintain()
+        p.finish()
+        p.pond.maintain()
+        for i, case in enumerate(queries):
+            _expect(p, case, stream.rows, stream, f"q{i}")
+        # The archive holds what it held, and queries that come now are answered from it.
+        p.sql(queries[0].statement("later", since="start"))
+        p.settle()
+        _expect(p, queries[0], stream.rows, stream, "later")
+
+
+@given(st.data())
 def test_neighbours_come_and_go(data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16))
     case = data.draw(cases(stream.unit))

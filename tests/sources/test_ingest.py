@@ -119,5 +119,7 @@ def test_python_values_of_every_type() -> None:
         to_table([row | {"e": "c"}], definition)
     with pytest.raises(SourceError, match="column 'u'"):
         to_table([row | {"u": "no"}], definition)
+    with pytest.raises(SourceError, match="column 'i'"):
+        to_table([row | {"i": timedelta(days=200_000)}], definition)
     with pytest.raises(SourceError, match="column 'a'"):
         to_table([row | {"a": [1, 2, 3]}], definition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "TIMESTAMP": _when,
     "TIMESTAMP_S": _when.map(lambda t: t.replace(microsecond=0)),
     "TIMESTAMPTZ": _when.map(lambda t: t.replace(tzinfo=UTC)),
-    "INTERVAL": st.timedeltas(),
+    "INTERVAL": st.timedeltas(timedelta(days=-100_000), timedelta(days=100_000)),
     "UUID": st.uuids().map(str),
     "ENUM('a', 'b', 'it''s')": st.sampled_from(["a", "b", "it's"]),
     "INTEGER[]": st.lists(st.none() | _int(32), max_size=3),

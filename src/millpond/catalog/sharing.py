@@ -36,11 +36,12 @@ def assign(
             if synopsis.spec.serves(needed, query):
                 if not started or complete_since.get(synopsis.owner, needed_since + 1) <= needed_since:
                     return synopsis, False
-            elif not started and _widens(synopsis, query):
+            elif not started and _widens(synopsis, query) and synopsis.spec.agrees(needed):
                 # Not born yet: it may still take in more components without any back-fill of its own.
                 have = {c.name: c for c in synopsis.spec.components}
                 have.update({c.name: c for c in needed.components})
-                wider = replace(synopsis.spec, components=tuple(have.values()))
+                casts = dict(synopsis.spec.casts) | dict(needed.casts)
+                wider = replace(synopsis.spec, components=tuple(have.values()), casts=tuple(casts.items()))
                 if wider.serves(needed, query):
                     return replace(synopsis, spec=wider), True
     return Synopsis(f"{needed.key}.{next_epoch}.{catalog.next_id}", needed, next_epoch), True

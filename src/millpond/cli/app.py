@@ -93,7 +93,7 @@ def status(
         if as_json:
             typer.echo(json.dumps(as_plain(state)))
         else:
-            draw(state, Console(highlight=False))
+            draw(state, _console())
 
 
 @app.command()
@@ -110,7 +110,7 @@ def doctor(
             for check in checks:
                 typer.echo(json.dumps(vars(check)))
         else:
-            render(checks, Console())
+            render(checks, _console())
         if any(check.status == "bad" for check in checks):
             raise typer.Exit(FAILED)
 
@@ -131,7 +131,12 @@ def demo(
     from millpond.demo import run_demo
 
     with reporting():
-        run_demo(pond, months, speed, Console(highlight=False), executor, parse_settings(settings))
+        run_demo(pond, months, speed, _console(), executor, parse_settings(settings))
+
+
+def _console() -> Console:
+    # What is not a terminal has no width: 80 columns would be a guess that cuts.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 def _read(file: str) -> str:

@@ -25,13 +25,17 @@ def draw(state: Mapping[str, Any], console: Console) -> None:
 
 
 def entries_table(title: str, entries: Mapping[str, Mapping[str, Any]], fields: tuple[str, ...]) -> Table:
-    """A table of named entries: one row each, one column for each field that any of them has."""
-    drawn = Table(title=title, title_justify="left", title_style="bold")
-    fields = tuple(field for field in fields if any(field in entry for entry in entries.values()))
+    """A table of named entries: one row each, one column for each field that any of them has something in."""
+    drawn = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    fields = tuple(field for field in fields if any(entry.get(field) for entry in entries.values()))
     numeric = {f for f in fields if all(isinstance(e.get(f), (int, float, type(None))) for e in entries.values())}
     drawn.add_column("name")
     for field in fields:
-        drawn.add_column(field.replace("_", " "), justify="right" if field in numeric else "left", overflow="fold")
+        drawn.add_column(
+            _TITLES.get(field, field.replace("_", " ")),
+            justify="right" if field in numeric else "left",
+            overflow="fold",
+        )
     for name, entry in entries.items():
         drawn.add_row(Text(name), *(Text((moment if f in _MOMENTS else text)(entry.get(f))) for f in fields))
     return drawn
@@ -81,6 +85,7 @@ def as_plain(value: Any) -> Any:
 
 
 _MOMENTS = {"progress", "high_watermark", "closed"}
+_TITLES = {"rate": "rows/s", "high_watermark": "newest", "dead": "dead letters", "pending_items": "pending"}
 _STREAM_FIELDS = ("rows", "rate", "progress", "high_watermark", "late", "dead", "pending_items", "archive_files")
 _QUERY_FIELDS = ("stream", "status", "reason", "windows", "revisions", "too_late", "closed")
 

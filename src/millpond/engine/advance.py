@@ -314,20 +314,24 @@ def _difference(
     differs = " OR ".join(f"a.{v} IS DISTINCT FROM b.{v}" for v in values) or "false"
     known = "(SELECT *, true AS there FROM old)"
     changes = (
-        f"SELECT a.*, '+' AS op FROM new a LEFT JOIN {known} b ON {same} WHERE b.there IS NULL OR {differs}"
-        f" UNION ALL SELECT b.*, '-' AS op FROM old b WHERE NOT EXISTS (SELECT 1 FROM new a WHERE {same})"
+        f"SELECT a.*, '+' AS op, b.there FROM new a LEFT JOIN {known} b ON {same} WHERE b.there IS NULL OR {differs}"
+        " UNION ALL SELECT b.*, '-' AS op, true AS there FROM old b"
+        f" WHERE NOT EXISTS (SELECT 1 FROM new a WHERE {same})"
     )
     if given is None or not given.num_rows:
-        number, join = "1::BIGINT", ""
+        # A row that was not there before is a first answer, though of a closed window: revision 0.
+        number, join = "(CASE WHEN c.there THEN 1 ELSE 0 END)::BIGINT", ""
         tables = {"old": old, "new": new}
     else:
-        number = "(coalesce(g.revision, 0) + 1)::BIGINT"
+        number = "(CASE WHEN c.there OR g.revision IS NOT NULL THEN coalesce(g.revision, 0) + 1 ELSE 0 END)::BIGINT"
         matched = " AND ".join(
             ['epoch_us(c.window_end) = g."end"', *(f"c.{k} IS NOT DISTINCT FROM g.{k}" for k in identity(query))]
         )
         join = f" LEFT JOIN given g ON {matched}"
         tables = {"old": old, "new": new, "given": given}
-    return query_table(db, f"SELECT c.* EXCLUDE (op), {number} AS revision, c.op FROM ({changes}) c{join}", **tables)
+    return query_table(
+        db, f"SELECT c.* EXCLUDE (op, there), {number} AS revision, c.op FROM ({changes}) c{join}", **tables
+    )
 
 
 def _numbers(query: BoundQuery, changed: pa.Table) -> pa.Table:

@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.engine.history import Range, close_history, map_history, segments_in, tasks_of
-from millpond.engine.mapping import Parcel
+from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import keep_since, query_owner, results_folder
 from millpond.engine.records import Published, QueryProgress, read_published
 from millpond.engine.state import pane_chunk, state_folder
 from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import connection
-from millpond.tables import Chunk, Segment, read_json, write_chunks, write_json
-from millpond.tables.chunks import unpack
+from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
+from millpond.tables.chunks import Payload, unpack
 from millpond.types import StreamDefinition, from_json, to_json
 
 
@@ -53,22 +53,31 @@ def _record(core: Core, owner: str) -> str:
 
 
 def ready_backfills(core: Core, published: bool = True) -> list[Adoption]:
-    """Finished back-fills; `published`: only those that no published epoch has adopted."""
+    """Finished back-fills that no published epoch has adopted; `published`: only those that the next epoch can adopt.
+
+    A query that joined the synopsis while its back-fill ran is not covered by it: the back-fill is repeated first.
+    """
     folder = os.path.join(core.path, "backfills")
     found = []
-    for name in sorted(os.listdir(folder)):
-        if not name.endswith(".json"):
-            continue
-        adoption = from_json(Adoption, read_json(os.path.join(folder, name)))
-        if adoption.owner not in core.catalog.synopses:
-            os.unlink(os.path.join(folder, name))
-        elif not published or not any(str(q) in core.published.queries for q in adoption.queries):
-            found.append(adoption)
+    with core.lock:
+        for name in sorted(n for n in os.listdir(folder) if n.endswith(".json")):
+            adoption = from_json(Adoption, read_json(os.path.join(folder, name)))
+            adopted = any(str(q) in core.published.queries for q in adoption.queries)
+            if adopted or adoption.owner not in core.catalog.synopses:
+                remove_file(os.path.join(folder, name))
+            elif not published or _covers(core, adoption):
+                found.append(adoption)
     return found
+
+
+def _covers(core: Core, adoption: Adoption) -> bool:
+    waiting = {q.id for q in core.catalog.users(adoption.owner) if "backfilling" in (q.status, q.reason)}
+    return waiting <= set(adoption.queries)
 
 
 def waiting_owners(core: Core) -> list[str]:
     """Synopses whose back-fill has still to run and can: the epoch before their first one is published."""
+    done = {a.owner for a in ready_backfills(core)}
     owners = {
         q.synopsis: q.first_epoch
         for q in core.catalog.queries.values()
@@ -77,9 +86,7 @@ def waiting_owners(core: Core) -> list[str]:
     return sorted(
         owner
         for owner, first in owners.items()
-        if core.published.epoch >= first - 1
-        and needs_backfill(core, owner)
-        and not os.path.exists(_record(core, owner))
+        if core.published.epoch >= first - 1 and needs_backfill(core, owner) and owner not in done
     )
 
 
@@ -118,6 +125,7 @@ def run_backfill(core: Core, owner: str) -> None:
         "shards": core.settings.shards,
     }
     path = _record(core, owner) + ".plan"
+    remove_file(_record(core, owner))  # of an earlier run, which did not cover every user
     write_json(path, plan)
     outcomes = core.executor.run(
         partial(_map, core.path, path),
@@ -130,7 +138,10 @@ def run_backfill(core: Core, owner: str) -> None:
     adoption = Adoption(
         owner,
         tuple(q.id for q in users),
-        {q: _combine([from_json(QueryProgress, r["progress"][q]) for r in reports]) for q in starts},
+        {
+            q: _combine([from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]])
+            for q in starts
+        },
         tuple(from_json(Segment, s) for r in reports for s in r["state"]),
         tuple(from_json(Segment, s) for r in reports for s in r["results"]),
     )
@@ -169,14 +180,16 @@ def _combine(shards: list[QueryProgress]) -> QueryProgress:
     )
 
 
-_plans: dict[str, Any] = {}
+_plans: dict[tuple[str, int, int], Any] = {}
 
 
 def _plan(path: str) -> Any:
-    if path not in _plans:
+    status = os.stat(path)
+    key = path, status.st_ino, status.st_mtime_ns  # a repeated back-fill has a new plan under the same name
+    if key not in _plans:
         _plans.clear()
-        _plans[path] = read_json(path)
-    return _plans[path]
+        _plans[key] = read_json(path)
+    return _plans[key]
 
 
 def _map(pond: str, path: str, task: int) -> Any:
@@ -191,12 +204,14 @@ def _map(pond: str, path: str, task: int) -> Any:
     )
 
 
-def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
+def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     from millpond.catalog.state import Synopsis
 
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
     stream = from_json(StreamDefinition, plan["stream"])
+    if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
+        return {"progress": {}, "state": [], "results": []}, b""
     db = connection()
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
     results: list[Chunk] = []

@@ -46,6 +46,8 @@ class StreamRuntime:
     archive: SegmentTable
     dead: SegmentTable
     schema: pa.Schema
+    #: Clock readings of batches that are being written and not in the log yet.
+    arriving: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -208,7 +210,8 @@ def _meta(path: str, settings: dict[str, Any]) -> dict[str, Any]:
         0
     ].as_py()
     if not os.path.exists(file):
-        others = [n for n in os.listdir(path) if n not in ("lock", "pools.xml")]
+        # A process that was killed while it made the pond leaves its half-written description.
+        others = [n for n in os.listdir(path) if n not in ("lock", "pools.xml") and not n.startswith("pond.json.")]
         if others:
             raise PondError(f"{path} is not a pond and not empty (it holds {others[0]}); name another folder")
         meta = {

@@ -28,7 +28,7 @@ from millpond.errors import EngineError
 from millpond.progress import NEVER, StreamProgress, clock_bound
 from millpond.tables import Segment, SegmentTable
 from millpond.types import ARRIVAL, QueryOptions, from_json
-from millpond.windows import last_end_until
+from millpond.windows import first_end_after
 
 #: State files of one level and shard that are merged into one of the next; larger files are left alone.
 LARGE_STATE = 32 << 20
@@ -51,23 +51,29 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
         clock = core.now()
         published = core.published
         pending = {}
-        for stream, runtime in core.streams.items():
+        streams = {s: r for s, r in sorted(core.streams.items()) if s in core.catalog.streams}
+        for stream, runtime in streams.items():
             if runtime.source is not None:
                 runtime.source.poll(clock, settle)
             items = runtime.log.items(published.intake.get(str(stream), 0), None)
             if items:
                 pending[stream] = items[:100_000]
         taken = admit(pending, core.pace) if pending else {}
-        intake = {str(s): published.intake.get(str(s), 0) + len(taken.get(s, ())) for s in core.streams}
+        intake = {str(s): published.intake.get(str(s), 0) + len(taken.get(s, ())) for s in streams}
         ends = tuple(
             s
-            for s, r in sorted(core.streams.items())
+            for s, r in streams.items()
             if r.log.ended
             and intake[str(s)] >= (r.log.ended_at or 0)
             and not published.progress.get(str(s), StreamProgress()).ended
         )
         adoptions = ready_backfills(core)
-        if not (taken or ends or adoptions or force or _tick_closes(core, clock) or _resumed(core)):
+        arrivals = {
+            str(s): min([clock, *r.arriving, *(i.arrival for i in r.log.items(intake[str(s)], intake[str(s)] + 1))])
+            for s, r in streams.items()
+            if r.definition.options.time == ARRIVAL
+        }
+        if not (taken or ends or adoptions or force or _tick_closes(core, clock, arrivals) or _resumed(core)):
             return None
         for adoption in adoptions:
             core.catalog_log.record(
@@ -99,8 +105,9 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             queries,
             tuple(sorted(state, key=lambda s: (s.last_epoch, s.path))),
             tuple(str(q) for a in adoptions for q in a.queries),
-            compact,
-            expire,
+            expire=expire,
+            compact=compact,
+            arrivals=arrivals,
         )
         write_manifest(core.path, manifest)
         core.last_manifest = manifest.epoch
@@ -113,26 +120,26 @@ def _start(options: QueryOptions, bound: int) -> int:
     return NEVER if options.since == "start" else options.since
 
 
-def _tick_closes(core: Core, clock: int) -> bool:
+def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
     """Whether the passing of time alone closes a window."""
-    for stream, runtime in core.streams.items():
+    for stream, runtime in list(core.streams.items()):
         options = runtime.definition.options
         state = core.published.progress.get(str(stream))
         if state is None or (options.time != ARRIVAL and options.idle is None):
             continue
-        bound = clock_bound(state, options, clock)
+        bound = clock_bound(state, options, clock, arrivals.get(str(stream)))
         if bound <= state.bound:
             continue
         for standing in core.catalog.on_stream(stream):
             window = standing.definition.query.window
             known = core.published.queries.get(str(standing.id))
-            if (
-                window is not None
-                and known is not None
-                and last_end_until(window, bound) > known.closed
-                and state.high > NEVER
-            ):
-                return last_end_until(window, bound) - window.range <= state.high or known.closed < state.high
+            if window is None or known is None or state.high <= NEVER:
+                continue
+            # The first end that is not closed yet; nothing was closed while the bound was not known.
+            end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
+            reported = standing.definition.options.empty == "report" or end - window.range <= state.high
+            if end <= bound and reported:
+                return True
     return False
 
 
@@ -269,12 +276,12 @@ def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]]) -> P
         _query_progress(manifest, reports),
         {},
         {"state": core.state.version, "results": core.results.version}
-        | {f"streams/{r.definition.name}": r.archive.version for r in core.streams.values()},
+        | {f"streams/{r.definition.name}": r.archive.version for r in list(core.streams.values())},
     )
     write_published(core.path, published)
     with core.lock:
         core.published = published
-    for stream, runtime in core.streams.items():
+    for stream, runtime in list(core.streams.items()):
         runtime.landing.release(published.intake.get(str(stream), 0))
     return published
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from millpond.engine.mapping import Parcel
+from millpond.tables.chunks import Payload
 
 MapTask = Callable[[int], Iterator[Parcel]]
-MergeTask = Callable[[int, Sequence[Parcel]], tuple[dict[str, Any], bytes]]
+MergeTask = Callable[[int, Sequence[Parcel]], tuple[dict[str, Any], Payload]]
 
 
 class Executor(Protocol):
@@ -16,7 +17,7 @@ class Executor(Protocol):
 
     def run(
         self, map_task: MapTask, tasks: int, merge_task: MergeTask, shards: int, background: bool = False
-    ) -> list[tuple[dict[str, Any], bytes]]:
+    ) -> list[tuple[dict[str, Any], Payload]]:
         """The merge tasks' reports, in shard order. `background`: leave a core to epochs."""
         ...
 
@@ -33,7 +34,7 @@ class InlineExecutor:
 
     def run(
         self, map_task: MapTask, tasks: int, merge_task: MergeTask, shards: int, background: bool = False
-    ) -> list[tuple[dict[str, Any], bytes]]:
+    ) -> list[tuple[dict[str, Any], Payload]]:
         """See `Executor.run`."""
         parcels = [parcel for task in range(tasks) for parcel in map_task(task)]
         return [merge_task(shard, [p for p in parcels if p.shard == shard]) for shard in range(shards)]

@@ -19,6 +19,7 @@ from millpond.synopses import PanesSpec, connection, merge_partials
 from millpond.tables import Segment
 from millpond.tables.chunks import pack
 from millpond.types import BoundQuery, QueryOptions, StreamDefinition
+from millpond.windows.panes import WHOLE
 
 #: Rows that one map task of a history job reads at a time.
 ROWS_AT_ONCE = 1_000_000
@@ -97,17 +98,20 @@ def map_history(
 ) -> Iterator[Parcel]:
     """Map task: partials of one synopsis over archive segments. On a stream that drops late rows they carry `cut`."""
     db = connection()
-    extra = f"_bound AS {CUT}" if stream.options.late == "drop" else ""
+    by_cut = stream.options.late == "drop" and spec.panes.width < WHOLE
     parts = []
-    for rows in batches(pond, stream, segments, wanted):
-        table, _ = tolerant_partial(db, spec, rows, extra)
-        if table.num_rows:
+    for rows in batches(pond, stream, segments, wanted, spec.columns_of(stream)):
+        table, _ = tolerant_partial(db, spec, rows, f"_bound AS {CUT}" if by_cut else "")
+        if not table.num_rows:
+            continue
+        if not by_cut:
             parts.append(table)
-    if not parts:
-        return
-    table = pa.concat_tables(parts, promote_options="permissive") if extra else merge_partials(db, spec, parts)
-    for shard, part in cut(db, spec, owner, table, shards):
-        yield Parcel(shard, owner, task, pack(part))
+            continue
+        for shard, part in cut(db, spec, owner, table, shards):
+            yield Parcel(shard, owner, task, pack(part))
+    if parts:
+        for shard, part in cut(db, spec, owner, merge_partials(db, spec, parts), shards):
+            yield Parcel(shard, owner, task, pack(part))
 
 
 @dataclass
@@ -160,7 +164,8 @@ def close_history(
         visible = [t for t in visible if t.num_rows]
         if visible and limit != bound:
             panes = merge_partials(db, spec, [panes, *visible])
-    rest = [t.filter(pc.greater_equal(t[CUT], bound)).drop_columns([CUT]) for t in late]
+    # Rows that were behind more than `bound` count in no window answered here, but in the state.
+    rest = [t.filter(pc.equal(t[CUT], c)).drop_columns([CUT]) for t in late for c in cuts if c >= bound]
     panes = merge_partials(db, spec, [panes, *(t for t in rest if t.num_rows)])
     return (pa.concat_tables(answers, promote_options="permissive") if answers else None), progress, panes
 

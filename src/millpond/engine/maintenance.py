@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from millpond.engine.merging import results_folder
 from millpond.engine.segments import archive_folder, read_rows, row_schema, write_rows
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Chunk, Segment, SegmentTable, read_chunks, remove_file, write_chunks
+from millpond.tables.chunks import Payload
 from millpond.types import StreamDefinition, from_json, to_json
 
 #: Files below this size are merged with their neighbours.
@@ -35,6 +37,7 @@ def maintain(core: Core) -> None:
         compact_archive(core, runtime)
     compact_results(core)
     sweep(core)
+    sweep_dropped(core)
     with core.lock:
         if in_flight(core) is None:
             prune_records(core)
@@ -99,8 +102,8 @@ def _merge_rows(pond: str, definition: dict[str, Any], chosen: list[dict[str, An
     yield Parcel(0, "", task, json.dumps(pieces).encode())
 
 
-def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
-    return {"segments": [s for p in parcels for s in json.loads(p.payload)]}, b""
+def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
+    return {"segments": [s for p in parcels for s in json.loads(bytes(p.payload))]}, b""
 
 
 def compact_results(core: Core) -> None:
@@ -146,7 +149,7 @@ def _merge_chunks(pond: str, chosen: list[dict[str, Any]], live: list[str], task
 
 def tables_of(core: Core) -> list[SegmentTable]:
     """All tables of a pond."""
-    return [core.state, core.results, *(t for r in core.streams.values() for t in (r.archive, r.dead))]
+    return [core.state, core.results, *(t for r in list(core.streams.values()) for t in (r.archive, r.dead))]
 
 
 def sweep(core: Core) -> None:
@@ -159,20 +162,30 @@ def sweep(core: Core) -> None:
         remove_file(os.path.join(table.folder, name))
 
 
+def sweep_dropped(core: Core) -> None:
+    """Delete what dropped streams left, once no epoch and no reader can still touch it."""
+    with core.lock:
+        if in_flight(core) is not None or core.pins:
+            return
+        live = core.catalog.streams
+        for stream in [s for s in core.streams if s not in live]:
+            core.streams.pop(stream).log.close()
+        for kind in ("streams", "dead", "intake"):
+            folder = os.path.join(core.path, kind)
+            for name in os.listdir(folder):
+                if int(name.rsplit("-", 1)[1]) not in live:
+                    shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
 def sweep_orphans(core: Core) -> None:
     """At opening: delete files that killed epochs and jobs left, except what a repeated epoch will need."""
-    needed: set[str] = set()
+    from millpond.engine.backfill import ready_backfills
+    from millpond.engine.records import read_manifest
+
+    needed = {s.path for a in ready_backfills(core, published=False) for s in (*a.state, *a.results)}
     epoch = in_flight(core)
     if epoch is not None:
-        from millpond.engine.backfill import ready_backfills
-        from millpond.engine.records import read_manifest
-
         needed |= {s.path for s in read_manifest(core.path, epoch).state}
-        needed |= {s.path for a in ready_backfills(core, published=False) for s in (*a.state, *a.results)}
-    else:
-        from millpond.engine.backfill import ready_backfills
-
-        needed |= {s.path for a in ready_backfills(core) for s in (*a.state, *a.results)}
     for table in tables_of(core):
         for name in table.orphans():
             if name not in needed and not (epoch is not None and name.startswith(f"e{epoch:012d}-")):

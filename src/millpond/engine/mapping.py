@@ -20,7 +20,7 @@ from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.intake import Item
 from millpond.sources.read import read, tail_times
 from millpond.synopses import PanesSpec, connection, partial, query_table
-from millpond.tables.chunks import pack
+from millpond.tables.chunks import Payload, pack
 from millpond.types import StreamDefinition, to_json
 
 #: Rows whose expressions fail before a query is given up for the epoch.
@@ -34,7 +34,7 @@ class Parcel:
     shard: int
     owner: str
     task: int
-    payload: bytes
+    payload: Payload
 
 
 def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Iterator[Parcel]:
@@ -174,15 +174,22 @@ def tolerant_partial(
     return partial(db, spec, kept, extra), rows
 
 
+def home_shard(spec: PanesSpec, owner: str, shards: int) -> int | None:
+    """The shard that has all rows of a synopsis, or None when they are spread by group."""
+    if shards > 1 and not spec.single and spec.keys:
+        return None
+    return int.from_bytes(hashlib.blake2b(owner.encode(), digest_size=4).digest(), "big") % shards
+
+
 def cut(
     db: duckdb.DuckDBPyConnection, spec: PanesSpec, owner: str, table: pa.Table, shards: int
 ) -> Iterator[tuple[int, pa.Table]]:
     """The rows of a partial by the shard that keeps their group."""
     if not table.num_rows:
         return
-    if shards == 1 or spec.single or not spec.keys:
-        digest = hashlib.blake2b(owner.encode(), digest_size=4).digest()
-        yield int.from_bytes(digest, "big") % shards, table
+    home = home_shard(spec, owner, shards)
+    if home is not None:
+        yield home, table
         return
     shard = query_table(db, f"SELECT (hash({', '.join(spec.key_names)}) % {shards})::INTEGER AS s FROM p", p=table)[
         "s"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.engine.advance import advance, revise_for
-from millpond.engine.mapping import Parcel, one_line
+from millpond.engine.mapping import Parcel, home_shard, one_line
 from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb
@@ -51,6 +51,7 @@ def progress_after(
             summaries[stream.id],
             manifest.clock,
             stream.id in manifest.ends,
+            manifest.arrivals.get(str(stream.id)),
         )
         for stream in catalog.streams.values()
     }
@@ -62,7 +63,7 @@ def merge_shard(
     """Run the merge task of one shard; returns its report (JSON-ready), with the segments to commit."""
     started = clock.perf_counter()
     db = connection()
-    reports = [json.loads(p.payload) for p in parcels if not p.owner]
+    reports = [json.loads(bytes(p.payload)) for p in parcels if not p.owner]
     progress = progress_after(manifest, catalog, reports)
     parts: dict[str, list[pa.Table]] = defaultdict(list)
     for parcel in sorted((p for p in parcels if p.owner), key=lambda p: p.task):
@@ -77,7 +78,8 @@ def merge_shard(
     advanced: dict[str, Any] = {}
     merged = 0.0
     for synopsis in catalog.synopses.values():
-        if synopsis.first_epoch > manifest.epoch:
+        home = home_shard(synopsis.spec, synopsis.owner, manifest.shards)
+        if synopsis.first_epoch > manifest.epoch or home not in (None, shard):
             continue
         begun = clock.perf_counter()
         delta = merge_partials(db, synopsis.spec, parts.get(synopsis.owner, []))
@@ -193,7 +195,7 @@ def _advance_synopsis(
             ends = pc.min_max(result.revisions["end"]).as_py()
             state.append(Chunk(owner, REVISIONS, manifest.epoch, ends["min"], ends["max"], result.revisions))
     if lowest:
-        panes.keep(min(lowest))
+        panes.keep(min(lowest), adopting or str(shard) in manifest.compact)
 
 
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:

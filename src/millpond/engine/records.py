@@ -44,7 +44,8 @@ class QueryProgress:
 class Manifest:
     """Everything that an epoch depends on; replaying it gives the same bytes.
 
-    clock: the clock reading of the epoch (microseconds). version: of the catalog. intake: per stream, the first item
+    clock: the clock reading of the epoch (microseconds). arrivals: per stream that runs on arrival time, the time
+    before which nothing can arrive any more. version: of the catalog. intake: per stream, the first item
     not yet taken after this epoch. ends: streams whose source has announced its end. adopt: back-fills whose results
     become visible with this epoch. compact: per shard, state files to merge. expire: state files to remove.
     """
@@ -61,6 +62,7 @@ class Manifest:
     state: tuple[Segment, ...] = ()
     adopt: tuple[str, ...] = ()
     compact: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    arrivals: dict[str, int] = field(default_factory=dict)
     expire: tuple[str, ...] = ()
 
 

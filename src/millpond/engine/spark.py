@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.engine.executors import MapTask, MergeTask
 from millpond.engine.mapping import Parcel
+from millpond.tables.chunks import Payload, binary
 
 _PARCELS = "shard int, owner string, task int, payload binary"
 _REPORTS = "shard int, report string, payload binary"
@@ -75,7 +76,7 @@ class SparkExecutor:
 
     def run(
         self, map_task: MapTask, tasks: int, merge_task: MergeTask, shards: int, background: bool = False
-    ) -> list[tuple[dict[str, Any], bytes]]:
+    ) -> list[tuple[dict[str, Any], Payload]]:
         """See `Executor.run`. A background job occupies at most all cores but one."""
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "background" if background else "epochs")
         width = max(1, min(tasks, self.cores - 1 if background else self.cores))
@@ -103,7 +104,7 @@ def _mapper(map_task: MapTask) -> Any:
                             "shard": pa.array([parcel.shard], pa.int32()),
                             "owner": pa.array([parcel.owner]),
                             "task": pa.array([parcel.task], pa.int32()),
-                            "payload": pa.array([parcel.payload], pa.binary()),
+                            "payload": binary(parcel.payload),
                         }
                     )
 
@@ -114,9 +115,11 @@ def _merger(merge_task: MergeTask, shards: int) -> Any:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         by_shard: dict[int, list[Parcel]] = {}
         for batch in batches:
-            for row in batch.to_pylist():
-                by_shard.setdefault(row["shard"], []).append(
-                    Parcel(row["shard"], row["owner"], row["task"], row["payload"])
+            shard, owner, task, payload = batch.columns
+            for at in range(batch.num_rows):
+                number = shard[at].as_py()
+                by_shard.setdefault(number, []).append(
+                    Parcel(number, owner[at].as_py(), task[at].as_py(), payload[at].as_buffer())
                 )
         for shard, parcels in sorted(by_shard.items()):
             report, payload = merge_task(shard, parcels)
@@ -124,7 +127,7 @@ def _merger(merge_task: MergeTask, shards: int) -> Any:
                 {
                     "shard": pa.array([shard], pa.int32()),
                     "report": pa.array([json.dumps(report)]),
-                    "payload": pa.array([payload], pa.binary()),
+                    "payload": binary(payload),
                 }
             )
 

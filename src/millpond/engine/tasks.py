@@ -12,6 +12,7 @@ from millpond.engine.mapping import Parcel, map_split
 from millpond.engine.merging import merge_shard
 from millpond.engine.records import Manifest, manifest_path, read_manifest
 from millpond.tables import read_json
+from millpond.tables.chunks import Payload
 
 _catalogs: dict[tuple[str, int], Catalog] = {}
 _manifests: dict[tuple[str, int, int], Manifest] = {}
@@ -43,7 +44,7 @@ def map_epoch(pond: str, pond_id: str, epoch: int, task: int) -> Iterator[Parcel
 
 def merge_epoch(
     pond: str, pond_id: str, epoch: int, shard: int, parcels: Sequence[Parcel]
-) -> tuple[dict[str, Any], bytes]:
+) -> tuple[dict[str, Any], Payload]:
     """Merge task of a shard in an epoch."""
     manifest = manifest_at(pond, pond_id, epoch)
     return merge_shard(pond, pond_id, manifest, catalog_at(pond, pond_id, manifest.version), shard, parcels), b""

@@ -107,7 +107,7 @@ class _Binder:
         grouped = bool(select.args.get("group")) or any(map(has_aggregate, self.grouped_parts(written)))
         self.check_shape(table, window, grouped)
         typer = Typer(source, stream.all_columns, rows.text)
-        where = self.where(rows, typer)
+        where = self.where(rows)
         if grouped:
             return self.finish(stream, window, where, rows, typer, written, GroupScope(rows, window is not None))
         return self.finish(stream, window, where, rows, typer, written, None)
@@ -163,20 +163,20 @@ class _Binder:
         if having is not None and not grouped:
             raise self.source.error("HAVING needs an aggregate or GROUP BY", having, "WHERE")
 
-    def where(self, rows: RowScope, typer: Typer) -> str | None:
-        text = None
+    def where(self, rows: RowScope) -> Item | None:
+        """The condition of WHERE."""
+        item = None
         if clause := self.select.args.get("where"):
             rows.aggregates_refused = "an aggregate cannot stand in WHERE, which is about single rows"
-            text = rows.text(clause.this)
-            typer.truth("WHERE", Item(text, clause.this))
+            item = Item(rows.text(clause.this), clause.this)
         rows.aggregates_refused = "an aggregate cannot stand inside another one"
-        return text
+        return item
 
     def finish(
         self,
         stream: StreamDefinition,
         window: Window | None,
-        where: str | None,
+        where: Item | None,
         rows: RowScope,
         typer: Typer,
         written: list[SelectItem],
@@ -198,24 +198,30 @@ class _Binder:
             texts = [rows.text(i.node) for i in items]
         text = groups.text if groups is not None else rows.text
         names = names_of(items, rows, source)
-        having_clause = select.args.get("having")
-        having = text(having_clause.this) if having_clause is not None else None
+        clause = select.args.get("having")
+        having = Item(text(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, texts, written, text, source)
+        conditions = []
         if groups is not None:
-            groups.settle(typer)
+            groups.settle(typer, where)
             typer = Typer(source, groups.columns, groups.text)
+            conditions = [("HAVING", having)] if having is not None else []
+        elif where is not None:
+            conditions = [("WHERE", where)]
         parts = [Item(t, i.node) for t, i in zip(texts, items, strict=True)]
-        types = typer.types(parts + [Item(o.term.expression, o.node) for o in order])
-        if having is not None and having_clause is not None:
-            typer.truth("HAVING", Item(having, having_clause.this))
+        orders = [Item(o.term.expression, o.node) for o in order]
+        types = typer.types([*(item for _, item in conditions), *parts, *orders])
+        for (name, condition), kind in zip(conditions, types, strict=False):
+            typer.truth(name, condition, kind)
+        types = types[len(conditions) :]
         return BoundQuery(
             stream=stream.name,
             window=window,
             select=tuple(_output(n, t, k) for n, t, k in zip(names, texts, types, strict=False)),
-            where=where,
+            where=where.sql if where is not None else None,
             keys=tuple(groups.keys) if groups is not None else (),
             aggregates=tuple(groups.aggregates) if groups is not None else (),
-            having=having,
+            having=having.sql if having is not None else None,
             distinct=bool(select.args.get("distinct")),
             order_by=tuple(o.term for o in order),
             limit=constant(select.args.get("limit"), "LIMIT", source),

@@ -144,6 +144,16 @@ def _checked_cast(generator: Any, node: exp.Expr) -> str:
     return f"{'TRY_' if node.args.get('safe') else ''}CAST({generator.sql(node, 'this')} AS {node.args['kind']})"
 
 
+def _safe_division(generator: Any, node: exp.Binary) -> str:
+    """Division by zero is NULL, also of floating numbers, for which DuckDB says infinity."""
+    symbol = {exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}[type(node)]
+    divisor = node.expression
+    text = generator.sql(divisor)
+    if not (isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.this) != 0):
+        text = f"nullif({text}, 0)"
+    return f"{generator.sql(node.this)} {symbol} {text}"
+
+
 class Millpond(DuckDB):
     """The sqlglot dialect of Millpond."""
 
@@ -156,9 +166,13 @@ class Millpond(DuckDB):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
     class Generator(DuckDBGenerator):
-        """DuckDB's generator, and checked casts."""
+        """DuckDB's generator, with checked casts and divisions that cannot fail."""
 
-        TRANSFORMS: ClassVar[dict[Any, Any]] = {**DuckDBGenerator.TRANSFORMS, CheckedCast: _checked_cast}
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **DuckDBGenerator.TRANSFORMS,
+            CheckedCast: _checked_cast,
+            **dict.fromkeys((exp.Div, exp.IntDiv, exp.Mod), _safe_division),
+        }
 
     Parser = MillpondParser
 

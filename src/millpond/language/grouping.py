@@ -127,22 +127,21 @@ class GroupScope:
 
     # -- types ---------------------------------------------------------------------------------------------------
 
-    def settle(self, typer: Typer) -> None:
-        """Give keys and aggregates their types; `typer` is over the stream's columns."""
+    def settle(self, typer: Typer, where: Item | None) -> None:
+        """Give keys and aggregates their types and check WHERE; `typer` is over the stream's columns."""
         calls = list(self._calls.values())
-        parts = [Item(k.expression, n) for k, n in zip(self.keys, self._key_nodes, strict=True)]
+        keys = [Item(k.expression, n) for k, n in zip(self.keys, self._key_nodes, strict=True)]
+        arguments = [Item(a, n) for _, c in calls for a, n in zip(c.arguments, c.argument_nodes, strict=True)]
+        orders = [Item(t.expression, n) for _, c in calls for t, n in zip(c.order, c.order_nodes, strict=True)]
+        conditions = [("WHERE", where)] if where is not None else []
         for _, call in calls:
-            parts += [Item(a, n) for a, n in zip(call.arguments, call.argument_nodes, strict=True)]
-            parts += [Item(t.expression, n) for t, n in zip(call.order, call.order_nodes, strict=True)]
-        types = iter(typer.types(parts))
-        self.keys = [dataclasses.replace(k, type=next(types)) for k in self.keys]
-        argument_types: list[tuple[str, ...]] = []
-        for _, call in calls:
-            argument_types.append(tuple(next(types) for _ in call.arguments))
-            for _ in call.order:
-                next(types)
             if call.filter is not None and call.filter_node is not None:
-                typer.truth("FILTER", Item(call.filter, call.filter_node))
+                conditions.append(("FILTER", Item(call.filter, call.filter_node)))
+        types = iter(typer.types([*(item for _, item in conditions), *keys, *arguments, *orders]))
+        for clause, item in conditions:
+            typer.truth(clause, item, next(types))
+        self.keys = [dataclasses.replace(k, type=next(types)) for k in self.keys]
+        argument_types = [tuple(next(types) for _ in call.arguments) for _, call in calls]
         results = typer.types([Item(call.sql, call.node) for _, call in calls])
         self.aggregates = [
             Aggregate(

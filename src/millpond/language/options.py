@@ -113,13 +113,25 @@ class OptionReader:
             raise self.fault(f"option '{name}' {reason}", self.options[name].place)
 
 
-def file_options(reader: OptionReader) -> dict[str, Any]:
-    """path, format, header, delimiter, null of a stream or table that reads files."""
+def file_options(reader: OptionReader, mixed: bool = False) -> dict[str, Any]:
+    """path, format, header, delimiter, null of a stream or table that reads files.
+
+    `mixed`: a folder or a glob without an extension may hold files of several formats, each told by its name; the
+    format is then None.
+    """
     path = str(reader.text("path", ""))
     if not path:
         where = reader.options["path"].value_place if "path" in reader else reader.place
         raise reader.fault("files need a path", where, "path='folder/*.parquet'")
     written = str(reader.choice("format", tuple(FORMATS), "")) or _extension(path)
+    if not written and mixed and "." not in path.rsplit("/", 1)[-1]:
+        return {
+            "path": path,
+            "format": None,
+            "header": reader.boolean("header", True),
+            "delimiter": str(reader.text("delimiter", ",")),
+            "null": str(reader.text("null", "")),
+        }
     if not written:
         raise reader.fault(
             f"the format of '{path}' cannot be told from its name",
@@ -154,7 +166,7 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
     source = reader.choice("source", ("files", "ingest"), "files" if "path" in reader else "ingest")
     files: dict[str, Any] = {}
     if source == "files":
-        files = file_options(reader) | {"order": reader.choice("order", ("name", "mtime"), "name")}
+        files = file_options(reader, mixed=True) | {"order": reader.choice("order", ("name", "mtime"), "name")}
     else:
         for name in ("path", "format", "order", "header", "delimiter", "null"):
             reader.conflict(name, "is for source='files', but the source is 'ingest'")

@@ -54,9 +54,9 @@ class Typer:
                     raise self.fault(item.node, reason) from None
             raise self.fault(items[0].node, refused) from None
 
-    def truth(self, clause: str, item: Item) -> None:
-        """Check that an item is a truth value."""
-        if (kind := self.types([item])[0]) not in _TRUTH:
+    def truth(self, clause: str, item: Item, kind: str) -> None:
+        """Check that an item, whose type is `kind`, is a truth value."""
+        if kind not in _TRUTH:
             raise self.source.error(f"{clause} needs a condition, but this is {kind}", item.node, "a BOOLEAN")
 
     def refusal(self, sql: str) -> Refused | None:

@@ -77,9 +77,16 @@ def summarise(times: NDArray[np.int64], options: StreamOptions, partition: str, 
 
 
 def absorb(
-    state: StreamProgress, options: StreamOptions, items: Sequence[ItemSummary], clock: int, ended: bool = False
+    state: StreamProgress,
+    options: StreamOptions,
+    items: Sequence[ItemSummary],
+    clock: int,
+    ended: bool = False,
+    arrival: int | None = None,
 ) -> StreamProgress:
     """The progress after an epoch: `items` in intake order, `clock` the manifest's reading (microseconds).
+
+    On a stream that runs on arrival time the bound is `arrival` (None: the clock), before which nothing comes any more.
 
     Bounds never go back. Partitions silent for longer than `idle` do not hold the stream up; if all are silent, the
     furthest bound counts. `ended`: the source announced that nothing follows.
@@ -98,7 +105,8 @@ def absorb(
                 )
         partitions[item.partition] = new
     if options.time == ARRIVAL:
-        partitions = {name: replace(p, bound=max(p.bound, clock)) for name, p in partitions.items()}
+        until = clock if arrival is None else arrival
+        partitions = {name: replace(p, bound=max(p.bound, until)) for name, p in partitions.items()}
     awake = [p.bound for p in partitions.values() if options.idle is None or clock - p.seen <= options.idle]
     every = [p.bound for p in partitions.values()]
     bound = min(awake) if awake else max(every, default=NEVER)
@@ -117,9 +125,9 @@ def _bound(old: Partition, item: ItemSummary, options: StreamOptions) -> int:
     return max(old.high, item.high) - (options.lateness or 0)
 
 
-def clock_bound(state: StreamProgress, options: StreamOptions, clock: int) -> int:
+def clock_bound(state: StreamProgress, options: StreamOptions, clock: int, arrival: int | None = None) -> int:
     """The bound that a tick at `clock` would announce without new data."""
-    return absorb(state, options, (), clock).bound
+    return absorb(state, options, (), clock, arrival=arrival).bound
 
 
 def ahead_mask(

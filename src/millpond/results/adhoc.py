@@ -13,15 +13,16 @@ import pyarrow as pa
 from millpond.engine.advance import no_panes
 from millpond.engine.core import Core
 from millpond.engine.executors import InlineExecutor
-from millpond.engine.history import CUT, Range, batches, close_history, map_history, segments_in, tasks_of
+from millpond.engine.history import Range, batches, close_history, map_history, segments_in, tasks_of
 from millpond.engine.mapping import Parcel
 from millpond.engine.records import QueryProgress
 from millpond.errors import QueryError
 from millpond.progress import FOREVER, StreamProgress
 from millpond.synopses import PanesSpec, connection, finish_windows, query_table, spec_of
 from millpond.synopses.finish import empty_answers, fold_windows
+from millpond.synopses.panes import casts_of
 from millpond.tables import Segment
-from millpond.tables.chunks import pack, unpack
+from millpond.tables.chunks import Payload, pack, unpack
 from millpond.types import BoundQuery, Column, QueryOptions, StreamDefinition, Window, from_json, to_json
 from millpond.windows.panes import WHOLE
 
@@ -135,11 +136,9 @@ def _map(pond: str, job: Any, tasks: list[list[Any]], shards: int, task: int) ->
     )
 
 
-def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
+def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
-    if query.window is not None and query.window.range >= WHOLE:
-        parts = [t.drop_columns([CUT]) if CUT in t.column_names else t for t in parts]
     answers, _, _ = close_history(
         connection(), spec_of(query, stream), query, QueryOptions(since="start"), parts, QueryProgress(), job["bound"]
     )
@@ -166,7 +165,8 @@ def _plain(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Rang
             f"the answer has {table.num_rows} rows, at most {ANSWER_ROWS} are allowed; add a filter or LIMIT"
         )
     columns = ", ".join(_q(c.name) for c in shown)
-    return query_table(connection(), f"SELECT {columns} FROM rows {_tail(query, bool(query.distinct))}", rows=table)
+    found = "(SELECT DISTINCT * FROM rows)" if query.distinct else "rows"
+    return query_table(connection(), f"SELECT {columns} FROM {found} {_tail(query, bool(query.distinct))}", rows=table)
 
 
 def _tail(query: BoundQuery, distinct: bool) -> str:
@@ -186,7 +186,9 @@ def _map_plain(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterat
     outputs += [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
     outputs += [] if query.distinct else [f"epoch_us({_q(stream.options.time)}) AS _t", "_id"]
     where = f" WHERE ({query.where})" if query.where else ""
-    inner = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(outputs)} FROM segment{where}"
+    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(stream))
+    source = f"(SELECT * REPLACE ({casts}) FROM segment)" if casts else "segment"
+    inner = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(outputs)} FROM {source}{where}"
     # Every task keeps what could be among the first LIMIT rows.
     most = replace(query, limit=None if query.limit is None else query.limit + query.offset, offset=0)
     sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
@@ -196,6 +198,6 @@ def _map_plain(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterat
             yield Parcel(0, "", task, pack(found))
 
 
-def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
+def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     tables = [unpack(p.payload) for p in parcels]
     return {}, pack(pa.concat_tables(tables, promote_options="permissive")) if tables else b""

@@ -25,7 +25,7 @@ from millpond.types import StreamDefinition, StreamOptions, TableDefinition
 def select_relations(core: Core, query: RelationQuery) -> pa.Table:
     """The answer of a SELECT without streams."""
     tables = {ref.alias: _relation(core, ref) for ref in query.relations}
-    return query_table(connection(), query.sql, **tables)
+    return query_table(connection(), query.sql, **tables).rename_columns([c.name for c in query.columns])
 
 
 def _relation(core: Core, ref: RelationRef) -> pa.Table:

@@ -263,6 +263,8 @@ def _expression(source: pa.DataType, carrier: Carrier, json: bool) -> str:
             cast = f"CASE WHEN {number} IS NULL OR {number} = trunc({number}) THEN {cast} END"
     elif carrier.kind == "boolean" and (kinds.is_integer(source) or kinds.is_floating(source)):
         cast = f"CASE WHEN c IN (0, 1) THEN {cast} END"
+    elif carrier.kind == "interval":  # Arrow holds nanoseconds: more than 292 years of hours would wrap around
+        cast = f"CASE WHEN abs(date_part('hour', {cast})) < 2562047 THEN {cast} END"
     elif carrier.kind == "float" and kinds.is_float64(source):
         cast = f"CASE WHEN isinf(c) THEN c ELSE {cast} END"
     return cast if carrier.carried == carrier.declared else f"TRY(CAST({cast} AS {carrier.carried}))"

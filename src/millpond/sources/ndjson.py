@@ -42,7 +42,10 @@ def times(tail: bytes, carrier: Carrier, db: duckdb.DuckDBPyConnection, rows: in
     """The event times, as text, in the last lines of a text; None: there are none."""
     lines = split_lines(tail)
     name = carrier.name.lower()
-    return _slow(lines.slice(max(0, len(lines) - 2 * rows)), {name: carrier}, db).columns.get(name)
+    found = _fast(tail, lines, {name: carrier}) if valid_utf8(tail) else None
+    if found is None:
+        found = _slow(lines.slice(max(0, len(lines) - 2 * rows)), {name: carrier}, db)
+    return found.columns.get(name)
 
 
 def split_lines(data: bytes) -> pa.Array:

@@ -7,13 +7,15 @@ Li 2008, section on panes: F(X) = S({L(X_i)}). Bounded aggregates keep a fixed n
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from millpond.types import Aggregate
 
 Kind = Literal["add", "min", "max", "moments", "comoments", "list", "set"]
 
+_BARE = re.compile(r'"(?:[^"]|"")*"')
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN"}
 _INTEGERS = _SMALL | {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
@@ -26,11 +28,14 @@ class Component:
     name: prefix of its columns, derived from what it computes, so that equal components of several queries are one.
     kind: how two accumulators combine.
     columns: (suffix, DuckDB aggregate SQL over stream columns) of each physical column.
+    safe: whether computing it cannot fail on a row: it reads bare columns. A row on which an expression fails is left
+        out for the query that asked for it, so only queries with the same unsafe components can share.
     """
 
     name: str
     kind: Kind
     columns: tuple[tuple[str, str], ...]
+    safe: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,6 +67,14 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
     >>> components_of(Aggregate("a0", "count_star"), "ts").components[0].columns
     (('', 'count(*)'),)
     """
+    split = _split(aggregate, time)
+    texts = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
+    if aggregate.filter is None and all(_BARE.fullmatch(t) for t in texts):
+        return split
+    return Split(tuple(replace(c, safe=False) for c in split.components), split.final)
+
+
+def _split(aggregate: Aggregate, time: str) -> Split:
     function, arguments = aggregate.function, aggregate.arguments
     types = tuple(t.upper() for t in aggregate.argument_types)
     where = f" FILTER (WHERE {aggregate.filter})" if aggregate.filter else ""

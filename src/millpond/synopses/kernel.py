@@ -19,6 +19,7 @@ def connection() -> duckdb.DuckDBPyConnection:
             "SET threads = 1",
             "SET TimeZone = 'UTC'",
             "SET preserve_insertion_order = true",
+            "SET python_enable_replacements = false",
             "SET enable_external_access = false",
             "SET lock_configuration = true",
         ):

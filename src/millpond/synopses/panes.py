@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -23,6 +23,7 @@ class PanesSpec:
     """What a pane synopsis keeps. Two queries whose filter and keys agree can share one (`serves`).
 
     single: all groups live in one shard, for queries whose answers need all groups of a window at once.
+    casts: (quoted column, declared type) of columns whose type Arrow does not carry.
     """
 
     stream: int
@@ -33,6 +34,20 @@ class PanesSpec:
     panes: Panes
     components: tuple[Component, ...]
     single: bool = False
+    casts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The FROM item over a segment: columns that Arrow carries as another type get their declared one back."""
+        if not self.casts:
+            return "segment"
+        casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in self.casts)
+        return f"(SELECT * REPLACE ({casts}) FROM segment)"
+
+    def columns_of(self, stream: StreamDefinition) -> list[str]:
+        """The stream's columns that the synopsis reads."""
+        texts = " ".join([self.where or "", *self.keys, *(sql for c in self.components for _, sql in c.columns)])
+        return [c.name for c in stream.all_columns if _quoted(c.name) in texts or c.name == self.time]
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -54,7 +69,12 @@ class PanesSpec:
             and query.window is not None
             and self.panes.serves(query.window)
             and {c.name for c in needed.components} <= {c.name for c in self.components}
+            and self.agrees(needed)
         )
+
+    def agrees(self, needed: PanesSpec) -> bool:
+        """Whether both fail on the same rows; see `Component.safe`."""
+        return {c.name for c in needed.components if not c.safe} == {c.name for c in self.components if not c.safe}
 
 
 def spec_of(query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
@@ -63,7 +83,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
     components: dict[str, Component] = {}
     for aggregate in query.aggregates:
         components.update({c.name: c for c in components_of(aggregate, stream.options.time).components})
-    return PanesSpec(
+    spec = PanesSpec(
         stream.id,
         stream.options.time,
         query.where,
@@ -73,6 +93,27 @@ def spec_of(query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
         tuple(components.values()),
         single=bool(query.keys) and (query.limit is not None or query.distinct or bool(query.offset)),
     )
+    used = {_quoted(name) for name in spec.columns_of(stream)}
+    return replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))
+
+
+#: Types that reach DuckDB from Arrow as declared; all others (UUID, ENUM, HUGEINT, nested, …) are cast back.
+_EXACT = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "BLOB", "DATE", "TIME", "TIMESTAMP", "INTERVAL"}
+_EXACT |= {"TIMESTAMP WITH TIME ZONE", "TINYINT", "SMALLINT", "INTEGER", "BIGINT"}
+_EXACT |= {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+
+
+def casts_of(stream: StreamDefinition) -> tuple[tuple[str, str], ...]:
+    """(quoted name, declared type) of the columns that need a cast."""
+    return tuple(
+        (_quoted(c.name), c.type)
+        for c in stream.all_columns
+        if c.type.upper() not in _EXACT and not c.type.upper().startswith("DECIMAL(")
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
@@ -89,7 +130,7 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
     columns.append("count(*)::BIGINT AS n")
     columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
     where = f" WHERE ({spec.where})" if spec.where else ""
-    return query_table(db, f"SELECT {', '.join(columns)} FROM segment{where} GROUP BY ALL", segment=segment)
+    return query_table(db, f"SELECT {', '.join(columns)} FROM {spec.source}{where} GROUP BY ALL", segment=segment)
 
 
 def merge_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:

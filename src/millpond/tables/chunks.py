@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -30,6 +32,9 @@ SCHEMA = pa.schema(
 _HEAD = ["owner", "kind", "epoch", "low", "high", "rows"]
 _LARGEST = 256 << 20
 
+#: A packed table, as Arrow made it or as it came through Spark.
+Payload: TypeAlias = pa.Buffer | bytes
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -43,16 +48,22 @@ class Chunk:
     table: pa.Table
 
 
-def pack(table: pa.Table) -> bytes:
+def pack(table: pa.Table) -> pa.Buffer:
     """The table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+        writer.write_table(table)
+    return sink.getvalue()
 
 
-def unpack(data: bytes | pa.Buffer) -> pa.Table:
+def binary(payload: Payload) -> pa.Array:
+    """One binary value as an array, without copying it."""
+    buffer = pa.py_buffer(payload)
+    offsets = pa.py_buffer(np.array([0, buffer.size], np.int32).tobytes())
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, buffer])
+
+
+def unpack(data: Payload) -> pa.Table:
     """The table that `pack` packed."""
     return pa.ipc.open_stream(data).read_all()
 
@@ -64,7 +75,7 @@ def write_chunks(
 
     Returns: the segment to commit.
     """
-    rows: list[tuple[Chunk, bytes]] = []
+    rows: list[tuple[Chunk, pa.Buffer]] = []
     for chunk in chunks:
         step = chunk.table.num_rows
         if chunk.table.nbytes > _LARGEST:
@@ -78,9 +89,9 @@ def write_chunks(
             file, SCHEMA, compression="lz4", use_dictionary=["owner", "kind"], write_statistics=_HEAD
         ) as writer:
             for one, payload in rows:
-                values = [one.owner, one.kind, one.epoch, one.low, one.high, one.table.num_rows, payload]
-                arrays = [pa.array([v], f.type) for v, f in zip(values, SCHEMA, strict=True)]
-                writer.write_batch(pa.record_batch(arrays, schema=SCHEMA))
+                values = [one.owner, one.kind, one.epoch, one.low, one.high, one.table.num_rows]
+                arrays = [pa.array([v], SCHEMA.field(i).type) for i, v in enumerate(values)]
+                writer.write_batch(pa.record_batch([*arrays, binary(payload)], schema=SCHEMA))
 
     size = write_durably(os.path.join(folder, name), write)
     epochs = [c.epoch for c, _ in rows] or [epoch or 0]

@@ -63,7 +63,7 @@ class SegmentTable:
         self._lock = threading.Lock()
         self._storage = storage
         os.makedirs(folder, exist_ok=True)
-        if not os.path.isdir(os.path.join(folder, "_delta_log")):
+        if not DeltaTable.is_deltatable(folder, storage):  # a killed process may have left an empty log
             create_table_with_add_actions(
                 folder,
                 Schema.from_arrow(schema),
@@ -113,17 +113,24 @@ class SegmentTable:
         Arguments:
             application, number: recorded as Delta transaction; a number already recorded makes the call do nothing.
             moved: the rows stay the same (compaction), so that change feeds pass over it.
+
+        A segment that is both added and removed never becomes visible (a back-fill's, merged by its first epoch).
         """
         with self._lock:
+            removed = set(remove)
             if application is not None and self.committed(application) >= number:
+                self._garbage += sorted(removed - self._segments.keys())
                 return
-            gone = [self._segments[p] for p in remove if p in self._segments]
+            gone = [self._segments[p] for p in sorted(removed) if p in self._segments]
+            self._garbage += [s.path for s in add if s.path in removed]
+            add = [s for s in add if s.path not in removed]
             if not add and not gone and application is None:
                 return
             actions: list[AddAction | RemoveAction] = [self._add_action(s, not moved) for s in add]
             actions += [RemoveAction(s.path, not moved, _epoch_ms(s), s.size, {}) for s in gone]
             transactions = [DeltaTransaction(application, number)] if application is not None else None
-            checkpoint = (self._table.version() + 1) % CHECKPOINT_EVERY == 0
+            # Delta makes a checkpoint of version v when (v + 1) % interval is 0; this commit makes version + 1.
+            checkpoint = (self._table.version() + 2) % CHECKPOINT_EVERY == 0
             self._table.create_write_transaction(
                 actions,
                 "append",

@@ -77,7 +77,9 @@ def from_storage(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _interval_bytes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    array = pa.concat_arrays([c for c in column.chunks]) if column.num_chunks != 1 else column.chunk(0)
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
     view = pa.Array.from_buffers(pa.binary(16), len(array), array.buffers(), array.null_count, array.offset)
     return pa.chunked_array([view.cast(pa.binary())])
 

@@ -1,0 +1,68 @@
+"""The command line on Spark, as a process of its own: answers, exit statuses, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+CREATE STREAM landings (departed TIMESTAMP, origin TEXT, dep_delay INTEGER)
+  WITH (source='files', path='{landings}/landings-2013-03-0*.parquet', progress='departed', lateness='4 hours');
+CREATE QUERY q WITH (since='start') AS SELECT count(*) AS n FROM landings [RANGE 60 MINUTES SLIDE 40 MINUTES];
+DRAIN FINAL;
+SELECT sum(n) AS n, count(*) AS windows FROM q;
+"""
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+def millpond(*arguments: str) -> subprocess.Popen[str]:
+    """The command, in a process group of its own as a terminal would start it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1", "TMPDIR": os.getcwd()}
+    environment.pop("MILLPOND_EXECUTOR", None)
+    return subprocess.Popen(
+        [sys.executable, "-m", "millpond", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def test_a_script_runs_and_leaves_no_temporary_pond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    process = millpond("run", "-", "--format", "json")
+    rows, messages = process.communicate(
+        SCRIPT.format(landings=ROOT / "examples" / "flights" / "landings"), timeout=540
+    )
+    assert process.returncode == 0, messages
+    assert "stream landings created" in messages
+    assert "drained" in messages
+    assert json.loads(rows)["windows"] > 250
+    assert list(tmp_path.glob("millpond-*")) == []
+
+
+def test_ctrl_c_stops_cleanly_and_the_pond_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    process = millpond("demo", "--pond", "demo", "--months", "1")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if " late " in line and " 0 rows " not in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    _, messages = process.communicate(timeout=300)
+    assert process.returncode == 130, messages
+    assert messages.rstrip().endswith("stopped")
+    again = millpond("sql", "SELECT count(*) AS n FROM landings", "--pond", "demo/pond", "--format", "json")
+    rows, messages = again.communicate(timeout=540)
+    assert again.returncode == 0, messages
+    assert json.loads(rows)["n"] > 0
