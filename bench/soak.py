@@ -3,8 +3,8 @@
     python -m bench.soak --minutes 30 [--rate 20000]
 
 One JSON object a line on standard output, one per minute (`case` is `minute`), and one at the end (`case` is `end`):
-memory of the process tree, epoch time and number of files, last third beside middle third of the samples, and whether
-the long-lived queries' answers equal plain DuckDB over everything that was taken in. Exit status 1 when not flat or
+memory of the process tree, epoch time, number of files and lag, last third beside middle third of the samples, and
+whether the long-lived queries' answers equal plain DuckDB over everything that was taken in. Exit status 1 when not flat or
 not right.
 """
 
@@ -43,7 +43,7 @@ LONG_LIVED = (
     WindowQuery("steady_filtered", 300, 60, where="k BETWEEN 10 AND 19"),
 )
 #: How much the last third may exceed the middle third: factor and allowance.
-TOLERANCES = {"memory_mb": (1.10, 100.0), "epoch_s": (1.20, 0.05), "files": (1.20, 50.0)}
+TOLERANCES = {"memory_mb": (1.10, 100.0), "epoch_s": (1.20, 0.05), "files": (1.20, 50.0), "lag_s": (1.20, 5.0)}
 
 
 def batch(index: int, rows: int, rate: int) -> pa.Table:
@@ -139,15 +139,21 @@ class Samples:
     epoch_s: list[float] = field(default_factory=list)
     files: list[float] = field(default_factory=list)
     log_mb: list[float] = field(default_factory=list)
+    lag_s: list[float] = field(default_factory=list)
     _epoch: int = -1
 
-    def take(self, pond: Any, folder: Path) -> None:
-        """Look at the process tree, the pond's folder and the epochs since the last look."""
+    def take(self, pond: Any, folder: Path, taken: int, rate: int) -> None:
+        """Look at the process tree, the pond's folder and the epochs since the last look.
+
+        Arguments: taken, rows ingested so far; what is not yet committed of them is a lag in seconds of `rate` rows.
+        """
         self.memory_mb.append(tree_memory(os.getpid()) / 1e6)
         files, log_bytes = folder_size(folder)
         self.files.append(float(files))
         self.log_mb.append(log_bytes / 1e6)
-        fresh = [e for e in pond.status().get("last_epochs", []) if e["epoch"] > self._epoch]
+        status = pond.status()
+        self.lag_s.append((taken - status["streams"][STREAM]["rows"]) / rate)
+        fresh = [e for e in status["last_epochs"] if e["epoch"] > self._epoch]
         if fresh:
             self._epoch = max(e["epoch"] for e in fresh)
             self.epoch_s += [float(e["seconds"]) for e in fresh if e["rows"]]
@@ -158,7 +164,7 @@ class Samples:
         for name, (factor, allowance) in TOLERANCES.items():
             values = getattr(self, name)
             third = len(values) // 3
-            if third == 0:
+            if third < 3:
                 found[name] = {"flat": False, "reason": f"{len(values)} samples are too few"}
                 continue
             middle, last = statistics.median(values[third : 2 * third]), statistics.median(values[2 * third :])
@@ -233,7 +239,7 @@ def soak(options: argparse.Namespace, home: Path) -> bool:
         churn.start()
         end, minute = start + options.minutes * 60, 1
         while (now := time.monotonic()) < end and not ingest.failure:
-            samples.take(pond, folder)
+            samples.take(pond, folder, ingest.batches * ingest.rows, options.rate)
             peak = max(peak, samples.memory_mb[-1])
             if now >= start + minute * 60 * options.every:
                 emit(_minute(minute * options.every, samples, ingest, churn, pond, now - start))
@@ -278,6 +284,7 @@ def _minute(minute: float, samples: Samples, ingest: Ingest, churn: Churn, pond:
         "case": "minute",
         "rows_per_s": round(ingest.batches * ingest.rows / seconds),
         "peak_mb": round(max(samples.memory_mb), 1),
+        "correct": not ingest.failure and not churn.failure,
         "minute": minute,
         "memory_mb": round(samples.memory_mb[-1], 1),
         "epoch_median_s": round(statistics.median(recent), 3) if recent else None,

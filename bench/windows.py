@@ -88,7 +88,6 @@ def measure(case: Case, home: Path, options: argparse.Namespace, clock: Clock) -
     """Run one case on the three systems and compare them: the line to print."""
     paths = [str(path) for path in generate(case.data, home / "data", options.files, options.rows)]
     line: dict[str, Any] = {"bench": "windows", "case": case.name, "title": case.title, "correct": False}
-    problems: list[str] = []
     try:
         limit = _run("bench.baselines", case, paths, home / case.name / "limit", options, system="duckdb")
         log(f"{clock}   duckdb   {limit.result['rows_per_s']:14,.0f} rows/s {limit.peak_mb:8,.0f} MB")
@@ -97,18 +96,7 @@ def measure(case: Case, home: Path, options: argparse.Namespace, clock: Clock) -
     except RunnerFailed as error:
         return {**line, "problems": [str(error)]}
     expected = dict(limit.result["answers"])
-    compared = 0
-    for query in case.queries:
-        # Windows that progress has passed must be there.
-        until = (limit.result["last"] - case.data.disorder * 1_000_000) // (query.slide * 1_000_000)
-        total, wrong, example = differences(
-            Path(expected[query.name]),
-            Path(dict(subject.result["answers"])[query.name]),
-            until=until * query.slide * 1_000_000,
-        )
-        compared += total
-        if wrong:
-            problems.append(f"millpond, {query.name}: {wrong} of {total} answers differ: {example}")
+    compared, problems = millpond_problems(case, limit.result, subject.result)
     native = _native(case, paths, home / case.name, expected, options, clock, problems)
     notes = ["memory is RSS summed over the process tree, shared pages counted in each process"]
     rows_per_s, native_rows_per_s = subject.result["rows_per_s"], native.get("native_rows_per_s")
@@ -145,6 +133,23 @@ def measure(case: Case, home: Path, options: argparse.Namespace, clock: Clock) -
         "problems": problems,
         "notes": notes,
     }
+
+
+def millpond_problems(case: Case, limit: dict[str, Any], subject: dict[str, Any]) -> tuple[int, list[str]]:
+    """Compare Millpond's answers with DuckDB's, up to the last window that progress has passed.
+
+    Arguments: the results of the two runners. Returns: the number of answers compared, and what is wrong.
+    """
+    compared, problems = 0, []
+    given = dict(subject["answers"])
+    for query, (name, folder) in zip(case.queries, limit["answers"], strict=True):
+        slide = query.slide * 1_000_000
+        until = (limit["last"] - case.data.disorder * 1_000_000) // slide * slide
+        total, wrong, example = differences(Path(folder), Path(given[name]), until=until)
+        compared += total
+        if wrong:
+            problems.append(f"millpond, {name}: {wrong} of {total} answers differ: {example}")
+    return compared, problems
 
 
 def _run(module: str, case: Case, paths: list[str], folder: Path, options: argparse.Namespace, **job: Any) -> Measured:

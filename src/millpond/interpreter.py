@@ -13,7 +13,7 @@ import pyarrow as pa
 from millpond import language as lang
 from millpond.catalog import Catalog, Standing, assign
 from millpond.engine.core import Core
-from millpond.errors import QueryError, SourceError, StatementError
+from millpond.errors import MillpondError, QueryError, SourceError, StatementError
 from millpond.progress import NEVER, StreamProgress
 from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, show
@@ -21,6 +21,9 @@ from millpond.results.invocation import invoke
 from millpond.results.relations import select_relations
 from millpond.sources.listing import check_path
 from millpond.types import BoundQuery, QueryDefinition, StreamDefinition, TableDefinition, to_json
+
+#: Statements that change the catalog.
+_CHANGES = (lang.CreateStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery)
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,28 @@ class Interpreter:
     def run(self, script: str) -> Iterator[StatementResult]:
         """Parse the whole script, then execute statement by statement, giving each one's result as it is there.
 
+        Declarations that follow one another take effect together: no epoch comes between a stream and its queries.
+
         Raises: StatementError for the first statement that is wrong; those before it have been executed.
         """
-        for statement in lang.parse(script):
-            yield self._execute(statement)
+        statements = lang.parse(script)
+        while statements:
+            if not isinstance(statements[0], _CHANGES):
+                yield self._execute(statements.pop(0))
+                continue
+            done: list[StatementResult] = []
+            fault: MillpondError | None = None
+            with self.core.lock:
+                while statements and isinstance(statements[0], _CHANGES) and fault is None:
+                    statement = statements.pop(0)
+                    try:
+                        done.append(StatementResult("message", self._change(statement), statement=statement.text))
+                    except MillpondError as error:
+                        fault = error
+            self._changed()
+            yield from done
+            if fault is not None:
+                raise fault
 
     def _execute(self, statement: lang.Statement) -> StatementResult:
         text = statement.text
@@ -82,14 +103,9 @@ class Interpreter:
             return StatementResult("rows", table=show(self.core, statement.what), statement=text)
         if isinstance(statement, lang.Explain):
             return StatementResult("rows", table=self._explain(statement), statement=text)
-        if isinstance(statement, lang.Drain):
-            self._drain(statement.final)
-            return StatementResult(
-                "message", "drained, all windows closed" if statement.final else "drained", statement=text
-            )
-        with self.core.lock:
-            message = self._change(statement)
-        self._changed()
+        assert isinstance(statement, lang.Drain)
+        self._drain(statement.final)
+        message = "drained, all windows closed" if statement.final else "drained"
         return StatementResult("message", message, statement=text)
 
     def _change(self, statement: lang.Statement) -> str:

@@ -249,7 +249,7 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: type[T], value: Any) -> T:
     """The dataclass `kind` from what `to_json` gave; unknown fields are ignored, missing ones take their default."""
-    hints = _hints(kind)
+    hints = _hints(typing.cast(Any, kind))
     return kind(**{k: _read(hints[k], v) for k, v in value.items() if k in hints})
 
 

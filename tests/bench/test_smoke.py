@@ -159,8 +159,30 @@ def test_soak_batches_and_flatness() -> None:
 
 
 def test_profile_sums_stages() -> None:
-    epochs = [{"rows": 100, "seconds": 1.0, "stages": {"map": 0.5, "commit": 0.2}}] * 2
-    table = {line["stage"]: line for line in stages(epochs)}
-    assert table["map"]["share"] == pytest.approx(0.5)
-    assert table["(not named)"]["seconds"] == pytest.approx(0.6)
+    epochs = [{"rows": 100, "seconds": 1.0, "stages": {"read": 0.8, "job": 0.7, "commit": 0.2}}] * 2
+    table = {line["stage"]: line for line in stages(epochs, cores=2)}
+    assert table["read"]["share"] == pytest.approx(0.4)
+    assert table["(between tasks)"]["seconds"] == pytest.approx(0.6)
     assert table["commit"]["ns_per_row"] == pytest.approx(0.4e9 / 200)
+    assert sum(line["share"] for line in table.values()) == pytest.approx(1.0)
+
+
+def test_millpond_agrees_inline(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "--files",
+        "3",
+        "--rows",
+        "9000",
+        "--cases",
+        "sliding,disorder",
+        "--skip-native",
+        "--executor",
+        "inline",
+    ]
+    assert windows.main(arguments) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["case"], line["correct"], line["epochs"]) for line in lines] == [
+        ("sliding", True, 3),
+        ("disorder", True, 3),
+    ]
+    assert all(line["answers_compared"] > 100 for line in lines)

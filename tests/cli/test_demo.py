@@ -29,7 +29,7 @@ def test_one_month_is_a_part_of_the_files_in_the_same_order() -> None:
     both = landing_files(example_folder(), 2)
     one = landing_files(example_folder(), 1)
     assert both[: len(one)] == one
-    assert one[-1].name == "landings-2013-03-31T18.parquet"
+    assert one[-1].name == "landings-2013-03-31.parquet"
 
 
 def test_the_script_is_cut_at_the_drain(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_folder_that_is_no_pond_is_left_alone(tmp_path: Path, monkeypatch: pyt
 
 def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
-    first_days = landing_files(example_folder(), 1)[:24]
+    first_days = landing_files(example_folder(), 1)[:8]
     monkeypatch.setattr(demo, "landing_files", lambda example, months: first_days)
     result = call("demo", "--pond", str(tmp_path / "demo"))
     assert result.exit_code == 0, result.stderr

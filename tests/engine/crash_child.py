@@ -1,8 +1,8 @@
 """The process that crash tests kill: it runs one scenario on a pond, and dies where it is told to.
 
-`crash_child.py WORK [--executor spark] [--compact N] [--die MOMENT:N]` runs the scenario in the folder WORK, from the stage
-that an earlier life had reached, and writes WORK/outcome.json at the end. With `--serve` it imports everything once, then
-forks a process (of its own session and group) per line of standard input, which is many times faster than to start a
+`crash_child.py WORK [--executor spark] [--compact N] [--die MOMENT:N]` runs the scenario in the folder WORK, from the
+stage that an earlier life had reached, and writes WORK/outcome.json at the end. With `--serve` it imports everything
+once, then forks a process (of its own session and group) per line of standard input: many times faster than to start a
 new interpreter for each.
 """
 

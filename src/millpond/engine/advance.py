@@ -193,20 +193,15 @@ def _close_all(
     if not count:
         return None
     if not rows.num_rows:
-        rows = no_panes(db, spec)
+        rows = no_panes()
     pairs = (np.zeros(count, np.int64), ends)
     folded = fold_windows(db, spec, query, rows, pairs, np.zeros(rows.num_rows, np.int64), 0, 0, reach=_FAR)
     return finish_windows(db, query, spec.time, folded)
 
 
-def no_panes(db: duckdb.DuckDBPyConnection, spec: PanesSpec) -> pa.Table:
-    """Pane rows of an ungrouped synopsis without any row, with columns of types that fold to SQL's empty values."""
-    columns = ["0::BIGINT AS pane", "0::BIGINT AS n"]
-    for c in spec.components:
-        for suffix, _ in c.columns:
-            kind = "BIGINT" if c.kind == "add" or suffix == "n" else "DOUBLE"
-            columns.append(f"NULL::{kind + '[]' if c.kind in ('list', 'set') else kind} AS {c.name}{suffix}")
-    return query_table(db, f"SELECT {', '.join(columns)} LIMIT 0")
+def no_panes() -> pa.Table:
+    """Pane rows of an ungrouped synopsis without any row; without components, since it has no types for them."""
+    return pa.table({"pane": pa.array([], pa.int64()), "n": pa.array([], pa.int64())})
 
 
 def _revise(

@@ -152,6 +152,8 @@ class SparkLoop:
         upkeep = time.monotonic() + UPKEEP
         while not self._stop.is_set():
             try:
+                if not self.query.isActive and not self._stop.is_set() and self.core.failure is None:
+                    raise EngineError(f"Spark ended the stream of epochs: {self.query.exception()}")
                 for owner in waiting_owners(self.core):
                     run_backfill(self.core, owner)
                     self.kick()

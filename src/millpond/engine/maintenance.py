@@ -188,5 +188,6 @@ def sweep_orphans(core: Core) -> None:
         needed |= {s.path for s in read_manifest(core.path, epoch).state}
     for table in tables_of(core):
         for name in table.orphans():
-            if name not in needed and not (epoch is not None and name.startswith(f"e{epoch:012d}-")):
+            repeated = epoch is not None and name.startswith(f"e{epoch:012d}-") and name.endswith(".parquet")
+            if name not in needed and not repeated:
                 remove_file(os.path.join(table.folder, name))

@@ -26,6 +26,9 @@ from millpond.types import StreamDefinition, from_json, to_json
 
 REVISIONS = "revisions"
 
+#: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
+FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError)
+
 
 def results_folder(pond: str) -> str:
     """The folder of the results table."""
@@ -82,26 +85,29 @@ def merge_shard(
         if synopsis.first_epoch > manifest.epoch or home not in (None, shard):
             continue
         begun = clock.perf_counter()
-        delta = merge_partials(db, synopsis.spec, parts.get(synopsis.owner, []))
-        merged += clock.perf_counter() - begun
-        if delta.num_rows:
-            state.append(pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, delta))
-        _advance_synopsis(
-            db,
-            pond,
-            pond_id,
-            manifest,
-            catalog,
-            shard,
-            synopsis,
-            delta,
-            progress,
-            segments,
-            state,
-            results,
-            advanced,
-            failures,
-        )
+        try:
+            delta = merge_partials(db, synopsis.spec, parts.get(synopsis.owner, []))
+            merged += clock.perf_counter() - begun
+            if delta.num_rows:
+                state.append(pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, delta))
+            _advance_synopsis(
+                db,
+                pond,
+                pond_id,
+                manifest,
+                catalog,
+                shard,
+                synopsis,
+                delta,
+                progress,
+                segments,
+                state,
+                results,
+                advanced,
+                failures,
+            )
+        except FAULTS as error:
+            failures.update({str(q.id): one_line(error) for q in catalog.users(synopsis.owner)})
     forget(pond_id, set(catalog.synopses))
     answered = clock.perf_counter()
     written: dict[str, Any] = {"state": [], "results": []}
@@ -181,7 +187,7 @@ def _advance_synopsis(
                 high,
                 lambda low, up, owner=owner: _given(db, pond, segments, owner, low, up),  # type: ignore[misc]
             )
-        except (duckdb.Error, ValueError, pa.ArrowException, OverflowError) as error:
+        except FAULTS as error:
             failures[str(standing.id)] = one_line(error)
             continue
         advanced[str(standing.id)] = to_json(result.progress)
@@ -255,7 +261,11 @@ def _compact(
         epoch = max(c.epoch for c in group)
         if kind == PANES and owner in catalog.synopses:
             synopsis = catalog.synopses[owner]
-            table = merge_partials(db, synopsis.spec, [c.table for c in group])
+            try:
+                table = merge_partials(db, synopsis.spec, [c.table for c in group])
+            except FAULTS:  # its queries fail for that; their state stays as it is until they are dropped
+                chunks += group
+                continue
             low = synopsis.spec.panes.pane(needed_since(manifest, catalog, synopsis))
             table = table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
             if table.num_rows:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from millpond.engine.executors import MapTask, MergeTask
 from millpond.engine.mapping import Parcel
@@ -79,19 +79,41 @@ class SparkExecutor:
     ) -> list[tuple[dict[str, Any], Payload]]:
         """See `Executor.run`. A background job occupies at most all cores but one."""
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "background" if background else "epochs")
-        width = max(1, min(tasks, self.cores - 1 if background else self.cores))
-        frame: DataFrame = self.spark.range(0, tasks, 1, width).mapInArrow(_mapper(map_task), _PARCELS)
-        out = frame.repartitionById(shards, "shard")
-        table = out.mapInArrow(_merger(merge_task, shards), _REPORTS).toArrow()
-        rows = table.sort_by("shard")
+        if tasks <= 1:
+            # Nothing to exchange: one task maps and merges, which spares a small epoch a stage and its workers' hops.
+            reports = self.spark.range(0, 1, 1, 1).mapInArrow(_fused(map_task, tasks, merge_task, shards), _REPORTS)
+        else:
+            width = max(1, min(tasks, self.cores - 1 if background else self.cores))
+            parcels = self.spark.range(0, tasks, 1, width).mapInArrow(_mapper(map_task), _PARCELS)
+            reports = parcels.repartitionById(shards, "shard").mapInArrow(_merger(merge_task), _REPORTS)
+        table = reports.toArrow()
+        shard, report, payload = table.columns
         found = {
-            s: (json.loads(r), p or b"")
-            for s, r, p in zip(
-                rows["shard"].to_pylist(), rows["report"].to_pylist(), rows["payload"].to_pylist(), strict=True
-            )
+            shard[at].as_py(): (json.loads(report[at].as_py()), payload[at].as_buffer() or b"")
+            for at in range(table.num_rows)
         }
         # A shard to which nothing was sent has no rows and so no task of its own.
         return [found[s] if s in found else merge_task(s, []) for s in range(shards)]
+
+
+def _fused(map_task: MapTask, tasks: int, merge_task: MergeTask, shards: int) -> Any:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            parcels = [parcel for task in range(tasks) for parcel in map_task(task)]
+            for shard in range(shards):
+                yield _report(shard, *merge_task(shard, [p for p in parcels if p.shard == shard]))
+
+    return run
+
+
+def _report(shard: int, report: dict[str, Any], payload: Payload) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "shard": pa.array([shard], pa.int32()),
+            "report": pa.array([json.dumps(report)]),
+            "payload": binary(payload),
+        }
+    )
 
 
 def _mapper(map_task: MapTask) -> Any:
@@ -111,7 +133,7 @@ def _mapper(map_task: MapTask) -> Any:
     return run
 
 
-def _merger(merge_task: MergeTask, shards: int) -> Any:
+def _merger(merge_task: MergeTask) -> Any:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         by_shard: dict[int, list[Parcel]] = {}
         for batch in batches:
@@ -121,14 +143,7 @@ def _merger(merge_task: MergeTask, shards: int) -> Any:
                 by_shard.setdefault(number, []).append(
                     Parcel(number, owner[at].as_py(), task[at].as_py(), payload[at].as_buffer())
                 )
-        for shard, parcels in sorted(by_shard.items()):
-            report, payload = merge_task(shard, parcels)
-            yield pa.record_batch(
-                {
-                    "shard": pa.array([shard], pa.int32()),
-                    "report": pa.array([json.dumps(report)]),
-                    "payload": binary(payload),
-                }
-            )
+        for number, parcels in sorted(by_shard.items()):
+            yield _report(number, *merge_task(number, parcels))
 
     return run

@@ -14,7 +14,8 @@ from millpond.engine.advance import no_panes
 from millpond.engine.core import Core
 from millpond.engine.executors import InlineExecutor
 from millpond.engine.history import Range, batches, close_history, map_history, segments_in, tasks_of
-from millpond.engine.mapping import Parcel
+from millpond.engine.mapping import Parcel, one_line
+from millpond.engine.merging import FAULTS
 from millpond.engine.records import QueryProgress
 from millpond.errors import QueryError
 from millpond.progress import FOREVER, StreamProgress
@@ -82,7 +83,7 @@ def _empty_group(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition) -
     """SQL's answer of an ungrouped aggregate over no rows: one row."""
     db = connection()
     pairs = (np.zeros(1, np.int64), np.ones(1, np.int64))
-    folded = fold_windows(db, spec, query, no_panes(db, spec), pairs, np.empty(0, np.int64), 0, 0, reach=1)
+    folded = fold_windows(db, spec, query, no_panes(), pairs, np.empty(0, np.int64), 0, 0, reach=1)
     answers = finish_windows(db, query, stream.options.time, folded)
     return answers if answers.num_rows else None
 
@@ -97,7 +98,10 @@ def grouped(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Ran
     job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "bound": bound})
     map_task = partial(_map, core.path, job, [[to_json(s) for s in t] for t in tasks], shards)
     with _pinned(core):
-        outcomes = executor.run(map_task, len(tasks), partial(_merge, job), shards, background=True)
+        try:
+            outcomes = executor.run(map_task, len(tasks), partial(_merge, job), shards, background=True)
+        except FAULTS as error:
+            raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     tables = [unpack(payload) for _, payload in outcomes if payload]
     total = sum(t.num_rows for t in tables)
     if total > ANSWER_ROWS:

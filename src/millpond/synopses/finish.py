@@ -13,7 +13,7 @@ from millpond.synopses.aggregates import components_of
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.panes import PanesSpec, group_codes
-from millpond.types import BoundQuery, Column
+from millpond.types import Aggregate, BoundQuery, Column
 from millpond.windows import Rows
 from millpond.windows.candidates import Ints
 
@@ -61,7 +61,8 @@ def fold_windows(
         some = high > low
         group, end, low, high = group[some], end[some], low[some], high[some]
     ordered = panes.take(pa.array(order))
-    folded = fold_columns(db, spec.components, ordered, low, high)
+    components = [c for c in spec.components if panes.num_rows or c.names[0] in panes.column_names]
+    folded = fold_columns(db, components, ordered, low, high)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {"end": pa.array(spec.panes.phase + end * spec.panes.width)}
     if spec.keys:
         starts = (
@@ -76,7 +77,7 @@ def fold_windows(
 def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, folded: pa.Table) -> pa.Table:
     """Answers from folded windows: window_start, window_end, the select list, hidden identity columns `_k*`."""
     assert query.window is not None
-    finals = [f"({components_of(a, time).final})::{a.type} AS {a.name}" for a in query.aggregates]
+    finals = [f"({_final(a, time, folded)})::{a.type} AS {a.name}" for a in query.aggregates]
     keys = [f"{k.name}::{k.type} AS {k.name}" for k in query.keys]
     ends = [
         f'make_timestamp("end" - {query.window.range}) AS window_start',
@@ -84,6 +85,14 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, 
     ]
     inner = f"SELECT {', '.join([*ends, *keys, *finals])} FROM folded"
     return query_table(db, _outer(query, inner), folded=folded)
+
+
+def _final(aggregate: Aggregate, time: str, folded: pa.Table) -> str:
+    """The value of an aggregate over the components in `folded`; without them, that over no rows."""
+    split = components_of(aggregate, time)
+    if all(c.names[0] in folded.column_names for c in split.components):
+        return split.final
+    return "0" if aggregate.function in ("count", "count_star") else "NULL"
 
 
 def _outer(query: BoundQuery, inner: str) -> str:

@@ -75,7 +75,7 @@ def _add(column: pa.ChunkedArray, low: Ints, high: Ints) -> pa.Array:
 
 def _limbs(column: pa.ChunkedArray) -> list[Array]:
     """A decimal128 column as four 32-bit limbs in int64, the highest signed: sums of 2^31 rows cannot overflow."""
-    array = pa.concat_arrays(column.fill_null(0).chunks) if column.num_chunks != 1 else column.fill_null(0).chunk(0)
+    array = _single(column.fill_null(0))
     words = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset : 2 * (array.offset + len(array))]
     low, high = words[0::2], words[1::2].view(np.int64)
     mask = np.uint64(0xFFFFFFFF)
@@ -87,6 +87,11 @@ def _limbs(column: pa.ChunkedArray) -> list[Array]:
     ]
 
 
+#: 10^38 and -10^38 as (high, low) words: the first numbers that a DECIMAL(38) cannot hold.
+_LARGEST = (10**38 >> 64, np.uint64(10**38 & (2**64 - 1)))
+_SMALLEST = (-(10**38) >> 64, np.uint64(-(10**38) & (2**64 - 1)))
+
+
 def _from_limbs(limbs: list[Array], some: Array, kind: pa.DataType) -> pa.Array:
     carry = np.zeros_like(limbs[0])
     cut = []
@@ -95,10 +100,14 @@ def _from_limbs(limbs: list[Array], some: Array, kind: pa.DataType) -> pa.Array:
         cut.append(limb & 0xFFFFFFFF)
         carry = limb >> 32
     top = limbs[3] + carry
-    some = some & (top >= -(2**31)) & (top < 2**31)  # a sum beyond 128 bits has no value
+    low, high = cut[0].astype(np.uint64) | (cut[1].astype(np.uint64) << np.uint64(32)), cut[2] | (top << 32)
+    # Of numbers with the sign of `top`, those beyond 38 digits; the highest limb says first whether 128 bits are enough.
+    over = (top >= 2**31) | (high > _LARGEST[0]) | ((high == _LARGEST[0]) & (low >= _LARGEST[1]))
+    under = (top < -(2**31)) | (high < _SMALLEST[0]) | ((high == _SMALLEST[0]) & (low <= _SMALLEST[1]))
+    if bool(np.any(some & (over | under))):
+        raise OverflowError("a sum of integers or decimals has more than 38 digits; sum DOUBLE values instead")
     words = np.empty(2 * len(top), np.uint64)
-    words[0::2] = cut[0].astype(np.uint64) | (cut[1].astype(np.uint64) << np.uint64(32))
-    words[1::2] = (cut[2] | (top << 32)).view(np.uint64)
+    words[0::2], words[1::2] = low, high.view(np.uint64)
     validity = pa.py_buffer(np.packbits(some, bitorder="little").tobytes())
     return pa.Array.from_buffers(kind, len(top), [validity, pa.py_buffer(words.tobytes())])
 
@@ -125,7 +134,9 @@ def _extreme(db: duckdb.DuckDBPyConnection, column: pa.ChunkedArray, kind: str, 
 
 
 def _single(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
 
 
 def _concatenate(column: pa.ChunkedArray, low: Ints, high: Ints) -> pa.Array:

@@ -185,7 +185,9 @@ def _regroup(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) ->
             )
             columns.append(f"{call}::{cast} AS {name}")
         elif c.kind == "set":
-            columns.append(f"list_distinct(flatten(list({name}))) AS {name}")
+            values = f"flatten(list({name}))"  # list_distinct drops NULL, which is a value of list(DISTINCT …)
+            null = f"CASE WHEN list_count({values}) < len({values}) THEN [NULL] ELSE [] END"
+            columns.append(f"list_concat(list_distinct({values}), {null}) AS {name}")
         elif c.kind == "list":
             columns.append(f"flatten(list({name}) FILTER (WHERE {name} IS NOT NULL)) AS {name}")
         else:
