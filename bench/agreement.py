@@ -26,11 +26,10 @@ def differences(expected: Path, given: Path, until: int | None = None, memory: s
             f"CREATE VIEW {name} AS SELECT e::TIMESTAMP AS e, g::BIGINT AS g, c::BIGINT AS c, s::DOUBLE AS s "
             f"FROM read_parquet('{folder}/*.parquet')"
         )
-    bound = connection.sql("SELECT least((SELECT max(e) FROM expected), (SELECT max(e) FROM given))").fetchall()[0][0]
-    if until is not None:
-        bound = connection.sql(f"SELECT make_timestamp({until})").fetchall()[0][0]
-    if bound is None:
-        return 0, 1, "no window was closed"
+    ends = connection.sql("SELECT (SELECT max(e) FROM expected), (SELECT max(e) FROM given)").fetchall()[0]
+    if None in ends:
+        return 0, 1, f"{expected if ends[0] is None else given} holds no closed window: more rows are needed"
+    bound = min(ends) if until is None else connection.sql(f"SELECT make_timestamp({until})").fetchall()[0][0]
     connection.execute(
         f"""CREATE TEMP TABLE compared AS
         SELECT coalesce(x.e, y.e) AS e, coalesce(x.g, y.g) AS g, x.c AS c0, y.c AS c1, x.s AS s0, y.s AS s1,

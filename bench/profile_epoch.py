@@ -29,7 +29,7 @@ def stages(epochs: list[dict[str, Any]], cores: int = 1) -> list[dict[str, Any]]
 
     Arguments:
         epochs: dicts with rows, seconds and stages {name: seconds}.
-        cores: how many tasks run at a time; a task stage counts its sum over tasks divided by this, as if spread evenly.
+        cores: how many tasks run at a time; a stage of tasks counts its sum divided by this, as if spread evenly.
     Returns: dicts with stage, seconds, share (of all epochs' time), median_s, ns_per_row; the longest first. What the
         job takes beyond its tasks' stages (scheduling, worker hops, exchange, uneven tasks) is `(between tasks)`.
 

@@ -4,8 +4,8 @@
 
 One JSON object a line on standard output, one per minute (`case` is `minute`), and one at the end (`case` is `end`):
 memory of the process tree, epoch time, number of files and lag, last third beside middle third of the samples, and
-whether the long-lived queries' answers equal plain DuckDB over everything that was taken in. Exit status 1 when not flat or
-not right.
+whether the long-lived queries' answers equal plain DuckDB over everything that was taken in. Exit status 1 when not
+flat or not right.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`millpond demo`: two months of real flights through standing window queries, with a live view.
 
-The landing reports of `examples/flights` are put into a folder that the pond watches, a day at a time and in the order of
-landing, as a feed would deliver them; each day is taken in before the next one comes. At the end the
-stream is drained, and the answers are shown. The statements are those of `examples/flights/demo.sql`.
+The landing reports of `examples/flights` are put into a folder that the pond watches, a day at a time and in the order
+of landing, as a feed would deliver them; each day is taken in before the next one comes. At the end the stream is
+drained, and the answers are shown. The statements are those of `examples/flights/demo.sql`.
 """
 
 from __future__ import annotations

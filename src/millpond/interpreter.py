@@ -179,7 +179,7 @@ class Interpreter:
         if definition.options.source == "files":
             self._check_path(definition.options.path or "", statement)
         definition = replace(definition, id=self.core.catalog.next_id)
-        self.core.open_stream(definition)
+        self.core.make_stream(definition)
         self.core.catalog_log.record({"do": "create_stream", "definition": to_json(definition)})
         return f"stream {definition.name} created"
 
@@ -235,7 +235,10 @@ class Interpreter:
         definition = QueryDefinition(
             name, query, options, catalog.next_id, 1 if old is None else old.definition.version + 1, statement.text
         )
-        standing = Standing(definition, synopsis.owner, next_epoch, "backfilling" if waits else "live")
+        previous = () if old is None else (*old.previous, old.id)
+        standing = Standing(
+            definition, synopsis.owner, next_epoch, "backfilling" if waits else "live", previous=previous
+        )
         event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
         if new:
             event["synopsis"] = to_json(synopsis)

@@ -102,6 +102,9 @@ def test_agreement_sees_every_difference(tmp_path: Path) -> None:
     assert (
         differences(truth, folder("twice", [(1, 1, 2, 0.5), (1, 1, 2, 0.6), (1, None, 3, 1.5), (2, 1, 4, 2.5)]))[1] == 1
     )
+    (tmp_path / "none").mkdir()
+    pq.write_table(pq.read_table(truth / "0.parquet").slice(0, 0), tmp_path / "none" / "0.parquet")
+    assert "no closed window" in differences(truth, tmp_path / "none")[2]
     (tmp_path / "empty").mkdir()
     assert differences(truth, tmp_path / "empty")[1] == 1
 

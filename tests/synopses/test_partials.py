@@ -92,8 +92,8 @@ def answers(query: BoundQuery, parts: list[pa.Table]) -> list[tuple[Any, ...]]:
 def in_order(text: str) -> str:
     """The aggregate as DuckDB computes it when told the stream's total order."""
     if text == "mode(g)":  # ties go to the smallest value
-        counted = "list_transform(list_distinct(list(g)), lambda x: {'n': -len(list_filter(list(g), lambda y: y = x)), 'x': x})"
-        return f"list_min({counted}).x"
+        count = "len(list_filter(list(g), lambda y: y = x))"
+        return f"list_min(list_transform(list_distinct(list(g)), lambda x: {{'n': -{count}, 'x': x}})).x"
     if text.startswith(("first(", "last(", "list(g", "string_agg(", "arg_m")):
         return text.replace(")", " ORDER BY ts, _id)", 1)
     return text

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from millpond.catalog.state import Catalog, apply
+from millpond.errors import PondError
 from millpond.tables import sync_folder, write_json
 from millpond.types import to_json
 
@@ -29,18 +30,27 @@ class CatalogLog:
                 os.truncate(self._path, len(whole))
             for line in whole.splitlines():
                 self.catalog = apply(self.catalog, json.loads(line))
-        self._file = open(self._path, "ab")  # noqa: SIM115 - open as long as the catalog
+        self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115 - open as long as the catalog
         sync_folder(folder)
 
     def record(self, *events: dict[str, Any]) -> Catalog:
-        """Append events, durably, and return the catalog after them."""
+        """Append events, durably, and return the catalog after them.
+
+        Raises: PondError when they cannot be written (the disk is full); then none of them has happened.
+        """
         with self._lock:
             catalog = self.catalog
             for event in events:
                 catalog = apply(catalog, event)
-            self._file.write(b"".join(json.dumps(e, separators=(",", ":")).encode() + b"\n" for e in events))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            size = os.fstat(self._file.fileno()).st_size
+            data = memoryview(b"".join(json.dumps(e, separators=(",", ":")).encode() + b"\n" for e in events))
+            try:
+                while data:
+                    data = data[self._file.write(data) :]
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                os.ftruncate(self._file.fileno(), size)
+                raise PondError(f"the catalog {self._path} cannot be written: {error.strerror or error}") from error
             self.catalog = catalog
             return catalog
 

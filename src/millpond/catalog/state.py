@@ -32,6 +32,7 @@ class Standing:
     """A standing query: definition, the synopsis that serves it, its state in life.
 
     first_epoch: the first epoch that it is live in; its back-fill covers exactly the epochs before.
+    previous: ids of the versions that it replaced.
     """
 
     definition: QueryDefinition
@@ -39,6 +40,7 @@ class Standing:
     first_epoch: int
     status: Status = "live"
     reason: str = ""
+    previous: tuple[int, ...] = ()
 
     @property
     def id(self) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from millpond.sources.files import FileSource
 from millpond.sources.intake import IntakeLog
 from millpond.sources.landing import Landing
 from millpond.synopses import connection, query_table
-from millpond.tables import SegmentTable, read_json, sync_folder, write_json
+from millpond.tables import SegmentTable, read_json, write_json
 from millpond.tables.chunks import SCHEMA as CHUNKS
 from millpond.tables.storage import storage_schema
 from millpond.types import StreamDefinition
@@ -87,6 +88,7 @@ class Core:
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))
     pins: dict[int, int] = field(default_factory=dict)
     owner_file: int = -1
+    fence: str = ""
     closing: bool = False
 
     def __post_init__(self) -> None:
@@ -100,6 +102,13 @@ class Core:
     def now(self) -> int:
         """A clock reading (microseconds) that never goes back behind the last epoch's."""
         return max(self.clock(), self.published.clock)
+
+    def make_stream(self, definition: StreamDefinition) -> StreamRuntime:
+        """Make the parts of a new stream; what a making that was cut off left under its id is removed."""
+        intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
+        for folder in (intake, archive_folder(self.path, definition), dead_folder(self.path, definition)):
+            shutil.rmtree(folder, ignore_errors=True)
+        return self.open_stream(definition)
 
     def open_stream(self, definition: StreamDefinition) -> StreamRuntime:
         """Open (and create where missing) the parts of a stream."""
@@ -120,6 +129,11 @@ class Core:
         )
         self.streams[definition.id] = runtime
         return runtime
+
+    def check_fence(self) -> None:
+        """Refuse to write when somebody else has opened the pond since (a lock can be lost on shared storage)."""
+        if read_json(os.path.join(self.path, "fence.json")) != self.fence:
+            raise PondError(f"the pond {self.path} was opened by another process; this one may not write any more")
 
     def notify(self) -> None:
         """Wake everybody who waits for a change."""
@@ -166,6 +180,10 @@ def open_core(
     Raises:
         PondError: another process has it open, it is of another format, or DuckDB hashes differently than it did.
     """
+    known = [f.name for f in fields(Settings)]
+    for name in settings:
+        if name not in known:
+            raise PondError(f"there is no setting '{name}'; there are {', '.join(known)}")
     path = os.path.abspath(path)
     os.makedirs(path, exist_ok=True)
     owner = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
@@ -178,7 +196,8 @@ def open_core(
         meta = _meta(path, settings)
         for name in _FOLDERS:
             os.makedirs(os.path.join(path, name), exist_ok=True)
-        sync_folder(path)
+        fence = uuid.uuid4().hex
+        write_json(os.path.join(path, "fence.json"), fence)
         chosen = Settings(**{**settings, "shards": meta["shards"]})
         number = last_record(path, "published")
         core = Core(
@@ -194,6 +213,7 @@ def open_core(
             pace=Pace(target=chosen.target, rows=chosen.rows_per_epoch),
             last_manifest=last_record(path, "manifests"),
             owner_file=owner,
+            fence=fence,
         )
         for definition in core.catalog.streams.values():
             core.open_stream(definition)

@@ -109,6 +109,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             compact=compact,
             arrivals=arrivals,
         )
+        core.check_fence()
         write_manifest(core.path, manifest)
         core.last_manifest = manifest.epoch
         return manifest.epoch
@@ -278,6 +279,7 @@ def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]]) -> P
         {"state": core.state.version, "results": core.results.version}
         | {f"streams/{r.definition.name}": r.archive.version for r in list(core.streams.values())},
     )
+    core.check_fence()
     write_published(core.path, published)
     with core.lock:
         core.published = published
@@ -308,7 +310,7 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
 def prune_records(core: Core, keep: int = 1000) -> None:
     """Remove manifests and publish records that nothing can ask for: older than `keep` epochs and any back-fill."""
     first = min(
-        (q.first_epoch - 1 for q in core.catalog.queries.values() if q.status == "backfilling"),
+        (q.first_epoch - 1 for q in core.catalog.queries.values() if "backfilling" in (q.status, q.reason)),
         default=core.published.epoch,
     )
     limit = min(first, core.published.epoch - keep)

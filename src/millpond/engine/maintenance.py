@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -97,9 +98,15 @@ def _merge_rows(pond: str, definition: dict[str, Any], chosen: list[dict[str, An
     level = 1 + max(s.level for s in segments)
     pieces = []
     for number, at in enumerate(range(0, rows.num_rows, MERGED_ROWS)):
-        name = f"c{epochs[0]:012d}-{epochs[1]:012d}-{level}-{number:04d}.parquet"
+        name = f"{_merged_name(segments, level)}-{number:04d}.parquet"
         pieces.append(to_json(write_rows(folder, name, rows.slice(at, MERGED_ROWS), time, *epochs, level)))
     yield Parcel(0, "", task, json.dumps(pieces).encode())
+
+
+def _merged_name(segments: Sequence[Segment], level: int) -> str:
+    """Epochs and level for the reader, and what was merged: an epoch with many files may be merged in several parts."""
+    digest = hashlib.blake2b(" ".join(s.path for s in segments).encode(), digest_size=4).hexdigest()
+    return f"c{min(s.first_epoch for s in segments):012d}-{max(s.last_epoch for s in segments):012d}-{level}-{digest}"
 
 
 def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
@@ -142,7 +149,7 @@ def _merge_chunks(pond: str, chosen: list[dict[str, Any]], live: list[str], task
     ]
     first, last = min(s.first_epoch for s in segments), max(s.last_epoch for s in segments)
     level, shard = 1 + max(s.level for s in segments), segments[0].shard
-    name = f"c{first:012d}-{last:012d}-{level}-{max(shard, 0):04d}.parquet"
+    name = f"{_merged_name(segments, level)}-{max(shard, 0):04d}.parquet"
     written = write_chunks(folder, name, chunks, shard, level, last)
     yield Parcel(0, "", task, json.dumps([to_json(replace(written, first_epoch=first, last_epoch=last))]).encode())
 

@@ -174,21 +174,26 @@ def _advance_synopsis(
             continue
         query, options = standing.definition.query, standing.definition.options
         owner = query_owner(standing.id)
-        try:
-            result = advance(
-                db,
-                synopsis.spec,
-                query,
-                options,
-                stream.options.late,
-                panes,
-                before,
-                bound,
-                high,
-                lambda low, up, owner=owner: _given(db, pond, segments, owner, low, up),  # type: ignore[misc]
-            )
-        except FAULTS as error:
-            failures[str(standing.id)] = one_line(error)
+        result = None
+        for _ in (1, 2):  # a query is given up when it fails an epoch twice
+            try:
+                result = advance(
+                    db,
+                    synopsis.spec,
+                    query,
+                    options,
+                    stream.options.late,
+                    panes,
+                    before,
+                    bound,
+                    high,
+                    lambda low, up, owner=owner: _given(db, pond, segments, owner, low, up),  # type: ignore[misc]
+                )
+                break
+            except (duckdb.Error, ValueError, pa.ArrowException, OverflowError) as error:
+                reason = one_line(error)
+        if result is None:
+            failures[str(standing.id)] = reason
             continue
         advanced[str(standing.id)] = to_json(result.progress)
         lowest.append(open_pane(synopsis, standing, result.progress.closed))

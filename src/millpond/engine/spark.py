@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
@@ -21,7 +22,7 @@ _REPORTS = "shard int, report string, payload binary"
 FAIR_POOLS = """<?xml version="1.0"?>
 <allocations>
   <pool name="epochs"><schedulingMode>FIFO</schedulingMode><weight>1000</weight><minShare>1</minShare></pool>
-  <pool name="background"><schedulingMode>FAIR</schedulingMode><weight>1</weight></pool>
+  <pool name="background"><schedulingMode>FAIR</schedulingMode><weight>1</weight><minShare>0</minShare></pool>
 </allocations>
 """
 
@@ -46,6 +47,7 @@ def session(master: str | None, folder: str, cores: int | None = None) -> SparkS
     spark = (
         SparkSession.builder.master(master or f"local[{cores}]")
         .appName("millpond")
+        .config("spark.log.level", "ERROR")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.adaptive.enabled", "false")
@@ -63,7 +65,8 @@ def session(master: str | None, folder: str, cores: int | None = None) -> SparkS
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("ERROR")
+    # Before the JVM is torn down: Python workers that lose it in mid-sentence complain on standard error.
+    atexit.register(spark.stop)
     return spark
 
 

@@ -47,12 +47,14 @@ class AnswerBatch:
 
     rows: the query's columns, then `op` ('+' a row, '-' a row that no longer holds). cursor: where to go on after it.
     backfilled: the rows are older windows that a registration or RESUME caught up on.
+    replaced: a marker without rows: CREATE OR REPLACE made a new version, whose answers follow.
     """
 
     rows: pa.Table
     cursor: Cursor
     epoch: int
     backfilled: bool
+    replaced: bool = False
 
 
 def subscribe(core: Core, name: str, since: Cursor | str | None, timeout: float | None) -> Iterator[AnswerBatch]:
@@ -64,9 +66,15 @@ def subscribe(core: Core, name: str, since: Cursor | str | None, timeout: float 
     if standing is None:
         raise QueryError(f"there is no query '{name}'")
     cursor = Cursor.parse(since) if isinstance(since, str) else since or Cursor(0, 0, standing.id)
-    if cursor.query not in (0, standing.id):
+    if cursor.query not in (0, standing.id, *standing.previous):
         raise QueryError(f"the cursor {cursor} belongs to an earlier query '{name}'; subscribe from the start")
     epoch, ordinal = cursor.epoch, cursor.ordinal
+    if cursor.query in standing.previous:
+        ordinal = 0
+        empty = read_log(core, standing, core.published.epoch).select(
+            [*(c.name for c in standing.definition.columns), "op"]
+        )
+        yield AnswerBatch(empty, Cursor(epoch, 0, standing.id), epoch, False, replaced=True)
     while True:
         until = core.published.epoch
         log = read_log(core, standing, epoch - 1 if ordinal else epoch, until)

@@ -101,7 +101,7 @@ def _from_limbs(limbs: list[Array], some: Array, kind: pa.DataType) -> pa.Array:
         carry = limb >> 32
     top = limbs[3] + carry
     low, high = cut[0].astype(np.uint64) | (cut[1].astype(np.uint64) << np.uint64(32)), cut[2] | (top << 32)
-    # Of numbers with the sign of `top`, those beyond 38 digits; the highest limb says first whether 128 bits are enough.
+    # Of numbers with the sign of `top`, those beyond 38 digits; the highest limb says first whether 128 bits do.
     over = (top >= 2**31) | (high > _LARGEST[0]) | ((high == _LARGEST[0]) & (low >= _LARGEST[1]))
     under = (top < -(2**31)) | (high < _SMALLEST[0]) | ((high == _SMALLEST[0]) & (low <= _SMALLEST[1]))
     if bool(np.any(some & (over | under))):

@@ -1,0 +1,90 @@
+"""What an epoch takes in: in order, every stream, within the limits; and the pace that keeps epochs on time."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.engine.admission import SMALL, Pace, admit, splits_of
+from millpond.sources.intake import Item
+
+
+def item(ordinal: int, size: int, rows: int | None = None) -> Item:
+    return Item(ordinal, "file", f"/f{ordinal}", "csv", size, 0, "", rows, "", 0)
+
+
+PENDING = st.dictionaries(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 3 << 20), st.none() | st.integers(0, 3000)), max_size=8).map(
+        lambda sizes: [item(n, size, rows) for n, (size, rows) in enumerate(sizes)]
+    ),
+    max_size=4,
+)
+
+
+@given(PENDING, st.integers(1 << 20, 8 << 20), st.integers(1, 5000))
+def test_admission(pending: dict[int, list[Item]], limit: int, rows: int) -> None:
+    taken = admit(pending, Pace(limit=limit, rows=rows))
+    assert set(taken) == {s for s, items in pending.items() if items}
+    for stream, items in taken.items():
+        assert items and items == pending[stream][: len(items)], "a prefix, at least one"
+    size = sum(i.size for items in taken.values() for i in items)
+    count = sum(i.rows if i.rows is not None else i.size // 40 for items in taken.values() for i in items)
+    firsts = [items[0] for items in taken.values()]
+    least = sum(i.size for i in firsts), sum(i.rows if i.rows is not None else i.size // 40 for i in firsts)
+    assert size <= max(limit, least[0] + limit) and count <= max(rows, least[1] + rows)
+    # What was left did not fit: any stream's next item would have gone beyond a limit.
+    for stream, items in taken.items():
+        rest = pending[stream][len(items) :]
+        if rest:
+            following = rest[0].rows if rest[0].rows is not None else rest[0].size // 40
+            assert size + rest[0].size > limit or count + following > rows
+
+
+def test_streams_take_turns() -> None:
+    pending = {s: [item(n, 1 << 20, 1) for n in range(100)] for s in (1, 2)}
+    taken = admit(pending, Pace(limit=10 << 20))
+    assert [len(taken[s]) for s in (1, 2)] == [5, 5]
+
+
+@given(PENDING, st.integers(1, 9))
+def test_splits_cover_what_was_taken(pending: dict[int, list[Item]], cores: int) -> None:
+    taken = {s: i for s, i in pending.items() if i}
+    splits = splits_of(taken, cores)
+    for stream, items in taken.items():
+        mine = [s for s in splits if s.stream == stream]
+        assert [i["ordinal"] for s in mine for i in s.items] == [i.ordinal for i in items]
+        assert all(s.items for s in mine)
+        before: list[int] = []
+        for s in mine:
+            assert [i["ordinal"] for i in s.before] == before
+            before += [i["ordinal"] for i in s.items]
+        if sum(i.size for i in items) < SMALL:
+            assert len(mine) == 1, "small work is one task"
+    assert len(splits) <= cores + len(taken)
+
+
+def test_a_pace_finds_the_rate() -> None:
+    """A machine of 100 MB/s: epochs end up near the target, from either side."""
+    for start in (1 << 20, 400 << 20):
+        pace = Pace(target=2.0, limit=start)
+        for _ in range(30):
+            pace.learn(pace.limit, pace.fixed + pace.limit / (100 << 20))
+        assert 1.8 <= pace.fixed + pace.limit / (100 << 20) <= 2.2
+
+
+def test_a_pace_stays_in_bounds() -> None:
+    pace = Pace()
+    before = pace.limit
+    pace.learn(10, 30.0)
+    pace.learn(pace.limit, 0.0)
+    assert pace.limit == before, "small epochs and odd clocks teach nothing"
+    for _ in range(50):
+        pace.learn(pace.limit, 100.0)
+    assert pace.limit >= pace.smallest
+    for _ in range(50):
+        pace.learn(pace.limit, 0.01)
+    assert pace.limit == pace.largest
+    slow = Pace(limit=100 << 20)
+    slow.learn(100 << 20, 60.0)
+    assert slow.limit >= 50 << 20, "one slow epoch halves at most"

@@ -1,0 +1,74 @@
+"""The engine on Spark gives what it gives in one process: few tests, each of much."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.scenario import QUERIES, comparable, drop_file, rows, run
+
+Factory = Callable[..., Any]
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def test_the_main_scenario(spark_pond: Factory, inline_pond: Factory, tmp_path: Path) -> None:
+    """Files and ingest, all kinds of windows, revisions, back-fill, pause and resume, drop, ad hoc, INVOKE."""
+    expected = comparable(run(inline_pond("inline"), tmp_path / "a"))
+    found = comparable(run(spark_pond("spark"), tmp_path / "b"))
+    assert all(expected.values()), "no part of the scenario is empty"
+    for name, table in expected.items():
+        assert found[name] == table, name
+
+
+def test_a_subscription_that_comes_and_goes(spark_pond: Factory, tmp_path: Path) -> None:
+    """Resumed by cursor, also behind a restart: every answer once, in order, while epochs run by themselves."""
+    folder = tmp_path / "src"
+    folder.mkdir()
+    pond = spark_pond()
+    pond.sql(
+        f"CREATE STREAM f (ts TIMESTAMP, k TEXT, v DOUBLE, i BIGINT) WITH (path='{folder}/*.parquet', lateness='5s')"
+    )
+    pond.sql(f"CREATE QUERY q AS {QUERIES['alert']}")
+    seen: list[Any] = []
+    cursor = None
+    for number in range(4):
+        drop_file(folder, number, late=number == 3)
+        deadline = time.monotonic() + 60
+        taken = len(seen)
+        while len(seen) == taken and time.monotonic() < deadline:
+            for batch in pond.subscribe("q", cursor, timeout=0.5):
+                seen += batch.rows.to_pylist()
+                cursor = str(batch.cursor)
+                break  # a consumer that dies after each batch
+        if number == 1:
+            pond.close()
+            pond = spark_pond()
+    pond.drain(final=True)
+    for batch in pond.subscribe("q", cursor, timeout=0.5):
+        seen += batch.rows.to_pylist()
+    log = pond.sql("SELECT * FROM q ALL REVISIONS").to_arrow().to_pylist()
+    assert seen == log and len(log) > 8
+    assert max(r["revision"] for r in log) >= 1
+
+
+def test_answers_come_without_drain_and_upkeep_runs_beside(spark_pond: Factory) -> None:
+    """Many small ingests from another thread's point of view: visible soon, few files in the end, nothing lost."""
+    pond = spark_pond(target=0.5)
+    pond.sql("CREATE STREAM g (ts TIMESTAMP, k TEXT, v DOUBLE, i BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM g [RANGE TUMBLING 10 SECONDS]")
+    for number in range(40):
+        pond.ingest("g", rows(10 * number, 200, number, disorder=0))
+        if number % 10 == 9:
+            pond.maintain()
+            assert pond.sql("SELECT count(*) FROM g").rows()[0][0] <= 200 * (number + 1)
+    deadline = time.monotonic() + 60
+    while pond.sql("SELECT count(*) FROM q").rows()[0][0] < 39 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    pond.drain(final=True)
+    assert pond.sql("SELECT sum(n), count(*) FROM q").rows() == [(8000, 40)]
+    assert pond.sql("SELECT count(*), count(DISTINCT ts) FROM g").rows() == [(8000, 8000)]
