@@ -27,7 +27,7 @@ def differences(expected: Path, given: Path, until: int | None = None, memory: s
             f"FROM read_parquet('{folder}/*.parquet')"
         )
     ends = connection.sql("SELECT (SELECT max(e) FROM expected), (SELECT max(e) FROM given)").fetchall()[0]
-    if None in ends:
+    if until is None and None in ends:
         return 0, 1, f"{expected if ends[0] is None else given} holds no closed window: more rows are needed"
     bound = min(ends) if until is None else connection.sql(f"SELECT make_timestamp({until})").fetchall()[0][0]
     connection.execute(

@@ -59,23 +59,18 @@ def inline_pond(tmp_path: Path) -> Iterator[Factory]:
 
 
 @pytest.fixture(scope="session")
-def spark_session() -> Iterator[Any]:
-    """The one Spark session of the run; ponds find it because it is the active one. Stopped at the very end."""
-    import millpond
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The one Spark session of the run: ponds find it because it is the active one. Stopped at the very end."""
+    # Spark's Python workers see the environment, not what pytest put on this process's path.
+    source = str(Path(__file__).parent.parent / "src")
+    paths = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([source, *filter(None, paths.split(os.pathsep))]))
 
-    factory = getattr(millpond, "spark_session", None)
-    if factory is not None:
-        session = factory()
-    else:
-        from pyspark.sql import SparkSession
+    from millpond.engine.spark import session
 
-        session = SparkSession.getActiveSession()
-    yield session
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.stop()
+    spark = session(None, str(tmp_path_factory.mktemp("spark")))
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture

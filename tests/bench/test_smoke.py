@@ -105,6 +105,8 @@ def test_agreement_sees_every_difference(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     pq.write_table(pq.read_table(truth / "0.parquet").slice(0, 0), tmp_path / "none" / "0.parquet")
     assert "no closed window" in differences(truth, tmp_path / "none")[2]
+    assert differences(truth, tmp_path / "none", until=0) == (0, 0, "")
+    assert differences(truth, tmp_path / "none", until=1)[:2] == (2, 2)
     (tmp_path / "empty").mkdir()
     assert differences(truth, tmp_path / "empty")[1] == 1
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Seconds between looks at sources and at the clock while nothing happens.
 IDLE = 0.1
 
+#: Seconds that a micro-batch waits for something to do.
+PATIENCE = 5.0
+
 #: Seconds between rounds of compaction, retention and sweeping.
 UPKEEP = 5.0
 
@@ -54,25 +57,23 @@ class InlineLoop:
 
 
 class SparkLoop:
-    """Epochs as micro-batches of one Structured Streaming query; a thread proposes them, another one back-fills."""
+    """Epochs as micro-batches of one Structured Streaming query; a second thread back-fills and keeps house.
+
+    A micro-batch waits for work, writes the manifest, runs the epoch, publishes it, and returns. Its rows come from a
+    source that only counts: what an epoch reads stands in its manifest, which is on disk before anything runs, so
+    Spark's checkpoint has no say in what is done and starts anew whenever the pond is opened.
+    """
 
     def __init__(self, core: Core, spark: SparkSession) -> None:
-        from millpond.engine.feed import Feed
-
         self.core, self.spark = core, spark
         self._stop = threading.Event()
         self._work = threading.Event()
-        self._failures = 0
-        spark.dataSource.register(Feed)
-        self._checkpoint = os.path.join(core.path, "checkpoint")
-        self._settle_checkpoint()
-        self.query = self._start()
-        self._threads = [
-            threading.Thread(target=self._propose, name="millpond-admission", daemon=True),
-            threading.Thread(target=self._background, name="millpond-background", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        checkpoint = os.path.join(core.path, "checkpoint")
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
+        self.query = ticks.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint).start()
+        self._keeper = threading.Thread(target=self._background, name="millpond-background", daemon=True)
+        self._keeper.start()
 
     def kick(self) -> None:
         """Look for work now."""
@@ -88,85 +89,51 @@ class SparkLoop:
                 break
             time.sleep(0.01)
         self.query.stop()
-        for thread in self._threads:
-            thread.join(timeout=120)
-
-    def _settle_checkpoint(self) -> None:
-        """A checkpoint that does not end at the published epoch belongs to another life of the pond: start a new one.
-
-        Spark does not fsync its checkpoint and the manifests are: they decide.
-        """
-        offsets = os.path.join(self._checkpoint, "offsets")
-        if not os.path.isdir(self._checkpoint):
-            return
-        try:
-            last = max(int(n) for n in os.listdir(offsets) if n.isdigit())
-            with open(os.path.join(offsets, str(last)), encoding="utf-8") as file:
-                text = file.read()
-            import json
-
-            epoch = int(json.loads(text.strip().splitlines()[-1])["epoch"])
-            good = self.core.published.epoch <= epoch <= self.core.last_manifest
-        except (OSError, ValueError, KeyError):
-            good = False
-        if not good:
-            shutil.rmtree(self._checkpoint)
-
-    def _start(self) -> Any:
-        frame = self.spark.readStream.format("millpond").option("pond", self.core.path).load()
-        writer = frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._checkpoint)
-        return writer.start()
+        self._keeper.join(timeout=120)
 
     def _batch(self, frame: Any, batch: int) -> None:
-        """One micro-batch: the next epoch that has a manifest. The frame only carries its number; see `feed`."""
-        epoch = in_flight(self.core)
-        if epoch is None:
-            return
-        for attempt in (1, 2, 3):
-            try:
-                run_epoch(self.core, epoch)
-                break
-            except EngineError as error:
-                if attempt == 3 or self._stop.is_set():
-                    with self.core.lock:
-                        self.core.failure = error
-                        self.core.notify()
-                    raise
-        if not self._stop.is_set():
-            propose(self.core)
+        """One micro-batch: at most one epoch; none when there is nothing to do for a while."""
+        deadline = time.monotonic() + PATIENCE
+        try:
+            while (epoch := propose(self.core)) is None:
+                if self._stop.is_set() or time.monotonic() > deadline:
+                    return
+                self._work.wait(IDLE)
+                self._work.clear()
+            for attempt in (1, 2, 3):
+                try:
+                    return run_epoch(self.core, epoch)
+                except EngineError:
+                    if attempt == 3 or self._stop.is_set():
+                        raise
+        except Exception as error:
+            self._fail(error)
+            raise
 
-    def _propose(self) -> None:
-        while not self._stop.is_set():
-            try:
-                if in_flight(self.core) is None:
-                    propose(self.core)
-            except Exception as error:
-                with self.core.lock:
-                    self.core.failure = error
-                    self.core.notify()
-                return
-            self._work.wait(IDLE)
-            self._work.clear()
+    def _fail(self, error: BaseException) -> None:
+        with self.core.lock:
+            self.core.failure = error
+            self.core.notify()
 
     def _background(self) -> None:
         upkeep = time.monotonic() + UPKEEP
+        failures = 0
         while not self._stop.is_set():
             try:
                 if not self.query.isActive and not self._stop.is_set() and self.core.failure is None:
-                    raise EngineError(f"Spark ended the stream of epochs: {self.query.exception()}")
+                    self._fail(EngineError(f"Spark ended the stream of epochs: {self.query.exception()}"))
+                    return
                 for owner in waiting_owners(self.core):
                     run_backfill(self.core, owner)
                     self.kick()
                 if time.monotonic() > upkeep:
                     maintain(self.core)
                     upkeep = time.monotonic() + UPKEEP
-                self._failures = 0
+                failures = 0
             except Exception as error:
                 # A failed background job is tried again; it must not stop epochs.
-                self._failures += 1
-                if self._failures > 5 and not self._stop.is_set():
-                    with self.core.lock:
-                        self.core.failure = error
-                        self.core.notify()
+                failures += 1
+                if failures > 5 and not self._stop.is_set():
+                    self._fail(error)
                     return
             self._stop.wait(0.05)

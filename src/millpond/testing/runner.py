@@ -89,7 +89,8 @@ def run_case(
         raise NotApplicable(f"{case.path} may not be run the way '{way}'")
     records = plan(case, way)
     with tempfile.TemporaryDirectory(prefix="millpond-case-", ignore_cleanup_errors=True) as temporary:
-        session = _Session(case, way, Path(folder or temporary), opener or _opener(executor), dict(settings))
+        at = Path(folder or temporary)
+        session = _Session(case, way, at, opener or _opener(executor), dict(settings), executor == "inline")
         try:
             for record in records:
                 session.run(record)
@@ -111,8 +112,10 @@ def _opener(executor: str) -> Opener:
 class _Session:
     """One run of one case: the pond, the clock, and what the case's statements declared."""
 
-    def __init__(self, case: SltCase, way: str, folder: Path, opener: Opener, settings: dict[str, Any]) -> None:
-        self.case, self.way, self.folder, self.opener = case, way, folder, opener
+    def __init__(
+        self, case: SltCase, way: str, folder: Path, opener: Opener, settings: dict[str, Any], steps: bool = True
+    ) -> None:
+        self.case, self.way, self.folder, self.opener, self.steps = case, way, folder, opener, steps
         self.settings = {**settings, **dict(case.settings)}
         self.clock = VirtualClock()
         self.types: dict[str, dict[str, str]] = {}
@@ -153,9 +156,9 @@ class _Session:
             moment = 1_704_000_000 + self.files
             write_file(self.folder / record.folder, record.name, record.content, record.raw, moment)
         elif isinstance(record, Epoch):
-            self.pond.step()
+            self.epoch()
         elif isinstance(record, Settle):
-            while self.pond.step():
+            while self.epoch():
                 pass
         elif isinstance(record, Drain):
             self.pond.drain(final=record.final)
@@ -164,7 +167,14 @@ class _Session:
             self.open()
         elif isinstance(record, Tick):
             self.clock.advance(record.microseconds)
-            self.pond.step()
+            self.epoch()
+
+    def epoch(self) -> bool:
+        """One epoch; where epochs run by themselves, as many as it takes until nothing waits."""
+        if self.steps:
+            return bool(self.pond.step())
+        self.pond.drain()
+        return False
 
     def refused_ingest(self, record: Ingest) -> None:
         rows = rows_table(record.header, record.rows, self.types.get(record.stream.lower(), {}))
