@@ -28,7 +28,8 @@ def _stream(pond: Any, folder: Path, options: str) -> None:
     pond.sql(f"""
         CREATE STREAM ship (MMSI BIGINT, BaseDateTime TIMESTAMP, SOG DOUBLE)
           WITH (path='{folder}', progress='BaseDateTime', lateness='20 minutes'{options});
-        CREATE QUERY moving AS SELECT count(*) AS n, avg(SOG) AS knots FROM ship [RANGE TUMBLING 1 MINUTE] WHERE SOG > 1;
+        CREATE QUERY moving AS
+          SELECT count(*) AS n, avg(SOG) AS knots FROM ship [RANGE TUMBLING 1 MINUTE] WHERE SOG > 1;
     """)
 
 

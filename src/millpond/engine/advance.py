@@ -30,6 +30,22 @@ _FAR = 2**61
 EMPTY_LIMIT = 5_000_000
 
 
+def first_end(spec: PanesSpec, window: Window, rows: pa.Table) -> int | None:
+    """The end (microseconds) of the first window that holds one of the pane rows; None if no window does."""
+    if not rows.num_rows:
+        return None
+    width, step, offset = spec.panes.shape(window)
+    pane = rows["pane"].to_numpy()
+    end = offset - ((offset - (pane + 1)) // step) * step
+    held = end <= pane + width
+    return spec.panes.start(int(end[held].min())) if held.any() else None
+
+
+def earliest(a: int | None, b: int | None) -> int | None:
+    """The smaller of two times of which either may be missing."""
+    return b if a is None else a if b is None else min(a, b)
+
+
 class State(Protocol):
     """Pane rows of a synopsis; see `millpond.engine.state.PaneState`."""
 
@@ -90,10 +106,7 @@ def advance(
     window = query.window
     width, _, _ = spec.panes.shape(window)
     closed, until = end_pane(spec, window, progress.closed), end_pane(spec, window, bound)
-    first = progress.first
-    if state.delta.num_rows:
-        start = spec.panes.start(pc.min(state.delta["pane"]).as_py())
-        first = start if first is None else min(first, start)
+    first = earliest(progress.first, first_end(spec, window, state.delta))
     answers: list[pa.Table] = []
     numbers: pa.Table | None = None
     too_late = 0
@@ -182,7 +195,7 @@ def _close_all(
         return None
     assert query.window is not None
     width, step, offset = spec.panes.shape(query.window)
-    low = max(closed, spec.panes.pane(first))
+    low = max(closed, spec.panes.pane(first) - 1)
     if until >= _FAR:  # the source has ended: nothing is empty beyond the last window with data
         until = low if not rows.num_rows else pc.max(rows["pane"]).as_py() + width
     start = offset - ((offset - (low + 1)) // step) * step

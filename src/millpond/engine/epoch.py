@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -87,11 +89,15 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
         for adoption in adoptions:
             queries.update(adoption.progress)
         for standing in catalog.queries.values():
-            if standing.status == "live" and str(standing.id) not in queries:
+            runs = standing.status == "live" or (standing.status == "paused" and standing.reason != "backfilling")
+            if runs and str(standing.id) not in queries:
                 bound = progress[str(catalog.stream_of(standing).id)].bound
                 start = _start(standing.definition.options, bound)
                 queries[str(standing.id)] = QueryProgress(closed=start, start=start)
         queries = {k: q for k, q in queries.items() if int(k) in catalog.queries}
+        for key, known in queries.items():
+            if catalog.queries[int(key)].status == "paused" and known.paused is None:
+                queries[key] = replace(known, paused=published.epoch + 1)
         compact, expire = _upkeep(core, state, catalog, progress, queries)
         manifest = Manifest(
             published.epoch + 1,
@@ -166,11 +172,13 @@ def _upkeep(
     need = end_of_need(catalog, progress, queries)
     expire = tuple(sorted(s.path for s in state if s.high < need))
     compact: dict[str, tuple[str, ...]] = {}
+    # A paused query will need to tell what came before its pause from what came in it.
+    pauses = sorted(q.paused for q in queries.values() if q.paused is not None)
     for shard in range(core.settings.shards):
-        levels: dict[int, list[Segment]] = defaultdict(list)
+        levels: dict[tuple[int, int], list[Segment]] = defaultdict(list)
         for segment in state:
             if segment.shard == shard and segment.size < LARGE_STATE and segment.path not in expire:
-                levels[segment.level].append(segment)
+                levels[segment.level, bisect_right(pauses, segment.last_epoch)].append(segment)
         for _, group in sorted(levels.items()):
             if len(group) >= core.settings.compact_files:
                 compact[str(shard)] = tuple(sorted(s.path for s in group))

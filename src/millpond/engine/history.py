@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engine.advance import advance
+from millpond.engine.advance import advance, earliest, first_end
 from millpond.engine.mapping import Parcel, cut, tolerant_partial
 from millpond.engine.records import QueryProgress
 from millpond.engine.segments import archive_folder, read_rows, row_schema
@@ -149,7 +148,10 @@ def close_history(
     panes = merge_partials(db, spec, on_time)
     cuts = sorted({int(c) for t in late for c in pc.unique(t[CUT]).to_pylist()})
     answers: list[pa.Table] = []
-    first = _first(spec, [*on_time, *(t.drop_columns([CUT]) for t in late)])
+    assert query.window is not None
+    first = None
+    for rows in (*on_time, *late):
+        first = earliest(first, first_end(spec, query.window, rows))
     progress = QueryProgress(
         progress.closed, progress.start, first, progress.windows, progress.revisions, progress.too_late
     )
@@ -180,8 +182,3 @@ def _separate(parts: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         on_time.append(part.filter(pc.invert(behind)).drop_columns([CUT]))
         late.append(part.filter(behind))
     return [t for t in on_time if t.num_rows], [t for t in late if t.num_rows]
-
-
-def _first(spec: PanesSpec, parts: list[pa.Table]) -> int | None:
-    lowest = [int(np.min(p["pane"].to_numpy())) for p in parts if p.num_rows]
-    return spec.panes.start(min(lowest)) if lowest else None

@@ -7,6 +7,7 @@ import os
 import time as clock
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -174,6 +175,11 @@ def _advance_synopsis(
             continue
         query, options = standing.definition.query, standing.definition.options
         owner = query_owner(standing.id)
+        seen = panes
+        if before.paused is not None:  # it resumes: all that came since is new to it
+            seen = PaneState(
+                db, pond, pond_id, segments, shard, synopsis.owner, synopsis.spec, manifest.epoch, delta, before.paused
+            )
         result = None
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
@@ -183,7 +189,7 @@ def _advance_synopsis(
                     query,
                     options,
                     stream.options.late,
-                    panes,
+                    seen,
                     before,
                     bound,
                     high,
@@ -195,7 +201,7 @@ def _advance_synopsis(
         if result is None:
             failures[str(standing.id)] = reason
             continue
-        advanced[str(standing.id)] = to_json(result.progress)
+        advanced[str(standing.id)] = to_json(replace(result.progress, paused=None))
         lowest.append(open_pane(synopsis, standing, result.progress.closed))
         if result.answers is not None and result.answers.num_rows:
             ends = pc.min_max(result.answers["window_end"].cast(pa.int64())).as_py()

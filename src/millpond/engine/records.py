@@ -29,7 +29,8 @@ class QueryProgress:
 
     closed: windows that end at or before it have been reported (microseconds).
     start: windows that end at or before it are not the query's business: they were closed when it was registered.
-    first: event time of the first pane with data, from which `empty='report'` reports.
+    first: end of the first window with data, from which on `empty='report'` reports.
+    paused: the first epoch in which the query was paused; None while it runs.
     """
 
     closed: int = NEVER
@@ -38,6 +39,7 @@ class QueryProgress:
     windows: int = 0
     revisions: int = 0
     too_late: int = 0
+    paused: int | None = None
 
 
 @dataclass(frozen=True)
