@@ -320,7 +320,12 @@ class Interpreter:
             reason = "backfilling" if standing.status == "backfilling" else ""
             self.core.catalog_log.record({"do": "set_status", "id": standing.id, "status": "paused", "reason": reason})
             return f"query {statement.name} paused"
-        if standing.status not in ("paused", "quarantined"):
+        if standing.status == "quarantined":
+            raise QueryError(
+                f"query '{statement.name}' is quarantined ({standing.reason}) and has missed rows;"
+                " CREATE OR REPLACE QUERY makes it anew from the archive"
+            )
+        if standing.status != "paused":
             return f"query {statement.name} runs already"
         waits = standing.reason == "backfilling" and str(standing.id) not in self.core.published.queries
         status = "backfilling" if waits else "live"

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+import duckdb
+
 from millpond.engine.backfill import ready_backfills
 from millpond.engine.core import Core, open_core
 from millpond.engine.epoch import in_flight
@@ -26,6 +28,7 @@ from millpond.results.describe import status
 from millpond.results.subscription import AnswerBatch, Cursor, subscribe
 from millpond.sources.ingest import to_table
 from millpond.synopses import connection
+from millpond.synopses.kernel import reset
 from millpond.types import to_json
 
 
@@ -74,7 +77,11 @@ class Pond:
         runtime = self._core.streams[definition.id]
         if runtime.log.ended:
             raise SourceError(f"stream '{stream}' has ended (DRAIN FINAL); recreate it to take rows again")
-        table = to_table(data, definition, connection())
+        try:
+            table = to_table(data, definition, connection())
+        except duckdb.FatalException as error:
+            reset()
+            raise SourceError(f"the data does not fit stream '{stream}': {error}") from None
         with self._core.lock:
             arrival = self._core.now()
             runtime.arriving.append(arrival)

@@ -143,10 +143,10 @@ def arm_between(first: str, second: str, nth: int) -> None:
     ) -> None:
         nonlocal seen
         if application == "epoch" and f"/{second}" in self.folder:
-            seen += 1
-            if seen == nth:
-                with changed:
-                    changed.wait_for(lambda: number in done, 30)
+            with changed:
+                both = changed.wait_for(lambda: number in done, 1)
+            seen += both
+            if both and seen == nth:
                 die()
         original(self, add, remove, application, number, **named)
         if f"/{first}" in self.folder:
@@ -209,7 +209,8 @@ class Scenario:
         stages = (
             self._create,
             lambda: self._feed("a"),
-            lambda: self._feed("b", "c"),
+            lambda: self._feed("b"),
+            lambda: self._feed("c"),
             lambda: self._register("q2", Q2),
             lambda: self._feed("d"),
             self.pond.maintain,
@@ -242,14 +243,13 @@ class Scenario:
             f"CREATE QUERY IF NOT EXISTS q1 AS {Q1}; CREATE QUERY IF NOT EXISTS q3 AS {Q3}"
         )
 
-    def _feed(self, *names: str) -> None:
-        """Let files of these names and the batches beside them come in, as one epoch."""
-        for name in names:
-            waiting = os.path.join(self.work, "waiting", f"{name}.csv")
-            if os.path.exists(waiting):
-                os.rename(waiting, os.path.join(self.work, "src", f"{name}.csv"))
-            with open(os.path.join(self.work, "batches", f"{name}.json"), encoding="utf-8") as file:
-                self.pond.ingest("g", json.load(file), key=name)
+    def _feed(self, name: str) -> None:
+        """Let the file of this name and the batch beside it come in, as one epoch."""
+        waiting = os.path.join(self.work, "waiting", f"{name}.csv")
+        if os.path.exists(waiting):
+            os.rename(waiting, os.path.join(self.work, "src", f"{name}.csv"))
+        with open(os.path.join(self.work, "batches", f"{name}.json"), encoding="utf-8") as file:
+            self.pond.ingest("g", json.load(file), key=name)
         self.pond.drain()
 
     def _register(self, name: str, query: str, options: str = "") -> None:

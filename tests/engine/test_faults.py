@@ -42,11 +42,11 @@ def test_a_sum_that_overflows_fails_its_query_and_no_other(inline_pond: Factory)
     pond.sql("CREATE QUERY n AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k")
     for t in range(0, 40, 5):
         feed(pond, t, t + 5, h=4 * 10**37 if t % 10 else 0)
+    pond.drain(final=True)
     statuses = {r[0]: r[3] for r in pond.sql("SHOW QUERIES").rows()}
     assert statuses == {"big": "quarantined", "n": "live"}
     with pytest.raises(QueryError, match=r"quarantined.*Overflow"):
         pond.sql("INVOKE big")
-    pond.drain(final=True)
     assert len(pond.sql("SELECT * FROM n").rows()) == 8
     with pytest.raises(QueryError, match="cannot be answered"):
         pond.sql("SELECT sum(h) FROM s")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.engine.records import QueryProgress
-from millpond.progress import NEVER
+from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, finish_windows, query_table
 from millpond.synopses.finish import fold_windows, identity
 from millpond.synopses.panes import group_codes
@@ -120,14 +120,23 @@ def advance(
             touched = behind & ~lost
             if touched.any():
                 changed = _revise(
-                    db, spec, query, options, state, state.delta.filter(pa.array(touched)), horizon, closed, revisions
+                    db,
+                    spec,
+                    query,
+                    options,
+                    state,
+                    state.delta.filter(pa.array(touched)),
+                    horizon,
+                    closed,
+                    progress.first,
+                    revisions,
                 )
                 if changed is not None and changed.num_rows:
                     answers.append(changed)
                     numbers = _numbers(query, changed)
     fresh = None
     if until > closed:
-        fresh = _close(db, spec, query, options, state, closed, until, first)
+        fresh = _close(db, spec, query, options, state, closed, until, first, bound >= FOREVER)
     reported = 0
     if fresh is not None and fresh.num_rows:
         n = fresh.num_rows
@@ -166,6 +175,7 @@ def _close(
     closed: int,
     until: int,
     first: int | None,
+    ended: bool,
 ) -> pa.Table | None:
     assert query.window is not None
     width, _, _ = spec.panes.shape(query.window)
@@ -174,7 +184,7 @@ def _close(
     if rows.num_rows:
         rows = _below(rows, until)
     if options.empty == "report" and not query.keys:
-        return _close_all(db, spec, query, rows, closed, until, first)
+        return _close_all(db, spec, query, rows, closed, until, first, ended)
     if not rows.num_rows:
         return None
     folded = fold_windows(db, spec, query, rows, None, None, closed, until, reach)
@@ -189,6 +199,7 @@ def _close_all(
     closed: int,
     until: int,
     first: int | None,
+    ended: bool,
 ) -> pa.Table | None:
     """Every window from the first with data up to `until`, empty or not."""
     if first is None:
@@ -196,7 +207,7 @@ def _close_all(
     assert query.window is not None
     width, step, offset = spec.panes.shape(query.window)
     low = max(closed, spec.panes.pane(first) - 1)
-    if until >= _FAR:  # the source has ended: nothing is empty beyond the last window with data
+    if ended:  # the source has ended: nothing is empty beyond the last window with data
         until = low if not rows.num_rows else pc.max(rows["pane"]).as_py() + width
     start = offset - ((offset - (low + 1)) // step) * step
     count = max(0, (until - start) // step + 1)
@@ -226,9 +237,12 @@ def _revise(
     late: pa.Table,
     horizon: int,
     closed: int,
+    first: int | None,
     revisions: Callable[[int, int], pa.Table | None],
 ) -> pa.Table | None:
     """Rows of closed windows that the late pane rows changed, with their new revision and op."""
+    if options.empty == "report" and not query.keys:
+        return _revise_all(db, spec, query, state, late, horizon, closed, first, revisions)
     assert query.window is not None
     shape = width, _, _ = spec.panes.shape(query.window)
     reach = reach_of(spec, query, options)
@@ -264,6 +278,41 @@ def _revise(
     ends = spec.panes.phase + pairs[1] * spec.panes.width
     given = revisions(int(ends.min()), int(ends.max()))
     return _difference(db, query, old, new, given)
+
+
+def _revise_all(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: BoundQuery,
+    state: State,
+    late: pa.Table,
+    horizon: int,
+    closed: int,
+    first: int | None,
+    revisions: Callable[[int, int], pa.Table | None],
+) -> pa.Table | None:
+    """As `_revise`, for a query that reports every window from the first with data on, empty or not."""
+    assert query.window is not None
+    shape = spec.panes.shape(query.window)
+    width, step, _ = shape
+    _, ends = late_pairs(np.zeros(late.num_rows, np.int64), late["pane"].to_numpy(), shape, horizon, closed)
+    if not len(ends):
+        return None
+    known = closed if first is None else spec.panes.pane(first)
+    if ends.min() < known:  # the late row comes before all others: the windows up to them are empty ones now
+        ends = np.union1d(ends, np.arange(ends.min(), min(known, closed + 1), step))
+    low = max(-_FAR, int(ends.min()) - width)
+    tables: list[pa.Table | None] = []
+    for rows, wanted in ((state.before(low), ends[ends >= known]), (state.after(low), ends)):
+        if not len(wanted):
+            tables.append(None)
+            continue
+        rows = _below(rows, closed) if rows.num_rows else no_panes()
+        codes, groups = np.zeros(rows.num_rows, np.int64), np.zeros(len(wanted), np.int64)
+        folded = fold_windows(db, spec, query, rows, (groups, wanted), codes, 0, 0, reach=_FAR)
+        tables.append(finish_windows(db, query, spec.time, folded))
+    given = revisions(spec.panes.start(int(ends.min())), spec.panes.start(int(ends.max())))
+    return _difference(db, query, tables[0], tables[1], given)
 
 
 def _answers(

@@ -97,6 +97,11 @@ def needs_backfill(core: Core, owner: str) -> bool:
 
 def run_backfill(core: Core, owner: str) -> None:
     """Run the back-fill of one synopsis and record it as finished."""
+    with core.pinned():
+        _run(core, owner)
+
+
+def _run(core: Core, owner: str) -> None:
     with core.lock:
         catalog = core.catalog
         if owner not in catalog.synopses:

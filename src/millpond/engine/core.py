@@ -9,7 +9,8 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -86,7 +87,9 @@ class Core:
     last_manifest: int = 0
     failure: BaseException | None = None
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))
-    pins: dict[int, int] = field(default_factory=dict)
+    pins: int = 0
+    upkeep: threading.Lock = field(default_factory=threading.Lock)
+    stepping: threading.RLock = field(default_factory=threading.RLock)
     owner_file: int = -1
     fence: str = ""
     closing: bool = False
@@ -134,6 +137,17 @@ class Core:
         """Refuse to write when somebody else has opened the pond since (a lock can be lost on shared storage)."""
         if read_json(os.path.join(self.path, "fence.json")) != self.fence:
             raise PondError(f"the pond {self.path} was opened by another process; this one may not write any more")
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """While it is open, no file is deleted that a table names now: look at `segments` inside of it."""
+        with self.lock:
+            self.pins += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.pins -= 1
 
     def notify(self) -> None:
         """Wake everybody who waits for a change."""

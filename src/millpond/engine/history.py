@@ -14,7 +14,7 @@ from millpond.engine.advance import advance, earliest, first_end
 from millpond.engine.mapping import Parcel, cut, tolerant_partial
 from millpond.engine.records import QueryProgress
 from millpond.engine.segments import archive_folder, read_rows, row_schema
-from millpond.synopses import PanesSpec, connection, merge_partials
+from millpond.synopses import PanesSpec, connection, merge_partials, partial
 from millpond.tables import Segment
 from millpond.tables.chunks import pack
 from millpond.types import BoundQuery, QueryOptions, StreamDefinition
@@ -94,13 +94,18 @@ def map_history(
     owner: str,
     shards: int,
     task: int,
+    strict: bool = False,
 ) -> Iterator[Parcel]:
-    """Map task: partials of one synopsis over archive segments. On a stream that drops late rows they carry `cut`."""
+    """Map task: partials of one synopsis over archive segments. On a stream that drops late rows they carry `cut`.
+
+    Rows on which an expression fails are left out as they are live; `strict`: they make the query fail.
+    """
     db = connection()
     by_cut = stream.options.late == "drop" and spec.panes.width < WHOLE
     parts = []
     for rows in batches(pond, stream, segments, wanted, spec.columns_of(stream)):
-        table, _ = tolerant_partial(db, spec, rows, f"_bound AS {CUT}" if by_cut else "")
+        extra = f"_bound AS {CUT}" if by_cut else ""
+        table = partial(db, spec, rows, extra) if strict else tolerant_partial(db, spec, rows, extra)[0]
         if not table.num_rows:
             continue
         if not by_cut:

@@ -29,15 +29,16 @@ UPKEEP = 5.0
 
 def step(core: Core, force: bool = False, settle: bool = True) -> bool:
     """Run one epoch in this thread, with the back-fills that wait; True if something was done."""
-    ran = False
-    epoch = propose(core, force, settle)
-    if epoch is not None:
-        run_epoch(core, epoch)
-        ran = True
-    for owner in waiting_owners(core):
-        run_backfill(core, owner)
-        ran = True
-    return ran
+    with core.stepping:
+        ran = False
+        epoch = propose(core, force, settle)
+        if epoch is not None:
+            run_epoch(core, epoch)
+            ran = True
+        for owner in waiting_owners(core):
+            run_backfill(core, owner)
+            ran = True
+        return ran
 
 
 class InlineLoop:

@@ -17,6 +17,7 @@ from millpond.engine.core import Core, StreamRuntime
 from millpond.engine.epoch import in_flight, prune_records
 from millpond.engine.mapping import Parcel
 from millpond.engine.merging import results_folder
+from millpond.engine.records import read_manifest
 from millpond.engine.segments import archive_folder, read_rows, row_schema, write_rows
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Chunk, Segment, SegmentTable, read_chunks, remove_file, write_chunks
@@ -32,15 +33,15 @@ FAN_IN = 8
 
 
 def maintain(core: Core) -> None:
-    """One round of upkeep; every part is short and can be killed at any moment."""
-    for runtime in list(core.streams.values()):
-        expire(core, runtime)
-        compact_archive(core, runtime)
-    compact_results(core)
-    sweep(core)
-    sweep_dropped(core)
-    with core.lock:
-        if in_flight(core) is None:
+    """One round of upkeep, one at a time; every part is short and can be killed at any moment."""
+    with core.upkeep:
+        for runtime in list(core.streams.values()):
+            expire(core, runtime)
+            compact_archive(core, runtime)
+        compact_results(core)
+        sweep(core)
+        sweep_dropped(core)
+        with core.lock:
             prune_records(core)
             core.catalog_log.prune(core.published.version)
 
@@ -160,11 +161,13 @@ def tables_of(core: Core) -> list[SegmentTable]:
 
 
 def sweep(core: Core) -> None:
-    """Delete files that commits have replaced, when no reader can still hold them and no epoch can be repeated."""
+    """Delete files that commits have replaced, when no reader can still hold them; the running epoch keeps its own."""
     with core.lock:
-        if in_flight(core) is not None or core.pins:
+        if core.pins:
             return
-        names = [(t, name) for t in tables_of(core) for name in t.garbage()]
+        epoch = in_flight(core)
+        needed = {s.path for s in read_manifest(core.path, epoch).state} if epoch is not None else set()
+        names = [(t, name) for t in tables_of(core) for name in t.garbage(needed if t is core.state else ())]
     for table, name in names:
         remove_file(os.path.join(table.folder, name))
 
@@ -187,7 +190,6 @@ def sweep_dropped(core: Core) -> None:
 def sweep_orphans(core: Core) -> None:
     """At opening: delete files that killed epochs and jobs left, except what a repeated epoch will need."""
     from millpond.engine.backfill import ready_backfills
-    from millpond.engine.records import read_manifest
 
     needed = {s.path for a in ready_backfills(core, published=False) for s in (*a.state, *a.results)}
     epoch = in_flight(core)

@@ -18,8 +18,9 @@ from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, 
 from millpond.progress import StreamProgress, ahead_mask, summarise
 from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.intake import Item
-from millpond.sources.read import read, tail_times
+from millpond.sources.read import Read, read, tail_times
 from millpond.synopses import PanesSpec, connection, partial, query_table
+from millpond.synopses.kernel import reset
 from millpond.tables.chunks import Payload, pack
 from millpond.types import StreamDefinition, to_json
 
@@ -112,7 +113,8 @@ def _take(
     unknown = 0
     for record in split.items:
         item = Item.from_json(record)
-        result = read(item, stream, None, db)
+        result = _read(item, stream)
+        db = connection()
         rows = result.rows
         unknown += result.unknown
         source = item.path if item.kind == "file" else f"ingest {item.ordinal}"
@@ -135,6 +137,23 @@ def _take(
         tables.append(pa.table([*rows.columns, *hidden], schema=schema))
     segment = pa.concat_tables(tables) if tables else schema.empty_table()
     return segment, dead, summaries, unknown
+
+
+def _read(item: Item, stream: StreamDefinition) -> Read:
+    """The rows of an item; one that cannot be read at all becomes a dead letter and does not stop the stream.
+
+    Raises: SourceError when it vanished or changed: then the epoch waits until it is there again.
+    """
+    try:
+        return read(item, stream, None, connection())
+    except (duckdb.Error, pa.ArrowException, ValueError, OverflowError) as error:
+        if isinstance(error, duckdb.FatalException):
+            reset()
+        schema = row_schema(stream)
+        rows = pa.schema([f for f in schema if f.name not in dict(HIDDEN)]).empty_table()
+        reason = f"the item cannot be read: {one_line(error)}"
+        record = {"reason": [reason], "position": pa.array([None], pa.int64()), "record": pa.array([None], pa.string())}
+        return Read(rows, None, pa.table(record))
 
 
 def tolerant_partial(

@@ -34,7 +34,7 @@ from millpond.language.statements import (
 from millpond.types import Column, StreamDefinition, TableDefinition
 
 #: Names of columns that answers have by themselves.
-RESERVED = ("window_start", "window_end", "revision", "op")
+RESERVED = ("window_start", "window_end", "revision", "op", "_id", "_epoch", "_bound")
 STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER")
 MAX_STATEMENT = 500_000
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES")

@@ -53,10 +53,13 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
     return _shown(query, answers, [*ends, *(Column(o.name, o.type) for o in query.select)])
 
 
-def whole(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range) -> pa.Table:
-    """Groups over all rows of a range at once: the query with a window that holds all of time."""
+def whole(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, strict: bool = True) -> pa.Table:
+    """Groups over all rows of a range at once: the query with a window that holds all of time.
+
+    strict: a row on which an expression fails makes the query fail; else it is left out, as it is live.
+    """
     everything = _in_order(replace(query, window=Window(WHOLE, WHOLE, 0, stream.options.time)))
-    answers = grouped(core, stream, everything, wanted, FOREVER)
+    answers = grouped(core, stream, everything, wanted, FOREVER, strict)
     if answers is None and not query.keys:
         answers = _empty_group(everything, spec_of(everything, stream), stream)
     return _shown(query, answers, [Column(o.name, o.type) for o in query.select])
@@ -88,16 +91,19 @@ def _empty_group(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition) -
     return answers if answers.num_rows else None
 
 
-def grouped(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, bound: int) -> pa.Table | None:
+def grouped(
+    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, bound: int, strict: bool = True
+) -> pa.Table | None:
     """Windows of a grouped query that end until `bound`, over the rows of a range; hidden columns included."""
-    segments = segments_in(core.streams[stream.id].archive.segments, wanted)
-    rows = sum(s.rows for s in segments)
-    executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
-    tasks = tasks_of(segments, max(1, core.executor.cores - 1))
     shards = 1 if spec_of(query, stream).single else core.settings.shards
     job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "bound": bound})
-    map_task = partial(_map, core.path, job, [[to_json(s) for s in t] for t in tasks], shards)
-    with _pinned(core):
+    job["strict"] = strict
+    with core.pinned():
+        segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+        rows = sum(s.rows for s in segments)
+        executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
+        tasks = tasks_of(segments, max(1, core.executor.cores - 1))
+        map_task = partial(_map, core.path, job, [[to_json(s) for s in t] for t in tasks], shards)
         try:
             outcomes = executor.run(map_task, len(tasks), partial(_merge, job), shards, background=True)
         except FAULTS as error:
@@ -111,32 +117,19 @@ def grouped(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Ran
     return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
 
-class _pinned:
-    """While it is open, no file that a reader may hold is deleted."""
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-
-    def __enter__(self) -> None:
-        with self.core.lock:
-            epoch = self.core.published.epoch
-            self.epoch = epoch
-            self.core.pins[epoch] = self.core.pins.get(epoch, 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.core.lock:
-            left = self.core.pins[self.epoch] - 1
-            if left:
-                self.core.pins[self.epoch] = left
-            else:
-                del self.core.pins[self.epoch]
-
-
 def _map(pond: str, job: Any, tasks: list[list[Any]], shards: int, task: int) -> Iterator[Parcel]:
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     segments = [from_json(Segment, s) for s in tasks[task]]
     return map_history(
-        pond, stream, segments, from_json(Range, job["wanted"]), spec_of(query, stream), "adhoc", shards, task
+        pond,
+        stream,
+        segments,
+        from_json(Range, job["wanted"]),
+        spec_of(query, stream),
+        "adhoc",
+        shards,
+        task,
+        job["strict"],
     )
 
 
@@ -151,14 +144,17 @@ def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, A
 
 def _plain(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range) -> pa.Table:
     """Rows of the stream that pass the filter, in total order or as ORDER BY says."""
-    segments = segments_in(core.streams[stream.id].archive.segments, wanted)
-    tasks = tasks_of(segments, max(1, core.executor.cores - 1))
-    rows = sum(s.rows for s in segments)
-    executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
     job = {"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted)}
-    map_task = partial(_map_plain, core.path, job, [[to_json(s) for s in t] for t in tasks])
-    with _pinned(core):
-        outcomes = executor.run(map_task, len(tasks), _forward, 1, background=True)
+    with core.pinned():
+        segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+        tasks = tasks_of(segments, max(1, core.executor.cores - 1))
+        rows = sum(s.rows for s in segments)
+        executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
+        map_task = partial(_map_plain, core.path, job, [[to_json(s) for s in t] for t in tasks])
+        try:
+            outcomes = executor.run(map_task, len(tasks), _forward, 1, background=True)
+        except FAULTS as error:
+            raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     tables = [unpack(payload) for _, payload in outcomes if payload]
     shown = [Column(o.name, o.type) for o in query.select]
     if not tables:

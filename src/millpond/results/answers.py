@@ -35,13 +35,14 @@ def read_log(core: Core, standing: Standing, after: int = 0, until: int | None =
     until = core.published.epoch if until is None else until
     owner = query_owner(standing.id)
     tables: list[pa.Table] = []
-    for segment in segments_of(core, after, until):
-        for chunk in read_chunks([os.path.join(results_folder(core.path), segment.path)], {owner}):
-            epoch = segment.last_epoch if segment.path.startswith("b") else chunk.epoch
-            if after < epoch <= until and chunk.table.num_rows:
-                n = chunk.table.num_rows
-                marks = [pa.array([epoch] * n, pa.int64()), pa.array([chunk.kind == "backfilled"] * n)]
-                tables.append(chunk.table.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
+    with core.pinned():
+        for segment in segments_of(core, after, until):
+            for chunk in read_chunks([os.path.join(results_folder(core.path), segment.path)], {owner}):
+                epoch = segment.last_epoch if segment.path.startswith("b") else chunk.epoch
+                if after < epoch <= until and chunk.table.num_rows:
+                    n = chunk.table.num_rows
+                    marks = [pa.array([epoch] * n, pa.int64()), pa.array([chunk.kind == "backfilled"] * n)]
+                    tables.append(chunk.table.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
     if tables:
         return pa.concat_tables(tables, promote_options="permissive")
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]

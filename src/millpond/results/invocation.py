@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 
 import pyarrow as pa
@@ -57,7 +58,7 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
         return empty_answers(connection(), columns)
     start = now - query.window.range
     wanted = Range(start, now + 1 if closed else now, epoch)
-    answers = whole(core, stream, _bounded(query, start, now), wanted) if query.grouped else None
+    answers = whole(core, stream, _bounded(query, start, now), wanted, strict=False) if query.grouped else None
     if answers is None or not answers.num_rows:
         return empty_answers(connection(), columns)
     final = "true" if progress.bound > now or as_of == "progress" else "false"
@@ -69,8 +70,11 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
 def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:
     """The query with window_start and window_end standing for the invoked window."""
 
+    bounds = {'"window_start"': f"make_timestamp({start})", '"window_end"': f"make_timestamp({end})"}
+
     def put(text: str) -> str:
-        return text.replace("window_start", f"make_timestamp({start})").replace("window_end", f"make_timestamp({end})")
+        # Quoted names only, and not inside of string literals.
+        return re.sub(r"'(?:[^']|'')*'|\"window_(?:start|end)\"", lambda m: bounds.get(m[0], m[0]), text)
 
     return replace(
         query,

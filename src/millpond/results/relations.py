@@ -45,10 +45,11 @@ def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
     """The rows of a stream that were late when they came, in total order."""
     runtime = core.streams[stream.id]
     wanted = Range(epoch=core.published.epoch)
-    parts = [
-        t.filter(pc.is_valid(t["_bound"]))
-        for t in batches(core.path, stream, segments_in(runtime.archive.segments, wanted), wanted)
-    ]
+    with core.pinned():
+        parts = [
+            t.filter(pc.is_valid(t["_bound"]))
+            for t in batches(core.path, stream, segments_in(runtime.archive.segments, wanted), wanted)
+        ]
     table = pa.concat_tables(parts) if parts else runtime.schema.empty_table()
     ordered = table.sort_by([(stream.options.time, "ascending"), ("_id", "ascending")])
     return ordered.select([c.name for c in stream.all_columns])

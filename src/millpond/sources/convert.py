@@ -226,6 +226,14 @@ def _alike(source: pa.DataType, target: pa.DataType) -> bool:
 
 def _slow(column: pa.ChunkedArray, carrier: Carrier, db: duckdb.DuckDBPyConnection, json: bool) -> Converted:
     """The column cast value by value in DuckDB."""
+    if pa.types.is_timestamp(column.type) and column.type.unit in ("s", "ms"):
+        # Beyond the reach of microseconds DuckDB does not refuse such a value, it dies of it.
+        reach = 2**63 // (1_000_000 if column.type.unit == "s" else 1000) - 1
+        instants = column.cast(pa.int64()).fill_null(0).to_numpy()
+        mask = (instants > reach) | (instants < -reach)
+        if mask.any():
+            near = _slow(blanked(column, mask), carrier, db, json)
+            return Converted(near.column, mask if near.unfit is None else near.unfit | mask)
     view = "millpond_convert"
     result: pa.ChunkedArray | None = None
     db.register(view, pa.table({"c": column}))

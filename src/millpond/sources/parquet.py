@@ -100,6 +100,8 @@ def found_in(
     """The stream's rows out of a table as the file holds it."""
 
     def record(rows: Indices) -> pa.Array:
+        if table.num_columns == 0:  # the file has no column of the stream: nothing to show, and no length either
+            return pa.repeat("{}", len(rows))
         return shortened(_records(table.take(pa.array(rows)), db))
 
     found = {name: table.column(table.schema.names.index(own)) for name, own in needed.items()}
@@ -110,6 +112,10 @@ def _records(rows: pa.Table, db: duckdb.DuckDBPyConnection) -> pa.Array:
     """Rows as JSON text."""
     if rows.num_columns == 0:
         return pa.repeat("{}", len(rows))
+    # DuckDB dies of instants that microseconds do not reach; as text they do no harm.
+    for at, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit in ("s", "ms"):
+            rows = rows.set_column(at, field.name, value_texts(rows.column(at), db))
     db.register("millpond_records", rows)
     try:
         return db.sql("SELECT CAST(to_json(r) AS VARCHAR) AS c FROM millpond_records r").to_arrow_table().column(0)

@@ -215,6 +215,8 @@ def value_texts(column: pa.ChunkedArray, db: duckdb.DuckDBPyConnection) -> pa.Ch
     """The values of any column as text, for messages."""
     if is_text(column.type):
         return column
+    if pa.types.is_timestamp(column.type) and column.type.unit in ("s", "ms"):
+        return pc.binary_join_element_wise(column.cast(pa.int64()).cast(pa.string()), column.type.unit, " ")
     db.register("millpond_texts", pa.table({"c": column}))
     try:
         return db.sql("SELECT CAST(c AS VARCHAR) AS c FROM millpond_texts").to_arrow_table().column(0)

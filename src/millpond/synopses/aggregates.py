@@ -17,7 +17,7 @@ Kind = Literal["add", "min", "max", "moments", "comoments", "list", "set"]
 
 _BARE = re.compile(r'"(?:[^"]|"")*"')
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN"}
-_INTEGERS = _SMALL | {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
+_INTEGERS = _SMALL | {"BIGINT", "UBIGINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
 
 
@@ -136,7 +136,10 @@ def _counted(component: Component) -> Split:
 
 
 def _summable(kind: str) -> bool:
-    return kind in _INTEGERS | _FLOATS or kind.startswith("DECIMAL")
+    """Types whose sums of 2^31 rows fit what a pane keeps; wider ones keep their values, as holistic aggregates do."""
+    if kind.startswith("DECIMAL"):
+        return int(kind[kind.index("(") + 1 : kind.index(",")]) <= 28
+    return kind in _INTEGERS | _FLOATS
 
 
 def _sum(x: str, kind: str, where: str) -> Component:
@@ -209,7 +212,9 @@ def _listed(aggregate: Aggregate, time: str, where: str) -> Split:
     if function == "mode":  # ties go to the smallest value, whatever the order of arrival
         counted = f"(SELECT u, count(*) AS n FROM (SELECT unnest({c}) AS u) GROUP BY u)"
         return Split((values,), f"(SELECT min({{'n': -n, 'u': u}}) FROM {counted}).u")
-    return Split((values,), f"(SELECT {_duckdb_name(function)}(u{extra}) FROM (SELECT unnest({c}) AS u))")
+    call = f"(SELECT {_duckdb_name(function)}(u{extra}) FROM (SELECT unnest({c}) AS u))"
+    # By way of text a wide sum is checked for its 38 digits, which DuckDB itself would exceed.
+    return Split((values,), f"({call})::VARCHAR" if function == "sum" else call)
 
 
 def _duckdb_name(function: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import duckdb
@@ -35,6 +36,15 @@ def query_table(db: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) -> 
     try:
         result: pa.Table = db.sql(sql).to_arrow_table()
         return result
+    except duckdb.FatalException:
+        reset()
+        raise
     finally:
-        for name in tables:
-            db.unregister(name)
+        with contextlib.suppress(duckdb.Error):
+            for name in tables:
+                db.unregister(name)
+
+
+def reset() -> None:
+    """Give this thread a new connection: DuckDB refuses everything after a fatal error."""
+    _local.db = None

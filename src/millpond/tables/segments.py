@@ -10,7 +10,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -147,10 +147,11 @@ class SegmentTable:
             self._segments.update({s.path: s for s in add})
             self._snapshot = tuple(self._segments.values())
 
-    def garbage(self) -> list[str]:
-        """Files that commits of this process removed and that are still on disk; taken over by the caller."""
+    def garbage(self, spare: Container[str] = ()) -> list[str]:
+        """Files on disk that commits of this process removed, except `spare`; taken over by the caller."""
         with self._lock:
-            taken, self._garbage = self._garbage, []
+            taken = [p for p in self._garbage if p not in spare]
+            self._garbage = [p for p in self._garbage if p in spare]
         return taken
 
     def orphans(self) -> list[str]:
