@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from millpond.errors import PondError
+from millpond.tables.files import sync_folder
 
 #: How much of a file's beginning its checksum covers.
 HEAD_BYTES: Final = 65_536
@@ -80,15 +81,6 @@ def checksum(head: bytes) -> str:
     'cae66941d9efbd404e4d88758ea67670'
     """
     return blake2b(head[:HEAD_BYTES], digest_size=16).hexdigest()
-
-
-def sync_folder(folder: str | Path) -> None:
-    """Make names that were created in or renamed into `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class IntakeLog:

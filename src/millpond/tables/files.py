@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 
-def sync_folder(folder: str) -> None:
+def sync_folder(folder: str | os.PathLike[str]) -> None:
     """Make renames and creations in `folder` durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
