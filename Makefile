@@ -14,10 +14,10 @@ demo: .venv/ready java ## real flights, out of order, through standing window qu
 	$(RUN) -m millpond demo --pond pond-demo $(ARGS)
 
 test: lint java ## ruff, mypy and every test but the soak
-	$(RUN) -m pytest $(ARGS)
+	$(RUN) -m pytest -n auto --dist loadgroup $(ARGS)
 
 test-deep: lint java ## the same with many more random cases for every property
-	HYPOTHESIS_PROFILE=deep $(RUN) -m pytest $(ARGS)
+	HYPOTHESIS_PROFILE=deep $(RUN) -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: .venv/ready ## ruff check, ruff format --check, mypy --strict
 	$(RUN) -m ruff check .

@@ -43,13 +43,14 @@ Factory = Callable[..., Any]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Soak tests run only where `-m` asks for them."""
-    if "soak" in (config.option.markexpr or ""):
-        return
+    """Soak tests run only where `-m` asks for them; tests that start Spark run in one process, one after the other."""
+    soak = "soak" in (config.option.markexpr or "")
     skip = pytest.mark.skip(reason="a soak test: run it with -m soak")
     for item in items:
-        if "soak" in item.keywords:
+        if not soak and "soak" in item.keywords:
             item.add_marker(skip)
+        if {"spark", "cluster"} & set(item.keywords):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture

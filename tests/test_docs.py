@@ -1,4 +1,7 @@
-"""The documentation's examples run as written, block after block, in one folder."""
+"""The documentation's examples run as written, block after block, in one folder; see `tests.pages`.
+
+MILLPOND_WRITE_DOCS=1 puts what the examples print now into the pages: look at the difference before it is committed.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,16 @@ from pathlib import Path
 import pytest
 
 import millpond
+from tests.pages import ROOT, run_page
 
-ROOT = Path(__file__).parent.parent
-PAGES = ["docs/guide.md", "README.md"]
-
-
-def blocks(page: str) -> list[tuple[int, str]]:
-    """Line and text of each Python block of a page."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [(text[: m.start()].count("\n") + 2, m[1]) for m in found]
+PAGES = ["docs/guide.md", "docs/standing-queries.md", "docs/operating.md", "README.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_python_blocks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(millpond, "open", functools.partial(millpond.open, executor="inline"), raising=False)
-    scope: dict[str, object] = {}
-    assert blocks(page)
-    for line, text in blocks(page):
-        exec(compile("\n" * (line - 1) + text, page, "exec"), scope)
+    run_page(page, tmp_path)
 
 
 def test_first_query_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

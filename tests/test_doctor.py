@@ -123,10 +123,12 @@ def test_ranges_are_those_of_the_project() -> None:
 
 def test_constraints_pin_every_dependency_within_its_range() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins = dict(line.lower().split("==") for line in lines if line and not line.startswith("#"))
+    pins = dict(line.lower().replace("_", "-").split("==") for line in lines if line and not line.startswith("#"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for wanted in project["dependencies"] + project["optional-dependencies"]["dev"]:
-        name, least, below = re.fullmatch(r"([\w-]+)>=([\d.]+),<([\d.]+)", wanted).groups()  # type: ignore[union-attr]
+        parts = re.fullmatch(r"([\w-]+)>=([\d.]+),<([\d.]+)", wanted)
+        assert parts is not None, wanted
+        name, least, below = parts.groups()
         version = [int(part) for part in pins[name].split(".")]
         assert [int(p) for p in least.split(".")] <= version < [int(p) for p in below.split(".")], name
 

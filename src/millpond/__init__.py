@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millpond.client import RemotePond, connect
     from millpond.errors import (
         EngineError,
         MillpondError,
@@ -37,6 +38,8 @@ _HOMES = {
     "StatementResult": "interpreter",
     "Pond": "pond",
     "open": "pond",
+    "RemotePond": "client",
+    "connect": "client",
     "AnswerBatch": "results.subscription",
     "Cursor": "results.subscription",
 }
@@ -49,9 +52,11 @@ __all__ = [
     "Pond",
     "PondError",
     "QueryError",
+    "RemotePond",
     "SourceError",
     "StatementError",
     "StatementResult",
+    "connect",
     "open",
 ]
 

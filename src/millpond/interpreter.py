@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from millpond import language as lang
-from millpond.catalog import Catalog, Standing, assign
+from millpond.catalog import Catalog, Registered, Standing, assign
 from millpond.engine.core import Core
 from millpond.errors import MillpondError, QueryError, SourceError, StatementError
-from millpond.progress import NEVER, StreamProgress
+from millpond.progress import StreamProgress
 from millpond.results.adhoc import select_stream
-from millpond.results.describe import explain, show
+from millpond.results.describe import explain, moment, show
+from millpond.results.explain_rows import explain_selection
 from millpond.results.invocation import invoke
+from millpond.results.ready import ready_of
 from millpond.results.relations import select_relations
+from millpond.results.selection import evaluate, select_once
+from millpond.row_queries import RowQueries
 from millpond.sources.listing import check_path
-from millpond.types import BoundQuery, QueryDefinition, StreamDefinition, TableDefinition, to_json
+from millpond.types import (
+    BoundQuery,
+    QueryDefinition,
+    QueryOptions,
+    Selection,
+    StreamDefinition,
+    TableDefinition,
+    to_json,
+)
 
 #: Statements that change the catalog.
 _CHANGES = (lang.CreateStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery)
+
+#: Names of row queries, the newest, that a misspelt one is compared with.
+_NEAR = 1000
+
+#: Names that a message lists.
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -63,6 +82,7 @@ class Interpreter:
 
     def __init__(self, core: Core, drain: Callable[[bool], None], changed: Callable[[], None]) -> None:
         self.core, self._drain, self._changed = core, drain, changed
+        self.rows = RowQueries(core)
 
     def run(self, script: str) -> Iterator[StatementResult]:
         """Parse the whole script, then execute statement by statement, giving each one's result as it is there.
@@ -96,9 +116,8 @@ class Interpreter:
             table, note = self._select(statement)
             return StatementResult("rows", note, table, text)
         if isinstance(statement, lang.Invoke):
-            standing = self._query(statement.query, statement)
-            self._readable(standing)
-            return StatementResult("rows", table=invoke(self.core, standing, statement.as_of), statement=text)
+            table, note = self._invoke(statement)
+            return StatementResult("rows", note, table, text)
         if isinstance(statement, lang.Show):
             return StatementResult("rows", table=show(self.core, statement.what), statement=text)
         if isinstance(statement, lang.Explain):
@@ -107,6 +126,20 @@ class Interpreter:
         self._drain(statement.final)
         message = "drained, all windows closed" if statement.final else "drained"
         return StatementResult("message", message, statement=text)
+
+    def _invoke(self, statement: lang.Invoke) -> tuple[pa.Table, str]:
+        """The answer, and for a row query which prefix of its streams it saw."""
+        standing = self._query(statement.query, statement)
+        if isinstance(standing, Registered):
+            answer = evaluate(self.core, standing, statement.as_of, statement.begin, statement.end)
+            seen = f"as of epoch {answer.epoch}, now {moment(answer.now)}, progress {moment(answer.progress)}"
+            return answer.table, seen
+        self._readable(standing)
+        if statement.begin is not None or statement.end is not None:
+            raise QueryError(
+                f"'{statement.query}' is a window query, whose window is RANGE; BEGIN … END is for row queries"
+            )
+        return invoke(self.core, standing, statement.as_of), ""
 
     def _change(self, statement: lang.Statement) -> str:
         if isinstance(statement, lang.CreateStream):
@@ -122,7 +155,9 @@ class Interpreter:
 
     def _select(self, statement: lang.Select) -> tuple[pa.Table, str]:
         """The answer, and a note about queries whose answers are not complete yet."""
-        bound = lang.bind_select(statement.select, statement.text, statement.offset, self.core.catalog)
+        bound = lang.bind_select(statement.select, statement.text, statement.offset, self.rows.names)
+        if isinstance(bound, Selection):
+            return select_once(self.core, bound).table, ""
         if isinstance(bound, BoundQuery):
             return select_stream(self.core, bound), ""
         read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]
@@ -137,8 +172,12 @@ class Interpreter:
     def _explain(self, statement: lang.Explain) -> pa.Table:
         if isinstance(statement.target, str):
             standing = self._query(statement.target, statement)
+            if isinstance(standing, Registered):
+                return explain_selection(self.core, standing.selection, standing)
             return explain(self.core, standing.definition.query, standing, statement.analyze)
-        bound = lang.bind_select(statement.target, statement.text, statement.offset, self.core.catalog)
+        bound = lang.bind_select(statement.target, statement.text, statement.offset, self.rows.names)
+        if isinstance(bound, Selection):
+            return explain_selection(self.core, bound, None)
         if not isinstance(bound, BoundQuery):
             return pa.table({"plan": ["answers, tables and side streams, joined by DuckDB in one process", bound.sql]})
         return explain(self.core, bound, None, statement.analyze)
@@ -149,27 +188,37 @@ class Interpreter:
                 f"query '{standing.definition.name}' is quarantined: {standing.reason}; CREATE OR REPLACE mends it"
             )
 
-    def _query(self, name: str, statement: lang.Statement) -> Standing:
-        standing = self.core.catalog.query(name)
+    def _query(self, name: str, statement: lang.Statement) -> Standing | Registered:
+        standing = self.core.catalog.query(name) or self.core.register.by_name(name)
         if standing is None:
-            raise self._unknown(
-                "query", name, statement, [q.definition.name for q in self.core.catalog.queries.values()]
-            )
+            known = [q.definition.name for q in self.core.catalog.queries.values()]
+            raise self._unknown("query", name, statement, [*known, *self.core.register.names()[-_NEAR:]])
         return standing
 
     def _unknown(self, kind: str, name: str, statement: lang.Statement, known: list[str]) -> StatementError:
-        other = self.core.catalog.lookup(name)
+        other = self.core.catalog.lookup(name) or self.core.register.id_of(name)
         message = f"there is no {kind} '{name}'" if other is None else f"'{name}' is not a {kind}"
         nearest = next(iter(difflib.get_close_matches(name, known, 1, 0.5)), "")
         start, end = _place(statement, name)
         return StatementError(message, statement.script, start, end, f"the name of a {kind}", nearest)
 
     def _free_name(self, name: str, statement: lang.Statement) -> None:
-        if self.core.catalog.lookup(name) is not None:
-            start, end = _place(statement, name)
-            raise StatementError(
-                f"the name '{name}' is taken", statement.script, start, end, "a new name, or DROP the old one first"
-            )
+        if self.core.catalog.lookup(name) is not None or self.core.register.id_of(name) is not None:
+            raise self._name_taken(name, statement)
+
+    def _name_taken(self, name: str, statement: lang.Statement) -> StatementError:
+        start, end = _place(statement, name)
+        return StatementError(
+            f"the name '{name}' is taken", statement.script, start, end, "a new name, or DROP the old one first"
+        )
+
+    @contextmanager
+    def _claimed(self, name: str, statement: lang.Statement) -> Iterator[None]:
+        """While it is open, no row query of that name is registered."""
+        with self.core.register.claim(name) as free:
+            if not free:
+                raise self._name_taken(name, statement)
+            yield
 
     def _create_stream(self, statement: lang.CreateStream) -> str:
         definition = statement.definition
@@ -178,9 +227,10 @@ class Interpreter:
         self._free_name(definition.name, statement)
         if definition.options.source == "files":
             self._check_path(definition.options.path or "", statement)
-        definition = replace(definition, id=self.core.catalog.next_id)
+        definition = replace(definition, id=self.core.register.reserve_id(self.core.catalog.next_id))
         self.core.make_stream(definition)
-        self.core.catalog_log.record({"do": "create_stream", "definition": to_json(definition)})
+        with self._claimed(definition.name, statement):
+            self.core.catalog_log.record({"do": "create_stream", "definition": to_json(definition)})
         return f"stream {definition.name} created"
 
     def _check_path(self, path: str, statement: lang.Statement) -> None:
@@ -197,29 +247,73 @@ class Interpreter:
         self._free_name(definition.name, statement)
         self._check_path(definition.path, statement)
         definition = replace(
-            definition, id=self.core.catalog.next_id, path=os.path.abspath(os.path.expanduser(definition.path))
+            definition,
+            id=self.core.register.reserve_id(self.core.catalog.next_id),
+            path=os.path.abspath(os.path.expanduser(definition.path)),
         )
-        self.core.catalog_log.record({"do": "create_table", "definition": to_json(definition)})
+        with self._claimed(definition.name, statement):
+            self.core.catalog_log.record({"do": "create_table", "definition": to_json(definition)})
         return f"table {definition.name} created"
 
     def _create_query(self, statement: lang.CreateQuery) -> str:
-        catalog = self.core.catalog
-        old = catalog.query(statement.name)
+        name = statement.name
+        old = self.core.catalog.query(name) or self.core.register.by_name(name)
         if old is not None and statement.if_not_exists:
-            return f"query {statement.name} exists"
+            return f"query {name} exists"
         if old is None or not statement.replace:
-            self._free_name(statement.name, statement)
-        query = lang.bind_query(statement.select, statement.text, statement.offset, catalog, standing=True)
-        return self._register(statement.name, query, statement, old)
+            self._free_name(name, statement)
+        bound = lang.bind_standing(statement.select, statement.text, statement.offset, self.rows.names)
+        if isinstance(bound, BoundQuery):
+            return self.register_windows(name, bound, statement.options, statement.text, old)[1]
+        version = 1 if old is None else _version(old) + 1
+        previous = () if old is None else (*old.previous, old.id)
+        new = self.rows.new(
+            bound, statement.text, name, options=statement.options, version=version, previous=previous,
+            replaces=None if old is None else old.id, owner=old.owner if isinstance(old, Registered) else "",
+        )  # fmt: skip
+        self.rows.add([new])
+        if isinstance(old, Standing):
+            self.core.catalog_log.record({"do": "drop_query", "id": old.id})
+        return f"query {name} " + ("created" if old is None else f"replaced, version {version}")
 
-    def _register(self, name: str, query: BoundQuery, statement: lang.CreateQuery, old: Standing | None) -> str:
+    def register_windows(
+        self, name: str | None, query: BoundQuery, options: QueryOptions, text: str, old: Standing | Registered | None
+    ) -> tuple[int, str]:
+        """Register a window query; its id, and what there is to say. `core.lock` must be held.
+
+        Raises: QueryError when an option is not one of window queries, or the name is taken.
+        """
+        if options.materialize != "auto":
+            raise QueryError("'materialize' is for row queries; the state of a window query is always kept")
+        number = self.core.register.reserve_id(self.core.catalog.next_id)
+        name = f"#{number}" if name is None else name
+        if old is None and self.core.catalog.lookup(name) is not None:
+            raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
+        replaced = old.id if isinstance(old, Registered) else None
+        with self.core.register.claim(name, replaced) as free:
+            if not free:
+                raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
+            message = self._register(number, name, query, options, text, old)
+        if replaced is not None:
+            self.core.register.drop(replaced)
+            ready_of(self.core).forget(replaced)
+        return number, message
+
+    def _register(
+        self,
+        number: int,
+        name: str,
+        query: BoundQuery,
+        options: QueryOptions,
+        text: str,
+        old: Standing | Registered | None,
+    ) -> str:
         catalog = self.core.catalog
         stream = catalog.stream(query.stream)
         assert stream is not None and query.window is not None
         next_epoch = max(self.core.last_manifest, self.core.published.epoch) + 1
         progress = self.core.published.progress.get(str(stream.id), StreamProgress())
         history = self._taken(stream.id) > 0
-        options = statement.options
         reusable = options.since is None or not history
         needed = progress.bound - query.window.range * 2
         synopsis, new = assign(
@@ -233,7 +327,13 @@ class Interpreter:
         )
         waits = history and (new or self._is_waiting(catalog, synopsis.owner))
         definition = QueryDefinition(
-            name, query, options, catalog.next_id, 1 if old is None else old.definition.version + 1, statement.text
+            name,
+            query,
+            options,
+            number,
+            1 if old is None else _version(old) + 1,
+            text,
+            stream.options.retention is not None,
         )
         previous = () if old is None else (*old.previous, old.id)
         standing = Standing(
@@ -249,7 +349,7 @@ class Interpreter:
             ""
             if old is None
             else " (state kept)"
-            if old.synopsis == synopsis.owner
+            if isinstance(old, Standing) and old.synopsis == synopsis.owner
             else " (state rebuilt from the archive)"
         )
         verb = "created" if old is None else f"replaced, version {definition.version}{kept}"
@@ -270,53 +370,83 @@ class Interpreter:
     def _complete_since(self, catalog: Catalog, owner: str) -> int:
         """The event time from which a synopsis certainly holds every row, from what its users still need."""
         from millpond.engine.merging import keep_since
-        from millpond.engine.records import QueryProgress
 
         synopsis = catalog.synopses[owner]
         stream = catalog.streams[synopsis.spec.stream]
         users = [q for q in catalog.users(owner) if q.status == "live"]
         high = self.core.published.progress.get(str(stream.id), StreamProgress()).high
-        known = [self.core.published.queries[str(q.id)] for q in users if str(q.id) in self.core.published.queries]
-        if not known:
-            return 2**62
-        starts = [
-            max(keep_since(synopsis, q, stream, p.closed, high), NEVER if p.start <= NEVER else p.start)
-            for q, p in zip(users, known, strict=False)
-            if isinstance(p, QueryProgress)
-        ]
-        return min(starts)
+        known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
+        return min(
+            (max(keep_since(synopsis, q, stream, p.closed, high), p.start, p.covered) for q, p in known),
+            default=2**62,
+        )
 
     def _drop(self, statement: lang.Drop) -> str:
         catalog = self.core.catalog
         found = catalog.lookup(statement.name)
         kinds = {"stream": StreamDefinition, "table": TableDefinition, "query": QueryDefinition}
         if not isinstance(found, kinds[statement.kind]):
-            if found is None and statement.if_exists:
+            row_query = self.core.register.id_of(statement.name)
+            if row_query is not None and statement.kind == "query":
+                self.core.register.drop(row_query)
+                ready_of(self.core).forget(row_query)
+                return f"query {statement.name} dropped"
+            if found is None and row_query is None and statement.if_exists:
                 return f"there is no {statement.kind} {statement.name}"
             known = [d.name for d in _definitions(catalog) if isinstance(d, kinds[statement.kind])]
+            if statement.kind == "query":
+                known += self.core.register.names()[-_NEAR:]
             raise self._unknown(statement.kind, statement.name, statement, known)
         if isinstance(found, StreamDefinition):
-            users = catalog.on_stream(found.id)
-            if users and not statement.cascade:
-                names = ", ".join(sorted(q.definition.name for q in users))
-                start, end = _place(statement, statement.name)
-                message = f"stream '{found.name}' is read by {names}"
-                raise StatementError(
-                    message, statement.script, start, end, "CASCADE to drop them too, or DROP QUERY first"
-                )
-            self.core.catalog_log.record(
-                *({"do": "drop_query", "id": q.id} for q in users), {"do": "drop_stream", "id": found.id}
-            )
-            return f"stream {found.name} dropped" + (f", with {len(users)} queries" if users else "")
+            return self._drop_stream(found, statement)
         assert isinstance(found, (TableDefinition, QueryDefinition))
         self.core.catalog_log.record({"do": f"drop_{statement.kind}", "id": found.id})
         return f"{statement.kind} {found.name} dropped"
 
+    def _drop_stream(self, stream: StreamDefinition, statement: lang.Drop) -> str:
+        register = self.core.register
+        users = self.core.catalog.on_stream(stream.id)
+        rows = register.close_stream(stream.id)
+        try:
+            if (users or rows) and not statement.cascade:
+                start, end = _place(statement, statement.name)
+                names = self._some_names(users, rows)
+                raise StatementError(
+                    f"stream '{stream.name}' is read by {names}", statement.script, start, end,
+                    "CASCADE to drop them too, or DROP QUERY first",
+                )  # fmt: skip
+            self.core.catalog_log.record(
+                *({"do": "drop_query", "id": q.id} for q in users), {"do": "drop_stream", "id": stream.id}
+            )
+        except BaseException:
+            register.reopen_stream(stream.id)
+            raise
+        if rows:
+            register.drop_stream(stream.id)
+        count = len(users) + len(rows)
+        return f"stream {stream.name} dropped" + (f", with {count} queries" if count else "")
+
+    def _some_names(self, users: Sequence[Standing], rows: Sequence[int]) -> str:
+        shown = sorted(q.definition.name for q in users)
+        for query in rows[: max(0, _SHOWN - len(shown))]:
+            try:
+                shown.append(self.core.register.get(query).name)
+            except QueryError:  # dropped meanwhile
+                continue
+        more = len(users) + len(rows) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
     def _alter(self, statement: lang.AlterQuery) -> str:
         standing = self._query(statement.name, statement)
-        if statement.action == "pause":
-            if standing.status == "paused":
-                return f"query {statement.name} is paused already"
+        pause = statement.action == "pause"
+        if pause and standing.status == "paused":
+            return f"query {statement.name} is paused already"
+        if isinstance(standing, Registered):
+            if not pause and standing.status != "paused":
+                return f"query {statement.name} runs already"
+            self.core.register.set_status(standing.id, "paused" if pause else "live")
+            return f"query {statement.name} {'paused' if pause else 'resumed'}"
+        if pause:
             reason = "backfilling" if standing.status == "backfilling" else ""
             self.core.catalog_log.record({"do": "set_status", "id": standing.id, "status": "paused", "reason": reason})
             return f"query {statement.name} paused"
@@ -331,6 +461,10 @@ class Interpreter:
         status = "backfilling" if waits else "live"
         self.core.catalog_log.record({"do": "set_status", "id": standing.id, "status": status})
         return f"query {statement.name} resumed"
+
+
+def _version(query: Standing | Registered) -> int:
+    return query.version if isinstance(query, Registered) else query.definition.version
 
 
 def _definitions(catalog: Catalog) -> list[StreamDefinition | TableDefinition | QueryDefinition]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 
@@ -25,11 +25,16 @@ from millpond.engine.maintenance import maintain, sweep_orphans
 from millpond.errors import PondError, QueryError, SourceError
 from millpond.interpreter import Interpreter, StatementResult
 from millpond.results.describe import status
+from millpond.results.ready import ready_of
+from millpond.results.selection import start_ready
 from millpond.results.subscription import AnswerBatch, Cursor, subscribe
 from millpond.sources.ingest import to_table
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
-from millpond.types import to_json
+from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
+
+if TYPE_CHECKING:
+    from millpond.handle import QueryHandle
 
 
 class Pond:
@@ -41,6 +46,8 @@ class Pond:
         sweep_orphans(core)
         self._loop: InlineLoop | SparkLoop = SparkLoop(core, spark) if spark is not None else InlineLoop(core)
         self._interpreter = Interpreter(core, self.drain, self._loop.kick)
+        if spark is not None:
+            start_ready(core)
 
     @property
     def path(self) -> str:
@@ -145,6 +152,101 @@ class Pond:
         self._check()
         maintain(self._core)
 
+    def register(
+        self,
+        text: str,
+        name: str | None = None,
+        owner: str = "",
+        materialize: str = "auto",
+        *,
+        limit: int | None = None,
+        **options: Any,
+    ) -> QueryHandle:
+        """Register a SELECT; when this returns it is durable. The handle is to be had again by `query`.
+
+        Arguments:
+            text: a row query (`SELECT … FROM s WHERE … [BEGIN b END e]`) or a window query (`… FROM s [RANGE …]`).
+            name: None: it is called '#<id>'. owner: whom it counts for. limit: queries that the owner may have.
+            materialize: how much of a row query's answer is kept ready: 'auto', 'partial', 'complete', 'none'.
+            options: of window queries: since, empty, revise_for.
+        Raises: StatementError with the place in the text; QueryError when the name is taken or a limit is reached.
+
+            >>> import tempfile
+            >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+            ...     _ = pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress = 'ts')")
+            ...     pond.register("SELECT a FROM s WHERE a > 3").id
+            2
+        """
+        return self._register([text], [name], owner, self._options(materialize, options), limit)[0]
+
+    def register_many(
+        self,
+        texts: Sequence[str],
+        names: Sequence[str | None] | None = None,
+        owner: str = "",
+        materialize: str = "auto",
+        *,
+        limit: int | None = None,
+    ) -> list[QueryHandle]:
+        """Register many queries, with one write for all row queries among them: those are taken all or none.
+
+        Arguments and errors as `register`; `names`: one per text.
+        """
+        if names is not None and len(names) != len(texts):
+            raise QueryError(f"there are {len(texts)} queries and {len(names)} names")
+        return self._register(texts, names or [None] * len(texts), owner, self._options(materialize, {}), limit)
+
+    def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
+        known = ("since", "empty", "revise_for")
+        for option in options:
+            if option not in known:
+                raise QueryError(f"there is no option '{option}'; there are {', '.join(known)}")
+        return from_json(QueryOptions, {"materialize": materialize, **options})
+
+    def _register(
+        self, texts: Sequence[str], names: Sequence[str | None], owner: str, options: QueryOptions, limit: int | None
+    ) -> list[QueryHandle]:
+        self._check()
+        rows = self._interpreter.rows
+        bound = [rows.bind(text) for text in texts]
+        new = [
+            rows.new(query, text, name, owner, options)
+            for query, text, name in zip(bound, texts, names, strict=True)
+            if isinstance(query, Selection)
+        ]
+        numbers = iter(rows.add(new, limit) if new else ())
+        ids = []
+        for query, text, name in zip(bound, texts, names, strict=True):
+            if isinstance(query, BoundQuery):
+                with self._core.lock:
+                    ids.append(self._interpreter.register_windows(name, query, options, text, None)[0])
+                self._loop.kick()
+            else:
+                ids.append(next(numbers))
+        return [self._handle(number) for number in ids]
+
+    def _handle(self, number: int) -> QueryHandle:
+        from millpond.handle import QueryHandle
+
+        return QueryHandle(self._core, number, self._loop.kick)
+
+    def query(self, name_or_id: str | int) -> QueryHandle:
+        """The handle of a registered query, by its name ('#<id>' for one without) or its id.
+
+        Raises: QueryError when there is none.
+        """
+        self._check()
+        core = self._core
+        if isinstance(name_or_id, int):
+            if name_or_id not in core.register and name_or_id not in core.catalog.queries:
+                raise QueryError(f"there is no query #{name_or_id}")
+            return self._handle(name_or_id)
+        standing = core.catalog.query(name_or_id)
+        number = standing.id if standing is not None else core.register.id_of(name_or_id)
+        if number is None:
+            raise QueryError(f"there is no query '{name_or_id}'")
+        return self._handle(number)
+
     def subscribe(
         self, query: str, since: Cursor | str | None = None, timeout: float | None = None
     ) -> Iterator[AnswerBatch]:
@@ -153,6 +255,8 @@ class Pond:
         Ends when nothing new came for `timeout` seconds. Each batch has rows and the cursor to go on from.
         """
         self._check()
+        if self._core.catalog.query(query) is None and self._core.register.id_of(query) is not None:
+            return self.query(query).subscribe(since, timeout)
         return subscribe(self._core, query, since, timeout)
 
     def status(self) -> dict[str, Any]:
@@ -162,7 +266,7 @@ class Pond:
 
     def describe(self, name: str) -> dict[str, Any]:
         """The definition of a stream, table or query, JSON-ready."""
-        found = self._core.catalog.lookup(name)
+        found = self._core.catalog.lookup(name) or self._core.register.by_name(name)
         if found is None:
             raise QueryError(f"there is no '{name}'")
         described: dict[str, Any] = to_json(found)
@@ -179,6 +283,7 @@ class Pond:
             with self._core.lock:
                 self._core.closing = True
                 self._core.notify()
+            ready_of(self._core).stop()
             self._core.close()
 
     def _check(self) -> None:

@@ -29,6 +29,9 @@ DAY = 24 * HOUR
 #: Name of the implicit event time of a stream whose progress is its arrival.
 ARRIVAL = "arrival_ts"
 
+#: The column that answers have beside `revision` where a stream has a retention.
+COVERED = "covered_from"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -200,6 +203,92 @@ class BoundQuery:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """One factor of a conjunction: the rows whose attribute is not NULL and lies between two bounds.
+
+    attribute: DuckDB SQL over the stream's columns that gives the value to compare as BIGINT, DOUBLE or VARCHAR
+        (`kind`). Attributes with the same text are the same attribute, whatever query asks. A factor that is no
+        comparison of a column with a constant is an attribute of its own that is 1 where the factor holds.
+    low, high: bounds in the attribute's own kind (timestamps: microseconds); None: unbounded on that side.
+    null: the factor is IS NULL; the bounds don't count.
+
+    >>> Interval('"mph"', "float", low=None, high=20.0, high_closed=False)  # mph < 20
+    Interval(attribute='"mph"', kind='float', low=None, high=20.0, low_closed=True, high_closed=False, null=False)
+    """
+
+    attribute: str
+    kind: Literal["integer", "float", "text"]
+    low: int | float | str | None = None
+    high: int | float | str | None = None
+    low_closed: bool = True
+    high_closed: bool = True
+    null: bool = False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One end of a BEGIN … END window.
+
+    kind: 'open' (no bound: the whole retained past; up to NOW), 'constant' (`value` is an instant in microseconds),
+        'now' (NOW plus `value` microseconds), 'rows' (BEGIN only: the last `value` rows of the stream up to NOW, in
+        the stream's total order, before any condition).
+    """
+
+    kind: Literal["open", "constant", "now", "rows"] = "open"
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class Span:
+    """A BEGIN … END window, closed at both ends; applied when the query is invoked."""
+
+    begin: Edge = Edge()
+    end: Edge = Edge("now")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One stream of a selection.
+
+    where: DuckDB SQL over the stream's columns, quoted: all factors that concern this stream alone; None: every row.
+    boxes: the same condition for the predicate index: alternatives that exclude each other, each a conjunction of
+        intervals. `((),)` is every row, `()` is no row.
+    """
+
+    stream: str
+    span: Span = Span()
+    where: str | None = None
+    boxes: tuple[tuple[Interval, ...], ...] = ((),)
+
+
+@dataclass(frozen=True)
+class JoinFactor:
+    """`left op right`: DuckDB SQL over columns of side 0 and of side 1, a constant folded into one of them.
+
+    kind: as of `Interval`; both sides give values of that kind. A NULL joins nothing.
+    """
+
+    left: str
+    operator: Literal["=", "<", "<=", ">", ">="]
+    right: str
+    kind: Literal["integer", "float", "text"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A standing query over rows (PSoup's SELECT-FROM-WHERE with its BEGIN-END), names and types resolved.
+
+    query: select list, groups and aggregates, DISTINCT, ORDER BY, LIMIT, as of an ad hoc query without window. With one
+        side its expressions are over that stream's columns; with two they are over the joined row, whose columns are
+        named "0.column" and "1.column", and `query.where` holds what is neither the join factor nor one side's own.
+    """
+
+    query: BoundQuery
+    sides: tuple[Side, ...]
+    join: JoinFactor | None = None
+
+
+@dataclass(frozen=True)
 class QueryOptions:
     """What `WITH (…)` behind CREATE QUERY says.
 
@@ -207,16 +296,19 @@ class QueryOptions:
     empty: whether windows without a tuple are reported.
     revise_for: how long behind progress closed windows can be revised, microseconds; None: the larger of one day and
         ten times RANGE.
+    materialize: how much of a selection's answer is kept ready: 'partial' (which rows match), 'complete' (the answer of
+        the current window), 'none', or 'auto' (decided by use and space while it runs).
     """
 
     since: Literal["start"] | int | None = None
     empty: Literal["skip", "report"] = "skip"
     revise_for: int | None = None
+    materialize: Literal["auto", "partial", "complete", "none"] = "auto"
 
 
 @dataclass(frozen=True)
 class QueryDefinition:
-    """A standing query as registered."""
+    """A standing query as registered. retained: its stream has a retention, so that windows can be cut by it."""
 
     name: str
     query: BoundQuery
@@ -224,6 +316,7 @@ class QueryDefinition:
     id: int = 0
     version: int = 1
     text: str = ""
+    retained: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -233,6 +326,7 @@ class QueryDefinition:
             Column("window_end", "TIMESTAMP"),
             *(Column(o.name, o.type) for o in self.query.select),
             Column("revision", "BIGINT"),
+            *((Column(COVERED, "TIMESTAMP"),) if self.retained else ()),
         )
 
 
@@ -276,6 +370,7 @@ def _read(hint: Any, value: Any) -> Any:
 
 __all__ = [
     "ARRIVAL",
+    "COVERED",
     "DAY",
     "HOUR",
     "MICROSECOND",
@@ -284,11 +379,17 @@ __all__ = [
     "Aggregate",
     "BoundQuery",
     "Column",
+    "Edge",
+    "Interval",
+    "JoinFactor",
     "Key",
     "OrderTerm",
     "Output",
     "QueryDefinition",
     "QueryOptions",
+    "Selection",
+    "Side",
+    "Span",
     "StreamDefinition",
     "StreamOptions",
     "TableDefinition",

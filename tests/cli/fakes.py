@@ -73,7 +73,7 @@ def main() -> None:
     import millpond
     from millpond.cli import main as command_line
 
-    millpond.open = lambda path, **settings: FakePond(Path(path), settings)  # type: ignore[assignment]
+    millpond.open = lambda path, **settings: FakePond(Path(path), settings)  # type: ignore[assignment]  # stands in for the pond
     command_line()
 
 

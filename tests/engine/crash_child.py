@@ -154,7 +154,7 @@ def arm_between(first: str, second: str, nth: int) -> None:
                 done.add(number)
                 changed.notify_all()
 
-    SegmentTable.commit = commit  # type: ignore[method-assign]
+    SegmentTable.commit = commit  # type: ignore[method-assign]  # this process dies in the middle of commits
 
 
 def log_hashes(work: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 from hypothesis import example, given
@@ -103,7 +104,7 @@ def test_fold_combines_runs_in_order(values: list[int], runs: list[tuple[int, in
     runs = [(min(r), min(max(r), len(values))) for r in runs if min(r) <= len(values)]
     low, high = np.array([r[0] for r in runs], np.int64), np.array([r[1] for r in runs], np.int64)
 
-    def compose(left: tuple, right: tuple) -> tuple:  # type: ignore[type-arg]
+    def compose(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
         return (left[0] * right[0]) % 1009, (left[1] * right[0] + right[1]) % 1009
 
     found = fold((a, b), low, high, compose, (1, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millpond.errors import StatementError
-from millpond.language import CreateQuery, Explain, Select, bind_query, bind_select, parse
+from millpond.language import CreateQuery, Explain, Select, bind_select, bind_standing, parse
 
 W = "[RANGE 5 m SLIDE 1 m]"
 Q = "CREATE QUERY q AS"
@@ -112,7 +112,32 @@ WRONG = [
     (f"{Q} SELECT «*» FROM reading {W}", "needs an aggregate or GROUP BY", ""),
     (f"{Q} SELECT «*», count(*) FROM reading {W}", "no meaning beside groups", ""),
     (f"{Q} SELECT «sensor» FROM reading {W}", "needs an aggregate or GROUP BY", ""),
-    (f"{Q} SELECT count(*) FROM «reading»", "needs a window", ""),
+    # row queries
+    (f"{Q} SELECT count(*) FROM reading BEGIN «x» END NOW", "no edge of a window", ""),
+    (f"{Q} SELECT ts FROM reading BEGIN «NOW» + 5 ROWS END NOW", "counts back from NOW", ""),
+    (f"{Q} SELECT ts FROM reading BEGIN NOW END «NOW» - 5 ROWS", "counts back from NOW", ""),
+    (f"{Q} SELECT ts FROM reading BEGIN NOW - «0» ROWS END NOW", "whole number above 0", ""),
+    (f"{Q} SELECT ts FROM reading BEGIN NOW - 5 «minuets» END NOW", "not a unit", "minutes"),
+    (f"{Q} SELECT ts FROM reading BEGIN NOW - «5» END NOW", "unit of time is missing", ""),
+    (f"{Q} SELECT ts FROM reading «BEGIN» NOW END NOW - 5 s", "begins after it ends", ""),
+    (f"{Q} SELECT ts FROM reading BEGIN «'soon'» END NOW", "not a timestamp", ""),
+    (f"{Q} SELECT ts FROM reading BEGIN NOW END NOW FOR «raeding»", "no stream 'raeding'", "reading"),
+    (f"{Q} SELECT ts FROM reading BEGIN NOW END NOW «BEGIN NOW END NOW»", "given twice", ""),
+    (f"{Q} SELECT count(*) FROM reading {W} «BEGIN NOW END NOW»", "contradict each other", ""),
+    ("SELECT * FROM slow «BEGIN NOW END NOW»", "for rows of streams", ""),
+    ("INVOKE slow BEGIN NOW - «5» m2 END NOW", "unit of time is missing", ""),
+    (f"{Q} SELECT ts FROM reading WHERE n = «'abc'»", "not a value of type INTEGER", ""),
+    (f"{Q} SELECT ts FROM reading WHERE d IN ('2024-01-01', «'2024-13-01'»)", "not a value of type DATE", ""),
+    (f"{Q} SELECT * FROM reading a, «clicks c»", "no condition joins them", ""),
+    ("SELECT * FROM reading a, «clicks c» WHERE a.sensor <> c.page", "no condition between them can join", ""),
+    (f"{Q} SELECT * FROM reading, «reading» WHERE n = n", "both streams are called", ""),
+    (f"{Q} SELECT «n» FROM reading a, reading b WHERE a.n = b.n", "in both streams", ""),
+    (f"{Q} SELECT a.«mhp» FROM reading a, reading b WHERE a.n = b.n", "no column 'mhp' in a", "mph"),
+    (f"{Q} SELECT «b.mph», count(*) FROM reading a, reading b WHERE a.n = b.n", "'b.mph' is neither grouped", ""),
+    (f"{Q} SELECT a.n FROM reading a, reading b, «clicks» WHERE a.n = b.n", "one more", ""),
+    (f"{Q} SELECT a.n FROM reading a LEFT JOIN «reading b» ON a.n = b.n", "LEFT JOIN is not available", ""),
+    (f"{Q} SELECT a.n FROM reading a JOIN «reading b» USING (n)", "USING is not available", ""),
+    (f"{Q} SELECT a.n FROM reading a JOIN reading b ON «a.n»", "ON needs a condition", ""),
     (f"{Q} SELECT count(*) FROM «slow»", "is a query", ""),
     (f"{Q} SELECT count(*) FROM «sensors»", "is a table", ""),
     (f"{Q} SELECT count(*) FROM reading {W} GROUP BY «3»", "no such item", ""),
@@ -121,7 +146,7 @@ WRONG = [
     (f"{Q} SELECT count(*) «OVER» () FROM reading {W}", "", ""),
     (f"{Q} SELECT count(*) FROM reading {W} WHERE n IN (SELECT «1»)", "subqueries", ""),
     (f"{Q} SELECT count(*) FROM reading {W} QUALIFY «1»", "QUALIFY", ""),
-    (f"{Q} SELECT count(*) FROM reading {W} JOIN «slow» ON true", "joins over streams", ""),
+    (f"{Q} SELECT count(*) FROM reading {W} JOIN «slow» ON true", "joins of streams with windows", ""),
     ("SELECT * FROM «reading» JOIN slow ON true", "joins", ""),
     (f"{Q} SELECT count(*) AS «window_end» FROM reading {W}", "every answer has", ""),
     (f"{Q} SELECT «corr»(mph) FROM reading {W}", "takes 2 arguments", ""),
@@ -150,7 +175,7 @@ WRONG = [
 def understand(catalog, script: str) -> None:
     for statement in parse(script):
         if isinstance(statement, CreateQuery):
-            bind_query(statement.select, statement.text, statement.offset, catalog)
+            bind_standing(statement.select, statement.text, statement.offset, catalog)
         elif isinstance(statement, Select):
             bind_select(statement.select, statement.text, statement.offset, catalog)
         elif isinstance(statement, Explain) and not isinstance(statement.target, str):

@@ -2,7 +2,8 @@
 
 `case` says a query once, as Millpond's text and as plain SQL over the rows of one window; `evaluate` runs that SQL
 window by window; `progress` says from an intake script which rows are late and which windows are closed; `revisions`
-gives the log of answers; `invocation` answers INVOKE; `compare` compares. Change it only when the definitions change.
+gives the log of answers; `invocation` answers INVOKE; `selections` answers row queries; `compare`
+compares. Change it only when the definitions change.
 """
 
 from tests.oracle.case import Case

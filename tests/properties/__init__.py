@@ -1,5 +1,5 @@
 """Property tests: the engine (without a JVM) against the oracle, and answers that must not depend on how they came.
 
-`streams` and `queries` draw random streams and queries, `harness` runs a pond over them. A new kind of query needs
-`queries` only.
+`streams`, `queries` and `selections` draw random streams, window queries and row queries, `harness` runs a pond over
+them. A new kind of query needs `queries` or `selections` only.
 """

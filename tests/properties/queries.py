@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from tests.oracle import Case
@@ -39,7 +41,7 @@ EXACT = (
 
 
 @st.composite
-def windows(draw: st.DrawFn, unit: int) -> dict[str, object]:
+def windows(draw: st.DrawFn, unit: int) -> dict[str, Any]:
     """RANGE, SLIDE, ORIGIN, ALIGN in the stream's unit: tumbling, sliding, uneven, with gaps."""
     size = draw(st.integers(1, 12)) * unit
     slide = draw(st.sampled_from([size, unit, draw(st.integers(1, 15)) * unit]))
@@ -81,5 +83,5 @@ def cases(
         having=having,
         order_by=order,
         limit=limit,
-        **draw(windows(unit)),  # type: ignore[arg-type]
+        **draw(windows(unit)),
     )

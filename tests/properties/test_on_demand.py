@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,11 +50,11 @@ def test_invoke_as_of_any_moment(data: st.DataObject) -> None:
             assert_rows_equal(expected, _list(table, len(case.select)), floor=floor(stream.rows), what=case.query())
 
 
-def _list(table: object, width: int) -> list[tuple[object, ...]]:
+def _list(table: pa.Table, width: int) -> list[tuple[object, ...]]:
     """The SELECT list of an invocation's answer: its columns are named c0, c1, …"""
     from tests.properties.harness import table_rows
 
-    return table_rows(table.select([f"c{i}" for i in range(width)]))  # type: ignore[attr-defined]
+    return table_rows(table.select([f"c{i}" for i in range(width)]))
 
 
 @given(st.data())

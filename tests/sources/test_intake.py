@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,11 +25,11 @@ from millpond.types import from_json, to_json
 
 
 def thing(n: int, **fields: object) -> Item:
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "ordinal": 0, "kind": "file", "path": f"/d/ü{n}\n.csv", "format": "csv", "size": n, "mtime_ns": n, "head": "h",
         "rows": None, "partition": "", "arrival": n,
     } | fields  # fmt: skip
-    return Item(**values)  # type: ignore[arg-type]
+    return Item(**values)
 
 
 def test_ordinals_follow_the_order_of_appending_and_survive(tmp_path: Path) -> None:

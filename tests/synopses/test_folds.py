@@ -14,17 +14,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millpond.synopses import Component, connection
+from millpond.synopses.aggregates import Kind
 from millpond.synopses.folds import fold_columns
 
 TOP = 10**38 - 1
 
 
-def folded(kind: str, columns: dict[str, pa.Array], runs: list[tuple[int, int]]) -> dict[str, list[Any]]:
+def folded(kind: Kind, columns: dict[str, pa.Array], runs: list[tuple[int, int]]) -> dict[str, list[Any]]:
     """Component c of a kind, folded over runs; `columns`: by suffix."""
     size = len(next(iter(columns.values())))
     table = pa.table({"n": pa.array([1] * size, pa.int64()), **{"c" + s: a for s, a in columns.items()}})
     low, high = np.array([r[0] for r in runs], np.int64), np.array([r[1] for r in runs], np.int64)
-    component = Component("c", kind, tuple((s, "") for s in columns))  # type: ignore[arg-type]
+    component = Component("c", kind, tuple((s, "") for s in columns))
     found = fold_columns(connection(), [component], table, low, high)
     assert found["n"].to_pylist() == [b - a if b > a else None for a, b in runs]
     return {name[1:]: column.to_pylist() for name, column in found.items() if name != "n"}
@@ -201,12 +202,12 @@ def test_lists_are_concatenated_in_order(kind: str, case: tuple[list[Any], list[
 
 
 def test_chunks_and_no_rows() -> None:
-    kinds = {"add": pa.decimal128(38, 0), "min": pa.string(), "list": pa.list_(pa.int8())}
+    kinds: dict[Kind, pa.DataType] = {"add": pa.decimal128(38, 0), "min": pa.string(), "list": pa.list_(pa.int8())}
     for kind, arrow in kinds.items():
         empty = pa.chunked_array([], arrow)
         table = pa.table({"n": pa.chunked_array([], pa.int64()), "c": empty})
         none = np.empty(0, np.int64)
-        found = fold_columns(connection(), [Component("c", kind, (("", ""),))], table, none, none)  # type: ignore[arg-type]
+        found = fold_columns(connection(), [Component("c", kind, (("", ""),))], table, none, none)
         assert len(found["c"]) == 0
     column = pa.chunked_array([pa.array([1, 2], pa.decimal128(38, 0)), pa.array([3, None], pa.decimal128(38, 0))])
     table = pa.table({"n": pa.chunked_array([[1, 1], [1, 1]]), "c": column})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,8 +26,8 @@ TABLES = [
 ]
 
 
-def write(folder: Path, made: list[Chunk], **named: object) -> str:
-    segment = write_chunks(str(folder), "e1-0000.parquet", made, 3, **named)  # type: ignore[arg-type]
+def write(folder: Path, made: list[Chunk], **named: Any) -> str:
+    segment = write_chunks(str(folder), "e1-0000.parquet", made, 3, **named)
     assert segment.shard == 3
     return str(folder / segment.path)
 

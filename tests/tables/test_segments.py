@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -164,7 +165,7 @@ def test_a_commit_that_was_cut_off_is_not_there(tmp_path: Path) -> None:
         max_size=12,
     )
 )
-def test_commits_are_a_set_of_segments(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:  # type: ignore[type-arg]
+def test_commits_are_a_set_of_segments(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
     """Any sequence of commits with repeated transactions and reopenings equals the same on a Python set."""
     folder = tmp_path_factory.mktemp("table")
     table, live, last = opened(folder), {}, -1

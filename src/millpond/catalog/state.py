@@ -6,6 +6,7 @@ Names are case-insensitive and share one namespace; ids are never used twice, so
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from millpond.synopses import PanesSpec
@@ -61,8 +62,11 @@ class Catalog:
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
         """The stream, table or query of that name, or None."""
-        lower = name.lower()
-        return next((d for d in self.definitions() if d.name.lower() == lower), None)
+        return self._by_name.get(name.lower())
+
+    @cached_property
+    def _by_name(self) -> dict[str, StreamDefinition | TableDefinition | QueryDefinition]:
+        return {d.name.lower(): d for d in reversed(self.definitions())}
 
     def definitions(self) -> list[StreamDefinition | TableDefinition | QueryDefinition]:
         """Everything that has a name."""
@@ -79,7 +83,8 @@ class Catalog:
 
     def query(self, name: str) -> Standing | None:
         """The standing query of that name, or None."""
-        return next((q for q in self.queries.values() if q.definition.name.lower() == name.lower()), None)
+        found = self.lookup(name)
+        return self.queries.get(found.id) if isinstance(found, QueryDefinition) else None
 
     def stream_of(self, standing: Standing) -> StreamDefinition:
         """The stream that a query reads."""

@@ -1,7 +1,10 @@
-"""The command `millpond`: its commands (`app`), how answers are written (`output`), ponds for a command (`session`).
+"""The command `millpond`: its commands (`app`, `serve`), how answers are written (`output`), ponds for a command
+(`session`), and the interactive prompt (`prompt`, with `typed`, `completion`, `names`, `describing`, `fitting`,
+`waiting`).
 
-This is the rim: nothing imports it, and it uses only `millpond.open`, `millpond.doctor` and `millpond.demo`. Texts,
-colours and columns may be changed freely; formats for programs (json, csv) and exit statuses are promises to users.
+This is the rim: nothing imports it, and it uses ponds by the interface that `millpond.open` and `millpond.connect`
+share. Texts, colours and columns may be changed freely; formats for programs (json, csv) and exit statuses are
+promises to users.
 """
 
 from millpond.cli.app import main

@@ -1,4 +1,4 @@
-"""The commands: run, sql, status, doctor, demo."""
+"""The commands: run, sql, status, doctor, demo; serve and token come from `serve`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from millpond.cli import serve
 from millpond.cli.output import Format, Writer
-from millpond.cli.session import FAILED, opened, parse_settings, reporting, say
+from millpond.cli.session import FAILED, opened, parse_settings, reached, reporting, say
 from millpond.errors import PondError
 
 app = typer.Typer(
@@ -64,15 +65,40 @@ def run(
 
 @app.command()
 def sql(
-    statements: Annotated[str, typer.Argument(metavar="STATEMENTS", help="One or more statements.")],
+    statements: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[STATEMENTS]", help="One or more statements; without them a prompt, or standard input."
+        ),
+    ] = None,
     pond: PondOption = None,
+    url: Annotated[
+        str | None, typer.Option("--url", envvar="MILLPOND_URL", help="A server's address, instead of a folder.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", envvar="MILLPOND_TOKEN", help="The server's token; better in the environment."),
+    ] = None,
     form: FormatOption = Format.table,
     settings: SettingOption = [],  # noqa: B006
     executor: ExecutorOption = "spark",
 ) -> None:
-    """Run the statements of one argument, as `run` does those of a file."""
+    """Run statements, those of the call or of standard input; on a terminal without any: an interactive prompt."""
     with reporting():
-        _execute(statements, pond, form, settings, executor)
+        if url is not None and settings:
+            raise typer.BadParameter("--set is for a pond that is opened here; the server has its own settings")
+        # A folder that was asked for goes before an address that the environment has.
+        there = None if pond is not None else url
+        interactive = statements is None and sys.stdin.isatty() and sys.stdout.isatty()
+        script = "" if interactive else _read("-") if statements is None else statements
+        with reached(pond, there, token, executor, parse_settings(settings)) as handle:
+            if interactive:
+                from millpond.cli.prompt import interact
+
+                where = there or (f"pond {pond}" if pond is not None else "a temporary pond (--pond DIR keeps one)")
+                interact(handle, f"millpond on {where}; \\? helps, \\q leaves", form)
+            else:
+                _execute_on(handle, script, form)
 
 
 @app.command()
@@ -149,13 +175,20 @@ def _read(file: str) -> str:
 
 
 def _execute(script: str, pond: Path | None, form: Format, settings: list[str], executor: str) -> None:
-    writer = Writer(form, sys.stdout, sys.stderr)
     with opened(pond, executor, parse_settings(settings)) as handle:
-        for result in handle.run(script):
-            if result.table is not None:
-                writer.write(result.table)
-            if result.message:
-                say(result.message)
+        _execute_on(handle, script, form)
+
+
+def _execute_on(pond: Any, script: str, form: Format) -> None:
+    writer = Writer(form, sys.stdout, sys.stderr)
+    for result in pond.run(script):
+        if result.table is not None:
+            writer.write(result.table)
+        if result.message:
+            say(result.message)
+
+
+serve.register(app)
 
 
 def main() -> Any:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,7 +52,7 @@ class Writer:
         messages: where remarks about the output go.
     """
 
-    def __init__(self, form: Format, stream: TextIO, messages: TextIO) -> None:
+    def __init__(self, form: Format, stream: IO[str], messages: IO[str]) -> None:
         self._form, self._stream, self._messages = form, stream, messages
         self._written = 0
 

@@ -20,6 +20,7 @@ from millpond.cli.output import OutputClosed
 from millpond.errors import MillpondError, StatementError
 
 if TYPE_CHECKING:
+    from millpond.client import RemotePond
     from millpond.pond import Pond
 
 #: Exit statuses beside 0.
@@ -90,6 +91,25 @@ def opened(path: Path | None, executor: str, settings: dict[str, Any]) -> Iterat
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def reached(
+    path: Path | None, url: str | None, token: str | None, executor: str, settings: dict[str, Any]
+) -> Iterator[Pond | RemotePond]:
+    """The pond of a server when there is a URL, else the one at `path` as of `opened`.
+
+    Arguments:
+        url: a server's address. token: what it knows the user by.
+    """
+    import millpond
+
+    if url is None:
+        with opened(path, executor, settings) as pond:
+            yield pond
+        return
+    with millpond.connect(url, token) as remote:
+        yield remote
+
+
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
     """`NAME=VALUE` pairs as keyword arguments; a value that is JSON (a number, true) is read as that, else it is text.
 
@@ -113,4 +133,4 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-__all__ = ["FAILED", "WRONG_STATEMENT", "opened", "parse_settings", "reporting", "say"]
+__all__ = ["FAILED", "WRONG_STATEMENT", "opened", "parse_settings", "reached", "reporting", "say"]

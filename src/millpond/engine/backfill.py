@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
-from millpond.engine.history import Range, close_history, map_history, segments_in, tasks_of
+from millpond.engine.history import Range, close_history, map_history, merge_history, segments_in, tasks_of
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import keep_since, query_owner, results_folder
 from millpond.engine.records import Published, QueryProgress, read_published
@@ -110,9 +110,12 @@ def _run(core: Core, owner: str) -> None:
         users = catalog.users(owner)
         stream = catalog.streams[synopsis.spec.stream]
         before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
-        segments = core.streams[stream.id].archive.segments
+        segments, removed = core.streams[stream.id].archive.snapshot
     state = before.progress.get(str(stream.id), StreamProgress())
-    starts = {str(q.id): QueryProgress(closed=s, start=s) for q in users for s in [start_of(q, state.bound)]}
+    covered = NEVER if removed is None else removed
+    starts = {
+        str(q.id): QueryProgress(closed=s, start=s, covered=covered) for q in users for s in [start_of(q, state.bound)]
+    }
     low = min(_needed_since(q, stream, starts[str(q.id)].closed, state.high) for q in users)
     wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
     tasks = tasks_of(segments_in(segments, wanted), max(1, core.executor.cores - 1))
@@ -175,13 +178,11 @@ def _needed_since(standing: Standing, stream: StreamDefinition, start: int, high
 
 def _combine(shards: list[QueryProgress]) -> QueryProgress:
     firsts = [p.first for p in shards if p.first is not None]
-    return QueryProgress(
-        max(p.closed for p in shards),
-        shards[0].start,
-        min(firsts) if firsts else None,
-        sum(p.windows for p in shards),
-        0,
-        0,
+    return replace(
+        shards[0],
+        closed=max(p.closed for p in shards),
+        first=min(firsts) if firsts else None,
+        windows=sum(p.windows for p in shards),
     )
 
 
@@ -221,21 +222,21 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
     results: list[Chunk] = []
     progress: dict[str, Any] = {}
-    panes = None
     keep = []
     epoch = synopsis.first_epoch - 1
     for value in plan["users"]:
         standing = from_json(Standing, value)
         query, options = standing.definition.query, standing.definition.options
         start = from_json(QueryProgress, plan["starts"][str(standing.id)])
-        answers, after, panes = close_history(db, synopsis.spec, query, options, parts, start, plan["bound"])
+        answers, after = close_history(db, synopsis.spec, query, options, parts, start, plan["bound"])
         progress[str(standing.id)] = to_json(after)
         keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
         if answers is not None and answers.num_rows:
             ends = pc.min_max(answers["window_end"].cast("int64")).as_py()
             results.append(Chunk(query_owner(standing.id), "backfilled", epoch, ends["min"], ends["max"], answers))
     state = []
-    if panes is not None and panes.num_rows:
+    panes = merge_history(db, synopsis.spec, parts)
+    if panes.num_rows:
         kept = panes.filter(pc.greater_equal(panes["pane"], synopsis.spec.panes.pane(min(keep))))
         if kept.num_rows:
             state = [pane_chunk(synopsis.owner, synopsis.spec, epoch, kept)]

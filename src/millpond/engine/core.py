@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.catalog import Catalog, CatalogLog
+from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.engine.admission import Pace
 from millpond.engine.executors import Executor
 from millpond.engine.merging import results_folder
@@ -58,6 +58,8 @@ class Settings:
 
     shards: state shards, fixed when the pond is made. target: seconds that an epoch should last at most under load.
     share: whether queries share synopses. settle: microseconds for which a file must be unchanged before it is taken.
+    hot_bytes: memory for hot rows and what is kept ready of row queries. eager_rows: rows from which on a map task
+    matches them with all row queries. explicit_matches: matches per row that are then written out one by one.
     """
 
     shards: int = 2
@@ -66,6 +68,9 @@ class Settings:
     settle: int = 1_000_000
     rows_per_epoch: int = 4_000_000
     compact_files: int = 8
+    hot_bytes: int = 1 << 29
+    eager_rows: int = 16_384
+    explicit_matches: float = 24.0
 
 
 @dataclass
@@ -81,6 +86,7 @@ class Core:
     state: SegmentTable
     results: SegmentTable
     published: Published
+    register: Register
     streams: dict[int, StreamRuntime] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     pace: Pace = field(default_factory=Pace)
@@ -174,6 +180,7 @@ class Core:
         for runtime in self.streams.values():
             runtime.log.close()
         self.catalog_log.close()
+        self.register.close()
         if self.owner_file >= 0:
             os.close(self.owner_file)
             self.owner_file = -1
@@ -214,16 +221,18 @@ def open_core(
         write_json(os.path.join(path, "fence.json"), fence)
         chosen = Settings(**{**settings, "shards": meta["shards"]})
         number = last_record(path, "published")
+        catalog = CatalogLog(os.path.join(path, "catalog"))
         core = Core(
             path,
             meta["id"],
             chosen,
             clock or wall_clock,
             executor(path),
-            CatalogLog(os.path.join(path, "catalog")),
+            catalog,
             SegmentTable(state_folder(path), CHUNKS),
             SegmentTable(results_folder(path), CHUNKS),
             read_published(path, number) if number else Published(),
+            Register(path, catalog.catalog.next_id, lambda name: catalog.catalog.lookup(name) is not None),
             pace=Pace(target=chosen.target, rows=chosen.rows_per_epoch),
             last_manifest=last_record(path, "manifests"),
             owner_file=owner,
@@ -231,10 +240,18 @@ def open_core(
         )
         for definition in core.catalog.streams.values():
             core.open_stream(definition)
+        _reconcile(core)
         return core
     except BaseException:
         os.close(owner)
         raise
+
+
+def _reconcile(core: Core) -> None:
+    """Finish statements that a crash cut off between the catalog and the register."""
+    named = [(q.definition.name, q.id) for q in core.catalog.queries.values()]
+    for query in core.register.reconcile(core.catalog.streams, named):
+        core.catalog_log.record({"do": "drop_query", "id": query})
 
 
 def _meta(path: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -96,8 +96,12 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
                 queries[str(standing.id)] = QueryProgress(closed=start, start=start)
         queries = {k: q for k, q in queries.items() if int(k) in catalog.queries}
         for key, known in queries.items():
-            if catalog.queries[int(key)].status == "paused" and known.paused is None:
-                queries[key] = replace(known, paused=published.epoch + 1)
+            standing = catalog.queries[int(key)]
+            if standing.status == "paused" and known.paused is None:
+                # One that was paused while its back-fill ran has seen nothing of what came live.
+                adopted = any(key in a.progress for a in adoptions)
+                since = catalog.synopses[standing.synopsis].first_epoch if adopted else published.epoch + 1
+                queries[key] = replace(known, paused=since)
         compact, expire = _upkeep(core, state, catalog, progress, queries)
         manifest = Manifest(
             published.epoch + 1,
@@ -114,6 +118,9 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             expire=expire,
             compact=compact,
             arrivals=arrivals,
+            register=core.register.ship(taken) if len(core.register) else 0,
+            eager_rows=core.settings.eager_rows,
+            explicit_matches=core.settings.explicit_matches,
         )
         core.check_fence()
         write_manifest(core.path, manifest)
@@ -151,12 +158,15 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
 
 
 def _resumed(core: Core) -> bool:
-    """Whether a query that was paused has windows to report."""
+    """Whether a query that was paused has something to catch up on."""
     return any(
         q.status == "live"
         and str(q.id) in core.published.queries
-        and core.published.queries[str(q.id)].closed
-        < core.published.progress.get(str(core.catalog.stream_of(q).id), StreamProgress()).bound
+        and (
+            core.published.queries[str(q.id)].paused is not None
+            or core.published.queries[str(q.id)].closed
+            < core.published.progress.get(str(core.catalog.stream_of(q).id), StreamProgress()).bound
+        )
         for q in core.catalog.queries.values()
     )
 
@@ -304,26 +314,30 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
         if not after:
             continue
         firsts = [a.first for a in after if a.first is not None]
-        merged[query] = QueryProgress(
-            max(a.closed for a in after),
-            before.start,
-            min(firsts) if firsts else None,
-            before.windows + sum(a.windows - before.windows for a in after),
-            before.revisions + sum(a.revisions - before.revisions for a in after),
-            before.too_late + sum(a.too_late - before.too_late for a in after),
+        merged[query] = replace(
+            before,
+            closed=max(a.closed for a in after),
+            first=min(firsts) if firsts else None,
+            windows=before.windows + sum(a.windows - before.windows for a in after),
+            revisions=before.revisions + sum(a.revisions - before.revisions for a in after),
+            too_late=before.too_late + sum(a.too_late - before.too_late for a in after),
+            paused=None,
         )
     return merged
 
 
-def prune_records(core: Core, keep: int = 1000) -> None:
-    """Remove manifests and publish records that nothing can ask for: older than `keep` epochs and any back-fill."""
+#: Manifests and publish records that are kept behind the last epoch: the latter answer `AS OF EPOCH`.
+KEPT = {"manifests": 50, "published": 500}
+
+
+def prune_records(core: Core) -> None:
+    """Remove manifests and publish records that nothing can ask for: beyond `KEPT`, and older than any back-fill."""
     first = min(
         (q.first_epoch - 1 for q in core.catalog.queries.values() if "backfilling" in (q.status, q.reason)),
         default=core.published.epoch,
     )
-    limit = min(first, core.published.epoch - keep)
-    for kind in ("manifests", "published"):
+    for kind, keep in KEPT.items():
         folder = os.path.join(core.path, kind)
         for name in os.listdir(folder):
-            if name.endswith(".json") and int(name[:-5]) < limit:
+            if name.endswith(".json") and int(name[:-5]) < min(first, core.published.epoch - keep):
                 os.unlink(os.path.join(folder, name))

@@ -10,7 +10,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engine.advance import advance, earliest, first_end
+from millpond.engine.catching_up import catch_up
+from millpond.engine.cuts import CUT, merge_cuts, without_cut
 from millpond.engine.mapping import Parcel, cut, tolerant_partial
 from millpond.engine.records import QueryProgress
 from millpond.engine.segments import archive_folder, read_rows, row_schema
@@ -25,8 +26,6 @@ ROWS_AT_ONCE = 1_000_000
 
 #: Rows of the archive that are good enough for one task; more are spread over several.
 ROWS_PER_TASK = 4_000_000
-
-CUT = "cut"
 
 
 @dataclass(frozen=True)
@@ -120,18 +119,21 @@ def map_history(
 
 @dataclass
 class HistoryState:
-    """Pane rows of the past as a state without delta (see `advance.State`)."""
+    """A state that holds nothing but its delta (see `evaluation.State`)."""
 
-    rows: pa.Table
-    delta: pa.Table = field(default_factory=lambda: pa.table({"pane": pa.array([], pa.int64())}))
+    delta: pa.Table = field(default_factory=lambda: pa.table({}))
+
+    def show(self, delta: pa.Table) -> None:
+        """Exchange the delta."""
+        self.delta = delta
 
     def before(self, low: int) -> pa.Table:
-        """Nothing is revised in history: late rows are in it."""
-        return self.after(low)
+        """Nothing was there."""
+        return pa.table({})
 
     def after(self, low: int) -> pa.Table:
         """Pane rows from pane `low` on."""
-        return self.rows.filter(pc.greater_equal(self.rows["pane"], low)) if self.rows.num_rows else self.rows
+        return self.delta.filter(pc.greater_equal(self.delta["pane"], low)) if self.delta.num_rows else self.delta
 
 
 def close_history(
@@ -142,48 +144,18 @@ def close_history(
     parts: list[pa.Table],
     progress: QueryProgress,
     bound: int,
-) -> tuple[pa.Table | None, QueryProgress, pa.Table]:
-    """Answers of the windows that end after `progress.closed` and until `bound`, and the merged pane rows.
+) -> tuple[pa.Table | None, QueryProgress]:
+    """Answers of the windows that end after `progress.closed` and until `bound`.
 
     A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that were
-    open then, exactly as it did live.
+    open then, exactly as it did live. Under 'revise' all rows count.
     """
-    parts = [p for p in parts if p.num_rows]
-    on_time, late = _separate(parts)
-    panes = merge_partials(db, spec, on_time)
-    cuts = sorted({int(c) for t in late for c in pc.unique(t[CUT]).to_pylist()})
-    answers: list[pa.Table] = []
-    assert query.window is not None
-    first = None
-    for rows in (*on_time, *late):
-        first = earliest(first, first_end(spec, query.window, rows))
-    progress = QueryProgress(
-        progress.closed, progress.start, first, progress.windows, progress.revisions, progress.too_late
+    result = catch_up(
+        db, spec, query, options, "drop", HistoryState(), parts, progress, bound, bound, lambda low, high: None
     )
-    for limit in [*(c for c in cuts if progress.closed < c <= bound), bound]:
-        result = advance(
-            db, spec, query, options, "drop", HistoryState(panes), progress, limit, limit, lambda low, high: None
-        )
-        progress = result.progress
-        if result.answers is not None and result.answers.num_rows:
-            answers.append(result.answers)
-        visible = [t.filter(pc.equal(t[CUT], limit)).drop_columns([CUT]) for t in late]
-        visible = [t for t in visible if t.num_rows]
-        if visible and limit != bound:
-            panes = merge_partials(db, spec, [panes, *visible])
-    # Rows that were behind more than `bound` count in no window answered here, but in the state.
-    rest = [t.filter(pc.equal(t[CUT], c)).drop_columns([CUT]) for t in late for c in cuts if c >= bound]
-    panes = merge_partials(db, spec, [panes, *(t for t in rest if t.num_rows)])
-    return (pa.concat_tables(answers, promote_options="permissive") if answers else None), progress, panes
+    return result.answers, result.progress
 
 
-def _separate(parts: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
-    on_time, late = [], []
-    for part in parts:
-        if CUT not in part.column_names:
-            on_time.append(part)
-            continue
-        behind = pc.is_valid(part[CUT])
-        on_time.append(part.filter(pc.invert(behind)).drop_columns([CUT]))
-        late.append(part.filter(behind))
-    return [t for t in on_time if t.num_rows], [t for t in late if t.num_rows]
+def merge_history(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:
+    """Pane rows as state: all windows that are still open were open when any of the rows came."""
+    return without_cut(db, spec, merge_cuts(db, spec, parts))

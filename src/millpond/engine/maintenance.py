@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millpond.engine.core import Core, StreamRuntime
 from millpond.engine.epoch import in_flight, prune_records
+from millpond.engine.hot_files import sweep_hot, sweep_hot_orphans
 from millpond.engine.mapping import Parcel
 from millpond.engine.merging import results_folder
 from millpond.engine.records import read_manifest
@@ -41,21 +42,28 @@ def maintain(core: Core) -> None:
         compact_results(core)
         sweep(core)
         sweep_dropped(core)
+        sweep_hot(core)
+        core.register.maintain(_register_needed(core))
         with core.lock:
             prune_records(core)
             core.catalog_log.prune(core.published.version)
 
 
+def _register_needed(core: Core) -> int:
+    """The register version of the last epoch that looked at the register, or is going to."""
+    return read_manifest(core.path, core.last_manifest).register if core.last_manifest else 0
+
+
 def expire(core: Core, runtime: StreamRuntime) -> None:
-    """Remove archive files whose rows are all older than the stream's retention."""
+    """Remove archive files whose rows are all older than the retention, and record up to where rows are gone."""
     retention = runtime.definition.options.retention
     progress = core.published.progress.get(str(runtime.definition.id), StreamProgress())
     if retention is None or progress.high <= NEVER:
         return
     limit = min(progress.bound, progress.high) - retention
-    old = [s.path for s in runtime.archive.segments if s.high < limit]
+    old = [s for s in runtime.archive.segments if s.high < limit]
     if old:
-        runtime.archive.commit([], old)
+        runtime.archive.commit([], [s.path for s in old], removed=max(s.high for s in old) + 1)
 
 
 def chosen_for_merge(segments: Sequence[Segment]) -> list[Segment]:
@@ -191,6 +199,7 @@ def sweep_orphans(core: Core) -> None:
     """At opening: delete files that killed epochs and jobs left, except what a repeated epoch will need."""
     from millpond.engine.backfill import ready_backfills
 
+    sweep_hot_orphans(core)
     needed = {s.path for a in ready_backfills(core, published=False) for s in (*a.state, *a.results)}
     epoch = in_flight(core)
     if epoch is not None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from millpond.catalog import Catalog
 from millpond.engine.records import Manifest, Split
 from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
+from millpond.engine.soup import meet_queries
 from millpond.progress import StreamProgress, ahead_mask, summarise
 from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.intake import Item
@@ -48,10 +49,10 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     segment, dead, summaries, unknown = _take(db, manifest, stream, split, progress)
     taken = clock.perf_counter()
     files: dict[str, object] = {}
-    name = f"e{manifest.epoch:012d}-{task:05d}.parquet"
+    file = f"e{manifest.epoch:012d}-{task:05d}.parquet"
     if segment.num_rows:
         files["archive"] = to_json(
-            write_rows(archive_folder(pond, stream), name, segment, stream.options.time, manifest.epoch, manifest.epoch)
+            write_rows(archive_folder(pond, stream), file, segment, stream.options.time, manifest.epoch, manifest.epoch)
         )
     archived = clock.perf_counter()
     failures: dict[str, str] = {}
@@ -68,10 +69,14 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             dead.append(_failed_letters(failed, names, manifest.epoch))
         for shard, part in cut(db, synopsis.spec, synopsis.owner, table, manifest.shards):
             yield Parcel(shard, synopsis.owner, task, pack(part))
+    made = clock.perf_counter()
+    for failed, name in meet_queries(pond, manifest, stream, task, segment):
+        dead.append(_failed_letters(failed, name, manifest.epoch))
+    met = clock.perf_counter()
     letters = pa.concat_tables(dead) if dead else DEAD.empty_table()
     if letters.num_rows:
         files["dead"] = to_json(
-            write_rows(dead_folder(pond, stream), name, letters, None, manifest.epoch, manifest.epoch)
+            write_rows(dead_folder(pond, stream), file, letters, None, manifest.epoch, manifest.epoch)
         )
     late = segment.num_rows - segment["_bound"].null_count
     report = {
@@ -88,7 +93,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         "seconds": {
             "read": taken - started,
             "archive": archived - taken,
-            "partials": clock.perf_counter() - archived,
+            "partials": made - archived,
+            "matching": met - made,
         },
     }
     for shard in range(manifest.shards):

@@ -8,6 +8,7 @@ import time as clock
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -16,6 +17,8 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.engine.advance import advance, revise_for
+from millpond.engine.catching_up import catch_up
+from millpond.engine.cuts import merge_cuts, with_cut, without_cut
 from millpond.engine.mapping import Parcel, home_shard, one_line
 from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
@@ -89,8 +92,9 @@ def merge_shard(
         try:
             delta = merge_partials(db, synopsis.spec, parts.get(synopsis.owner, []))
             merged += clock.perf_counter() - begun
+            marked = _marked(manifest, catalog, synopsis, delta)
             if delta.num_rows:
-                state.append(pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, delta))
+                state.append(pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, marked))
             _advance_synopsis(
                 db,
                 pond,
@@ -100,6 +104,7 @@ def merge_shard(
                 shard,
                 synopsis,
                 delta,
+                marked,
                 progress,
                 segments,
                 state,
@@ -144,6 +149,7 @@ def _advance_synopsis(
     shard: int,
     synopsis: Synopsis,
     delta: pa.Table,
+    marked: pa.Table,
     progress: dict[str, StreamProgress],
     segments: Sequence[Segment],
     state: list[Chunk],
@@ -151,23 +157,11 @@ def _advance_synopsis(
     advanced: dict[str, Any],
     failures: dict[str, str],
 ) -> None:
-    stream = catalog.streams[synopsis.spec.stream]
+    spec, stream = synopsis.spec, catalog.streams[synopsis.spec.stream]
     bound = progress[str(stream.id)].bound
-    high = manifest.progress.get(str(stream.id), StreamProgress()).high
+    known = manifest.progress.get(str(stream.id), StreamProgress())
     users = catalog.users(synopsis.owner)
-    adopting = any(str(q.id) in manifest.adopt for q in users)
-    panes = PaneState(
-        db,
-        pond,
-        pond_id,
-        segments,
-        shard,
-        synopsis.owner,
-        synopsis.spec,
-        manifest.epoch,
-        delta,
-        synopsis.first_epoch if adopting else None,
-    )
+    panes = PaneState(db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta)
     lowest: list[int] = []
     for standing in users:
         before = manifest.queries.get(str(standing.id), QueryProgress())
@@ -175,44 +169,65 @@ def _advance_synopsis(
             continue
         query, options = standing.definition.query, standing.definition.options
         owner = query_owner(standing.id)
-        seen = panes
-        if before.paused is not None:  # it resumes: all that came since is new to it
-            seen = PaneState(
-                db, pond, pond_id, segments, shard, synopsis.owner, synopsis.spec, manifest.epoch, delta, before.paused
-            )
-        result = None
+        given = partial(_given, db, pond, segments, owner)
+        since = _unanswered_since(manifest, synopsis, standing)
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
-                result = advance(
-                    db,
-                    synopsis.spec,
-                    query,
-                    options,
-                    stream.options.late,
-                    seen,
-                    before,
-                    bound,
-                    high,
-                    lambda low, up, owner=owner: _given(db, pond, segments, owner, low, up),  # type: ignore[misc]
-                )
+                if since is None:
+                    result = advance(
+                        db, spec, query, options, stream.options.late, panes, before, bound, known.high, given
+                    )
+                else:
+                    missed = PaneState(
+                        db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta, since
+                    )
+                    parts = [*missed.parts(), marked]
+                    result = catch_up(
+                        db, spec, query, options, stream.options.late, missed, parts, before, bound, known.high, given
+                    )
                 break
-            except (duckdb.Error, ValueError, pa.ArrowException, OverflowError) as error:
+            except FAULTS as error:
                 reason = one_line(error)
-        if result is None:
+        else:
             failures[str(standing.id)] = reason
             continue
         advanced[str(standing.id)] = to_json(replace(result.progress, paused=None))
         lowest.append(open_pane(synopsis, standing, result.progress.closed))
         if result.answers is not None and result.answers.num_rows:
             ends = pc.min_max(result.answers["window_end"].cast(pa.int64())).as_py()
-            resumed = before.closed < manifest.progress.get(str(stream.id), StreamProgress()).bound
-            kind = "backfilled" if resumed or str(standing.id) in manifest.adopt else "answers"
+            kind = "backfilled" if since is not None or before.closed < known.bound else "answers"
             results.append(Chunk(owner, kind, manifest.epoch, ends["min"], ends["max"], result.answers))
         if result.revisions is not None and result.revisions.num_rows:
             ends = pc.min_max(result.revisions["end"]).as_py()
             state.append(Chunk(owner, REVISIONS, manifest.epoch, ends["min"], ends["max"], result.revisions))
     if lowest:
+        adopting = any(str(q.id) in manifest.adopt for q in users)
         panes.keep(min(lowest), adopting or str(shard) in manifest.compact)
+
+
+def _unanswered_since(manifest: Manifest, synopsis: Synopsis, standing: Standing) -> int | None:
+    """The first epoch whose rows a query has not answered, because it was paused or being back-filled; else None."""
+    key = str(standing.id)
+    paused = manifest.queries.get(key, QueryProgress()).paused
+    return synopsis.first_epoch if paused is None and key in manifest.adopt else paused
+
+
+def _waits(manifest: Manifest, synopsis: Synopsis, standing: Standing) -> bool:
+    """Whether a query answers the rows of this epoch later, or with those of others."""
+    return standing.status in ("paused", "backfilling") or _unanswered_since(manifest, synopsis, standing) is not None
+
+
+def _marked(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, delta: pa.Table) -> pa.Table:
+    """The delta as it is stored: with cuts where a query will need them."""
+    waiting = [q for q in catalog.users(synopsis.owner) if _waits(manifest, synopsis, q)]
+    if not waiting:
+        return delta
+    stream = catalog.streams[synopsis.spec.stream]
+    known = manifest.progress.get(str(stream.id), StreamProgress())
+    if stream.options.late == "drop":
+        return with_cut(synopsis.spec, delta, known.bound)
+    spare = min(revise_for(q.definition.query, q.definition.options) for q in waiting)
+    return with_cut(synopsis.spec, delta, min(known.bound, known.high), spare)
 
 
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
@@ -273,7 +288,9 @@ def _compact(
         if kind == PANES and owner in catalog.synopses:
             synopsis = catalog.synopses[owner]
             try:
-                table = merge_partials(db, synopsis.spec, [c.table for c in group])
+                table = merge_cuts(db, synopsis.spec, [c.table for c in group])
+                if not any(_waits(manifest, synopsis, q) for q in catalog.users(owner)):
+                    table = without_cut(db, synopsis.spec, table)
             except FAULTS:  # its queries fail for that; their state stays as it is until they are dropped
                 chunks += group
                 continue

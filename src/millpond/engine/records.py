@@ -31,6 +31,8 @@ class QueryProgress:
     start: windows that end at or before it are not the query's business: they were closed when it was registered.
     first: end of the first window with data, from which on `empty='report'` reports.
     paused: the first epoch in which the query was paused; None while it runs.
+    covered: retention had removed rows before this instant when the query's back-fill read the archive: windows that
+        start before it are answered from what was left.
     """
 
     closed: int = NEVER
@@ -40,6 +42,7 @@ class QueryProgress:
     revisions: int = 0
     too_late: int = 0
     paused: int | None = None
+    covered: int = NEVER
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Manifest:
     before which nothing can arrive any more. version: of the catalog. intake: per stream, the first item
     not yet taken after this epoch. ends: streams whose source has announced its end. adopt: back-fills whose results
     become visible with this epoch. compact: per shard, state files to merge. expire: state files to remove.
+    register: version of the register of row queries that new rows are matched with, by tasks of at least `eager_rows`
+    rows; about `explicit_matches` matches per row are written out.
     """
 
     epoch: int
@@ -66,6 +71,9 @@ class Manifest:
     compact: dict[str, tuple[str, ...]] = field(default_factory=dict)
     arrivals: dict[str, int] = field(default_factory=dict)
     expire: tuple[str, ...] = ()
+    register: int = 0
+    eager_rows: int = 16_384
+    explicit_matches: float = 24.0
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.engine.cuts import without_cut
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.tables import Chunk, Segment, read_chunks
 
@@ -46,7 +47,7 @@ class PaneState:
         pond, pond_id: folder and identity of the pond.
         segments: the shard's committed state files, oldest first.
         epoch: the running epoch. delta: merged partials of this epoch.
-        split_epoch: for a synopsis whose back-fill becomes visible now: chunks from this epoch on count as delta.
+        since: for a query that answered last before this epoch: what came from it on is delta (see `parts`, `show`).
     """
 
     db: duckdb.DuckDBPyConnection
@@ -58,24 +59,29 @@ class PaneState:
     spec: PanesSpec
     epoch: int
     delta: pa.Table
-    split_epoch: int | None = None
+    since: int | None = None
     _before: _Kept | None = field(default=None, init=False)
     _after: dict[int, pa.Table] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        if self.split_epoch is None:
-            kept = _kept.get((self.pond_id, self.owner, self.shard))
-            if kept is not None and kept.epoch == self.epoch - 1:
-                self._before = kept
-        else:
-            since = self.split_epoch
-            live = self._load(None, lambda epoch: epoch >= since)
-            self.delta = merge_partials(self.db, self.spec, [live, self.delta])
+        kept = _kept.get((self.pond_id, self.owner, self.shard))
+        if self.since is None and kept is not None and kept.epoch == self.epoch - 1:
+            self._before = kept
+
+    def parts(self) -> list[pa.Table]:
+        """Stored pane rows from epoch `since` on, with their cuts."""
+        since = self.since or 0
+        return self._read(None, lambda epoch: epoch >= since)
+
+    def show(self, delta: pa.Table) -> None:
+        """Take `delta` as what came since."""
+        self.delta = delta
+        self._after.clear()
 
     def before(self, low: int) -> pa.Table:
         """Merged pane rows from pane `low` on, as of the epoch before."""
         if self._before is None or self._before.low > low:
-            since = self.split_epoch
+            since = self.since
             wanted = None if since is None else lambda epoch: epoch < since
             self._before = _Kept(self.epoch - 1, low, self._load(low, wanted))
             self._after.clear()
@@ -107,21 +113,8 @@ class PaneState:
             held, whole = low, table
         _kept[(self.pond_id, self.owner, self.shard)] = _Kept(self.epoch, held, whole)
 
-    def _load(self, low: int | None, wanted: Callable[[int], bool] | None) -> pa.Table:
-        since = None if low is None else self.spec.panes.start(low)
-        paths = [
-            os.path.join(state_folder(self.pond), s.path) for s in self.segments if since is None or s.high >= since
-        ]
-        parts = [
-            c.table if low is None else _from(c.table, low)
-            for c in read_chunks(
-                paths,
-                {self.owner},
-                lambda _owner, kind, epoch, _low, high: (
-                    kind == PANES and (since is None or high >= since) and (wanted is None or wanted(epoch))
-                ),
-            )
-        ]
+    def _load(self, low: int, wanted: Callable[[int], bool] | None) -> pa.Table:
+        parts = [_from(without_cut(self.db, self.spec, t), low) for t in self._read(low, wanted)]
         if len(parts) < 2 or not _rounds(self.spec, parts[0].schema):
             return merge_partials(self.db, self.spec, parts)
         # File by file, as epochs did it: floating sums that are added in another order differ in their last bits, and
@@ -130,6 +123,21 @@ class PaneState:
         for part in parts[1:]:
             table = merge_partials(self.db, self.spec, [table, part])
         return table
+
+    def _read(self, low: int | None, wanted: Callable[[int], bool] | None) -> list[pa.Table]:
+        """Stored pane rows, chunk by chunk, of chunks that reach to pane `low` and whose epoch is wanted."""
+        since = None if low is None else self.spec.panes.start(low)
+        paths = [
+            os.path.join(state_folder(self.pond), s.path) for s in self.segments if since is None or s.high >= since
+        ]
+        chunks = read_chunks(
+            paths,
+            {self.owner},
+            lambda _owner, kind, epoch, _low, high: (
+                kind == PANES and (since is None or high >= since) and (wanted is None or wanted(epoch))
+            ),
+        )
+        return [c.table for c in chunks]
 
 
 def pane_chunk(owner: str, spec: PanesSpec, epoch: int, table: pa.Table) -> Chunk:

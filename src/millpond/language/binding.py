@@ -19,7 +19,7 @@ from millpond.types import BoundQuery, Output, QueryDefinition, StreamDefinition
 
 _CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
 _LATER = {
-    "joins": "joins over streams are not available yet",
+    "joins": "joins of streams with windows in brackets are not available yet",
     "laterals": "LATERAL is not available over a stream",
     "with_": "WITH is not available over a stream yet",
     "qualify": "QUALIFY is not available over a stream",
@@ -47,7 +47,7 @@ def bind_query(select: exp.Expr, text: str, offset: int, schema: Schema, standin
     """
     source = Source.of(select, text, offset)
     try:
-        return _Binder(select, text, source, schema, standing).bind()
+        return SelectBinder(select, text, source, schema, standing).bind()
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
 
@@ -67,11 +67,12 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
             return bind_relation(select, text, source, schema)
         if not _is_plain(select):
             raise source.error(
-                f"'{streams[0].name}' is a stream: joins, subqueries and WITH over streams are not available yet",
+                f"'{streams[0].name}' is a stream: subqueries, WITH, and joins with anything but one other stream are "
+                "not available yet",
                 streams[0],
-                "one SELECT over one stream; answers of queries and tables can be joined",
+                "one SELECT over one or two streams; answers of queries and tables can be joined",
             )
-        return _Binder(select, text, source, schema, False).bind()
+        return SelectBinder(select, text, source, schema, False).bind()
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
 
@@ -82,7 +83,7 @@ def _is_plain(select: exp.Expr) -> bool:
     return len(list(select.find_all(exp.Query))) == 1
 
 
-class _Binder:
+class SelectBinder:
     """Binds one SELECT over one stream."""
 
     def __init__(self, select: exp.Expr, text: str, source: Source, schema: Schema, standing: bool) -> None:
@@ -92,33 +93,48 @@ class _Binder:
 
     def bind(self) -> BoundQuery:
         """The bound query."""
+        self.check_clauses()
+        table, stream = self.stream()
+        window = bound_window(table, stream, self.source)
+        return self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
+
+    def check_clauses(self, allowed: tuple[str, ...] = ()) -> None:
+        """Refuse clauses that have no meaning over a stream, but for those of `allowed`."""
         select, source = self.select, self.source
         for key, message in _LATER.items():
-            if value := select.args.get(key):
+            if key not in allowed and (value := select.args.get(key)):
                 raise source.error(message, value[0] if isinstance(value, list) else value)
-        check_arguments(select, _CLAUSES, source)
+        check_arguments(select, (*_CLAUSES, *allowed), source)
         if (distinct := select.args.get("distinct")) and distinct.args.get("on"):
             raise source.error("DISTINCT ON is not available over a stream", distinct)
-        table, stream = self.stream()
-        window = bound_window(table, stream, source)
+
+    def bind_rows(self, table: exp.Table, window: Window | None, rows: RowScope) -> BoundQuery:
+        """All but FROM, over the rows of a stream (or of two that are joined)."""
+        select, source, stream = self.select, self.source, rows.stream
         written = select_items(select, source)
-        rows = RowScope(source, stream, table.alias or stream.name)
         rows.aliases = {i.alias.name.lower(): i.node for i in reversed(written) if i.alias is not None}
         grouped = bool(select.args.get("group")) or any(map(has_aggregate, self.grouped_parts(written)))
         self.check_shape(table, window, grouped)
         typer = Typer(source, stream.all_columns, rows.text)
         where = self.where(rows)
-        if grouped:
-            return self.finish(stream, window, where, rows, typer, written, GroupScope(rows, window is not None))
-        return self.finish(stream, window, where, rows, typer, written, None)
+        written = self.items(written, rows, grouped)
+        groups = GroupScope(rows, window is not None) if grouped else None
+        return self.finish(stream, window, where, rows, typer, written, groups)
+
+    def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
+        """The SELECT list as it is bound."""
+        return written
 
     def stream(self) -> tuple[exp.Table, StreamDefinition]:
         """The FROM item."""
-        source = self.source
         clause = self.select.args.get("from_")
         if clause is None:
-            raise source.error("a query needs a stream", None, "FROM stream [RANGE …]")
-        table = clause.this
+            raise self.source.error("a query needs a stream", None, "FROM stream [RANGE …]")
+        return self.named(clause.this)
+
+    def named(self, table: exp.Expr) -> tuple[exp.Table, StreamDefinition]:
+        """The stream that a FROM item names."""
+        source = self.source
         if not isinstance(table, exp.Table):
             raise source.error("subqueries in FROM are not available over streams yet", table, "the name of a stream")
         check_arguments(table, ("this", "alias", "db", "catalog"), source)
@@ -131,7 +147,7 @@ class _Binder:
         if not isinstance(found, StreamDefinition):
             kind = "query" if isinstance(found, QueryDefinition) else "table"
             raise source.error(
-                f"'{found.name}' is a {kind}: a standing query reads a stream (answers and tables come later)",
+                f"'{found.name}' is a {kind}: a standing query reads streams (answers and tables come later)",
                 table.this,
                 "the name of a stream",
             )
@@ -149,15 +165,14 @@ class _Binder:
         """Refuse what has no meaning yet: rows without groups in windows, standing queries without windows."""
         if window is None and self.standing:
             raise self.source.error(
-                "a standing query needs a window behind its stream (row queries and BEGIN … END come later)",
-                table, WORKS,
+                "a query whose answers are windows needs one behind its stream", table, WORKS,
             )  # fmt: skip
         if window is not None and not grouped:
             stars = [e for e in self.select.expressions if e.is_star]
             raise self.source.error(
-                "a window query needs an aggregate or GROUP BY (queries that give single rows come later)",
+                "a query with a window in brackets needs an aggregate or GROUP BY",
                 stars[0] if stars else self.select.expressions[0] if self.select.expressions else table,
-                "an aggregate such as count(*), or GROUP BY",
+                "an aggregate such as count(*); single rows of a window are asked for with BEGIN … END …",
             )
         having = self.select.args.get("having")
         if having is not None and not grouped:

@@ -6,6 +6,7 @@ and DuckDB see what the user meant.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from millpond.language.duck import quote
 from millpond.language.window_clause import REVISIONS, WINDOW, parse_window
 
 #: Key of a node's `meta`: start and end of a whole item of SELECT in the script.
@@ -177,6 +179,35 @@ class Millpond(DuckDB):
     Parser = MillpondParser
 
 
-def render(node: exp.Expr) -> str:
-    """DuckDB SQL of a checked tree: every identifier quoted, no comments."""
-    return node.sql(dialect=Millpond, identify=True, comments=False, normalize_functions=False)
+class _Tools(threading.local):
+    """What a thread needs of the dialect, made once: making them costs more than using them."""
+
+    def __init__(self) -> None:
+        self.dialect = Millpond()
+        self.tokenizer = self.dialect.tokenizer()
+        self.generator = self.dialect.generator(identify=True, comments=False, normalize_functions=False)
+
+
+_tools = _Tools()
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a script."""
+    tokens: list[Token] = _tools.tokenizer.tokenize(text)
+    return tokens
+
+
+def new_parser() -> MillpondParser:
+    """A parser without text."""
+    return MillpondParser(dialect=_tools.dialect)
+
+
+def render(node: exp.Expr, copy: bool = True) -> str:
+    """DuckDB SQL of a checked tree: every identifier quoted, no comments.
+
+    copy: False for a tree that is not used afterwards, which the generator may change.
+    """
+    if type(node) is exp.Column and len(node.args) == 1 and type(node.this) is exp.Identifier:
+        return quote(node.name)
+    text: str = _tools.generator.generate(node, copy=copy)
+    return text

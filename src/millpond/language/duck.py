@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import threading
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 
 import duckdb
 
 from millpond.types import Column
 
 _LOCK = threading.Lock()
+
+#: Relations whose types are remembered, and how many expressions of each (longer ones are not).
+_RELATIONS = 1024
+_EXPRESSIONS = 4096
+_LONGEST = 2000
+
+#: How often a relation is asked before it becomes a table, which DuckDB binds faster than a subquery.
+_OFTEN = 3
 
 
 @functools.cache
@@ -83,6 +93,85 @@ def describe(sql: str) -> tuple[Column, ...]:
     return tuple(Column(str(row[0]), str(row[1])) for row in rows)
 
 
+class TypedRelation:
+    """Types of expressions over some columns, each asked of DuckDB once. Made by `typed_relation`."""
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._columns = columns
+        self._from = empty_relation(columns)
+        self._known: dict[str, str] = {}
+        self._asked = 0
+        self._table = ""
+
+    def types(self, expressions: Sequence[str]) -> list[str]:
+        """The DuckDB type of every expression; those that are not known yet are asked in one question.
+
+        Raises:
+            Refused: DuckDB does not accept one of them.
+        """
+        known = self._known  # another thread may put a new one in its place, but takes nothing out of this one
+        wanted = [e for e in dict.fromkeys(expressions) if e not in known]
+        if not wanted:
+            return [known[e] for e in expressions]
+        found = dict(zip(wanted, self._ask(wanted), strict=True))
+        types = [found[e] if e in found else known[e] for e in expressions]
+        if len(known) + len(found) > _EXPRESSIONS:
+            self._known = known = {}
+        known.update((e, kind) for e, kind in found.items() if len(e) <= _LONGEST)
+        return types
+
+    def _ask(self, expressions: Sequence[str]) -> list[str]:
+        fields = ", ".join(f"{e} AS x{n}" for n, e in enumerate(expressions))
+        with _LOCK:
+            self._asked += 1
+            if self._asked == _OFTEN:
+                self._keep()
+            try:
+                # A relation of the client is bound when it is made, and never run.
+                return [str(kind) for kind in _connection().sql(f"SELECT {fields} FROM {self._from} AS t").types]
+            except duckdb.Error as error:
+                raise Refused(error) from None
+            except (UnicodeError, ValueError, RuntimeError) as error:  # lone surrogates and the like
+                raise Refused(error) from None
+
+    def _keep(self) -> None:
+        """Become an empty table; a relation that cannot be one stays a subquery."""
+        fields = ", ".join(f"{quote(c.name)} {c.type}" for c in self._columns)
+        name = f"relation_{id(self)}"
+        with contextlib.suppress(duckdb.Error, UnicodeError, ValueError, RuntimeError):
+            _connection().execute(f"CREATE TEMP TABLE {name} ({fields})")
+            self._table = self._from = name
+
+    def forget(self) -> None:
+        """Drop the table; whoever still holds the relation asks by a subquery again."""
+        with _LOCK:
+            if self._table:
+                _connection().execute(f"DROP TABLE {self._table}")
+                self._table, self._from = "", empty_relation(self._columns)
+
+
+_relations: OrderedDict[tuple[Column, ...], TypedRelation] = OrderedDict()
+_RELATIONS_LOCK = threading.Lock()
+
+
+def typed_relation(columns: Iterable[Column]) -> TypedRelation:
+    """The relation with these columns, which remembers the types of expressions over it.
+
+    >>> typed_relation([Column("a", "INTEGER")]).types(['"a" + 1', '"a" > 1'])
+    ['INTEGER', 'BOOLEAN']
+    """
+    key = tuple(columns)
+    with _RELATIONS_LOCK:
+        if (found := _relations.get(key)) is not None:
+            _relations.move_to_end(key)
+            return found
+        made = _relations[key] = TypedRelation(key)
+        old = [_relations.popitem(last=False)[1] for _ in range(len(_relations) - _RELATIONS)]
+    for each in old:
+        each.forget()
+    return made
+
+
 def clean(message: str) -> str:
     """One sentence of a DuckDB message: no candidates, no excerpt of generated SQL."""
     first = message.split("\n")[0].strip()
@@ -100,3 +189,14 @@ def _no_function(found: re.Match[str]) -> str:
     types = rest.removesuffix(")")
     kind = "operator" if not name.isidentifier() else "function"
     return f"{kind} {name} does not take ({types})"
+
+
+def evaluate(sql: str) -> object:
+    """The value of a constant expression; the caller has made sure that it is harmless.
+
+    >>> evaluate("TRY_CAST('12' AS INTEGER)")
+    12
+    """
+    with _LOCK:
+        row = _connection().execute(f"SELECT {sql}").fetchone()
+    return None if row is None else row[0]

@@ -14,8 +14,10 @@ from millpond.errors import StatementError
 from millpond.language.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.dialect import INTERVAL, CheckedCast, render
 from millpond.language.durations import interval_text, unit_name
+from millpond.language.enums import Kind, as_enum, enum_beside, is_text, values_of
 from millpond.language.functions import AGGREGATES, REFUSED, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.places import Source, nearest, own_span
+from millpond.language.zoned import cast_in_utc, in_utc
 
 _BINARY = frozenset({"this", "expression"})
 _UNARY = frozenset({"this"})
@@ -146,14 +148,25 @@ class Resolver:
         column: gives what stands for a column reference, or raises.
         call: gives what stands for an aggregate call (`Anonymous`, also inside FILTER or WITHIN GROUP), or raises.
         match: looks at every node first; what it gives stands for the whole node.
+        kind: the declared type of a column; None when no column is an ENUM.
+        type_of: the type of SQL that `text` gave; '' for one that DuckDB refuses.
     """
 
-    def __init__(self, source: Source, column: Callable[[exp.Column], exp.Expr], call: Hook, match: Hook) -> None:
-        self.source, self.column, self.call, self.match = source, column, call, match
+    def __init__(
+        self,
+        source: Source,
+        column: Callable[[exp.Column], exp.Expr],
+        call: Hook,
+        match: Hook,
+        kind: Kind | None = None,
+        type_of: Callable[[str], str] = lambda sql: "",
+    ) -> None:
+        self.source, self.column, self.call, self.match, self.kind = source, column, call, match, kind
+        self.type_of = type_of
 
     def text(self, node: exp.Expr) -> str:
         """DuckDB SQL of an expression; StatementError if anything in it is not allowed."""
-        return render(self.resolve(node).unnest())
+        return render(self.resolve(node).unnest(), copy=False)
 
     def resolve(self, node: exp.Expr) -> exp.Expr:
         """The expression with resolved names, as a new tree."""
@@ -167,6 +180,7 @@ class Resolver:
             found = self.call(node)
             assert found is not None
             return found
+        node = in_utc(node, lambda each: self.type_of(self.text(each)))
         if isinstance(node, exp.Anonymous):
             return self.function(node)
         if isinstance(node, exp.Cast):
@@ -189,15 +203,18 @@ class Resolver:
             return exp.PropertyEQ(this=name, expression=self.resolve(node.expression))
         check_word(node, self.source)
         if isinstance(node, exp.Var | exp.Literal):
-            return node.copy()
+            return type(node)(**node.args)  # a copy would carry places and comments
         return self.rebuild(node)
 
     def rebuild(self, node: exp.Expr) -> exp.Expr:
         """The same node over resolved children, which get parentheses where they are operators themselves."""
         wrap = isinstance(node, _OPERATORS) and not isinstance(node, exp.Escape | exp.Paren)
+        enum = enum_beside(node, self.kind) if self.kind is not None else None
         args: dict[str, object] = {}
         for key, value in node.args.items():
-            if isinstance(value, list):
+            if enum is not None and is_text(value):
+                args[key] = self.enum_value(value, enum)
+            elif isinstance(value, list):
                 args[key] = [self.resolve(v) if isinstance(v, exp.Expr) else v for v in value]
             elif isinstance(value, exp.Expr):
                 child = self.resolve(value)
@@ -205,6 +222,14 @@ class Resolver:
             else:
                 args[key] = value
         return type(node)(**args)
+
+    def enum_value(self, literal: exp.Literal, enum: str) -> exp.Expr:
+        """A text that is compared with an ENUM by order."""
+        values = values_of(enum)
+        if literal.name not in values:
+            message = f"'{literal.name}' is not a value of {enum}, so it has no place in its order"
+            raise self.source.error(message, literal, f"one of {', '.join(values)}", nearest(literal.name, values))
+        return as_enum(literal, enum)
 
     def function(self, node: exp.Anonymous) -> exp.Expr:
         name = function_name(node)
@@ -225,7 +250,7 @@ class Resolver:
         except TypeRefused as refused:
             like = nearest(refused.name, NAMES) if refused.name else ""
             raise self.source.error(str(refused), node.args["to"], like=like) from None
-        return CheckedCast(this=self.resolve(node.this), kind=kind, safe=isinstance(node, exp.TryCast))
+        return CheckedCast(this=self.resolve(cast_in_utc(node.this, kind)), kind=kind, safe=isinstance(node, exp.TryCast))
 
 
 def checked_interval(node: exp.Interval, source: Source, resolve: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
@@ -257,7 +282,17 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 def has_aggregate(node: exp.Expr) -> bool:
     """Whether an aggregate is called anywhere below."""
-    return any(is_aggregate(each) for each in node.walk())
+    waiting = [node]
+    while waiting:  # sqlglot's own walk costs several times as much
+        each = waiting.pop()
+        if isinstance(each, exp.Anonymous) and is_aggregate(each):
+            return True
+        for value in each.args.values():
+            if isinstance(value, exp.Expr):
+                waiting.append(value)
+            elif isinstance(value, list):
+                waiting.extend(v for v in value if isinstance(v, exp.Expr))
+    return False
 
 
 def struct_field(value: exp.Expr, field: str) -> exp.Expr:

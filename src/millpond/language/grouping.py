@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from sqlglot import exp
@@ -34,7 +35,7 @@ class GroupScope:
         self._calls: dict[tuple[object, ...], tuple[str, Call]] = {}
         self._open: list[str] = []
         self._reader = CallReader(self.source, rows.text)
-        self._resolver = Resolver(self.source, self._column, self._call, self._match)
+        self._resolver = Resolver(self.source, self._column, self._call, self._match, rows.kind, self._type_of)
 
     # -- keys ----------------------------------------------------------------------------------------------------
 
@@ -124,6 +125,15 @@ class GroupScope:
         call = self._reader.read(node)
         name, _ = self._calls.setdefault(call.key, (f"a{len(self._calls)}", call))
         return column(name)
+
+    def _type_of(self, sql: str) -> str:
+        """The type of SQL over groups, which is asked for before keys and aggregates have theirs."""
+        stands = {f'"{k.name}"': f"any_value({k.expression})" for k in self.keys}
+        stands.update((f'"{name}"', call.sql) for name, call in self._calls.values())
+        stands.update((f'"{name}"', "CAST(NULL AS TIMESTAMP)") for name in WINDOW_COLUMNS)
+        # Quoted names only, and not inside of string literals.
+        put = re.sub(r"'(?:[^']|'')*'|\"(?:[ak]\d+|window_start|window_end)\"", lambda m: stands.get(m[0], m[0]), sql)
+        return self.rows.type_of(put)
 
     # -- types ---------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,8 @@ STREAM_OPTIONS = (
     "ahead", "late", "retention", "archive",
 )  # fmt: skip
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
-QUERY_OPTIONS = ("since", "empty", "revise_for")
+QUERY_OPTIONS = ("since", "empty", "revise_for", "materialize")
+MATERIALIZE = ("auto", "partial", "complete", "none")
 
 
 @dataclass(frozen=True)
@@ -251,4 +252,5 @@ def query_options(reader: OptionReader) -> QueryOptions:
         since=reader.read("since", since, "'start' or a timestamp such as '2024-05-01 12:00:00'"),
         empty=reader.choice("empty", ("skip", "report"), "skip"),
         revise_for=reader.span("revise_for", "2 days", zero=True),
+        materialize=reader.choice("materialize", MATERIALIZE, "auto"),
     )

@@ -12,10 +12,10 @@ from millpond.language.dialect import WRITTEN, Millpond
 from millpond.language.expressions import column
 from millpond.language.places import Source, nearest
 from millpond.language.scope import WINDOW_COLUMNS, RowScope
-from millpond.types import OrderTerm
+from millpond.types import COVERED, OrderTerm
 
 #: Columns that answers have by themselves.
-RESERVED = (*WINDOW_COLUMNS, "revision", "op")
+RESERVED = (*WINDOW_COLUMNS, "revision", COVERED, "op")
 
 _MAX_INTEGER = 2**63 - 1
 

@@ -49,20 +49,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """The text that positions point into. `shift` is taken from every position (0 for a whole script)."""
+    """The text that positions point into. `shift` is taken from every position (0 for a whole script).
+
+    whole: the tree that an error without a place points at; `start`, `end`: where, if its tokens are not known.
+    """
 
     text: str
     shift: int = 0
     start: int = 0
     end: int | None = None
+    whole: exp.Expr | None = None
 
     @staticmethod
     def of(select: exp.Expr, text: str, offset: int) -> Source:
         """The script that a statement's tree carries; without one, `text`, which starts at `offset` of the script."""
-        whole = span(select) or (offset, offset + 1)
         if script := select.meta.get(SCRIPT):
-            return Source(script, 0, *whole)
-        return Source(text, offset, *whole)
+            return Source(script, 0, offset, offset + 1, select)
+        return Source(text, offset, offset, offset + 1, select)
 
     def error(self, message: str, place: Place = None, expected: str = "", like: str = "") -> StatementError:
         """A StatementError at `place`; `like` is the nearest known name."""
@@ -72,6 +75,8 @@ class Source:
             where = None
             while node is not None and where is None:
                 where, node = span(node), node.parent
+        if where is None and self.whole is not None:
+            where = span(self.whole)
         start, end = where if where is not None else (self.start, self.end)
         stop = None if end is None else end - self.shift
         return StatementError(message, self.text, start - self.shift, stop, expected, like)

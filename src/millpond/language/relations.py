@@ -10,12 +10,14 @@ from sqlglot import exp
 
 from millpond.language.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.dialect import CheckedCast, render
-from millpond.language.duck import Refused, describe, quote
+from millpond.language.duck import Refused, describe, quote, typed_relation
+from millpond.language.enums import ORDERED, as_enum, enum_beside, is_text, values_of
 from millpond.language.expressions import (
     SCALAR_NODES,
     check_arguments,
     check_word,
     checked_interval,
+    column,
     function_name,
     refuse,
     unknown_function,
@@ -25,6 +27,7 @@ from millpond.language.functions import RELATION_AGGREGATES, SCALARS, WINDOW_FUN
 from millpond.language.outputs import written_text
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.window_clause import REVISIONS
+from millpond.language.zoned import cast_in_utc, in_utc, utc_text
 from millpond.types import Column, QueryDefinition, StreamDefinition
 
 Kind = Literal["query", "revisions", "late", "dead", "table"]
@@ -163,14 +166,56 @@ def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -
             no_window(table, source)
     for cast in list(tree.find_all(exp.Cast)):
         kind = _cast_type(cast, source)
-        cast.replace(CheckedCast(this=cast.this, kind=kind, safe=isinstance(cast, exp.TryCast)))
+        cast.replace(CheckedCast(this=cast_in_utc(cast.this, kind), kind=kind, safe=isinstance(cast, exp.TryCast)))
     for interval in list(tree.find_all(exp.Interval)):
         if not isinstance(interval.parent, exp.DataType):
             interval.replace(checked_interval(interval, source, lambda node: node))
-    sql = render(tree)
     refs = tuple(relations.values())
+    _compare_enums(tree, refs)
+    _compare_in_utc(tree, refs)
+    sql = render(tree)
     columns = _describe(sql, refs, select, source)
     return RelationQuery(sql, refs, columns, text)
+
+
+def _compare_enums(tree: exp.Expr, refs: tuple[RelationRef, ...]) -> None:
+    """Give texts beside ENUM columns their type; names that stand for several ENUMs are left alone."""
+    kinds: dict[str, set[str]] = {}
+    for each in (c for ref in refs for c in ref.columns if "ENUM(" in c.type):
+        kinds.setdefault(each.name.lower(), set()).add(each.type)
+    if not kinds:
+        return
+    known = {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1}
+    for node in list(tree.find_all(*ORDERED)):
+        enum = enum_beside(node, lambda node: known.get(node.name.lower()))
+        for value in list(node.args.values()):
+            # should the name mean something else here, a text and an ENUM are compared as texts all the same
+            if enum is not None and is_text(value) and value.name in values_of(enum):
+                value.replace(as_enum(value, enum))
+
+
+def _compare_in_utc(tree: exp.Expr, refs: tuple[RelationRef, ...]) -> None:
+    """Give texts with an offset beside TIMESTAMPs their instant; names that stand for several types are left alone."""
+    kinds: dict[str, set[str]] = {}
+    for each in (c for ref in refs for c in ref.columns):
+        kinds.setdefault(each.name.lower(), set()).add(each.type)
+    columns = [Column(name, next(iter(found))) for name, found in kinds.items() if len(found) == 1]
+
+    def kind(node: exp.Expr) -> str:
+        plain = node.copy()
+        for name in plain.find_all(exp.Column):
+            name.set("table", None)
+        try:
+            return typed_relation(columns).types([render(plain)])[0]
+        except Refused:
+            return ""
+
+    for literal in [each for each in tree.find_all(exp.Literal) if is_text(each) and utc_text(each.name) is not None]:
+        node = literal.parent
+        while isinstance(node, exp.Paren | exp.If):
+            node = node.parent
+        if node is not None and (found := in_utc(node, kind)) is not node:
+            node.replace(found)
 
 
 def _free_prefix(select: exp.Expr) -> str:
@@ -255,6 +300,19 @@ def _bind_table(
         table.set("alias", exp.TableAlias(this=exp.Identifier(this=visible, quoted=True)))
     elif alias.this is None:
         alias.set("this", exp.Identifier(this=visible, quoted=True))
+    if any("ENUM(" in c.type for c in ref.columns):
+        table.replace(exp.Subquery(this=_with_enums(ref), alias=table.args["alias"]))
+
+
+def _with_enums(ref: RelationRef) -> exp.Select:
+    """The relation with its ENUMs, which arrive as texts and would be compared as such."""
+    casts = [
+        exp.Alias(this=CheckedCast(this=column(c.name), kind=c.type), alias=exp.Identifier(this=c.name, quoted=True))
+        for c in ref.columns
+        if "ENUM(" in c.type
+    ]
+    item = exp.From(this=exp.Table(this=exp.Identifier(this=ref.alias, quoted=True)))
+    return exp.Select(expressions=[exp.Star(replace=casts)], from_=item)
 
 
 def _describe(sql: str, refs: tuple[RelationRef, ...], select: exp.Expr, source: Source) -> tuple[Column, ...]:

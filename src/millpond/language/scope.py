@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from millpond.language.duck import Refused, typed_relation
 from millpond.language.expressions import Resolver, column, struct_field
 from millpond.language.places import Source, nearest
 from millpond.types import Column, StreamDefinition
@@ -20,7 +21,8 @@ class RowScope:
         self.aliases: dict[str, exp.Expr] = {}
         self._open: list[str] = []
         self.aggregates_refused = "an aggregate cannot stand here"
-        self.resolver = Resolver(source, self._column, self._no_aggregate, lambda node: None)
+        self.kind = self._kind if any("ENUM(" in c.type for c in self.columns.values()) else None
+        self.resolver = Resolver(source, self._column, self._no_aggregate, lambda node: None, self.kind, self.type_of)
 
     def split(self, node: exp.Column) -> tuple[exp.Identifier, list[exp.Identifier]]:
         """The part that names the column, and the fields of a struct behind it."""
@@ -55,6 +57,15 @@ class RowScope:
                 self._open.pop()
         raise self.unknown(name)
 
+    def _kind(self, node: exp.Column) -> str | None:
+        """The declared type of a column, also behind an alias."""
+        name, fields = self.split(node)
+        key = name.name.lower()
+        if (found := self.columns.get(key)) is not None:
+            return found.type if not fields else None
+        value = self.aliases.get(key)
+        return self._kind(value) if isinstance(value, exp.Column) and value.name.lower() != key else None
+
     def unknown(self, name: exp.Expr, others: tuple[str, ...] = ()) -> Exception:
         """The error for a name that means nothing."""
         if name.name.lower() in WINDOW_COLUMNS:
@@ -68,6 +79,13 @@ class RowScope:
 
     def _no_aggregate(self, node: exp.Expr) -> exp.Expr:
         raise self.source.error(self.aggregates_refused, node, "a value of one row; HAVING filters by aggregates")
+
+    def type_of(self, sql: str) -> str:
+        """The type of SQL over the stream's columns; '' when DuckDB refuses it."""
+        try:
+            return typed_relation(self.columns.values()).types([sql])[0]
+        except Refused:
+            return ""
 
     def text(self, node: exp.Expr) -> str:
         """DuckDB SQL over the stream's columns."""

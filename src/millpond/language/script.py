@@ -13,8 +13,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.errors import StatementError
 from millpond.language import options as opts
+from millpond.language.bounds import BOUNDS, EdgeReader, cut_bounds
 from millpond.language.column_types import NAMES, TypeRefused, canonical
-from millpond.language.dialect import Millpond, MillpondParser, SyntaxFault
+from millpond.language.dialect import MillpondParser, SyntaxFault, new_parser, tokenize
 from millpond.language.durations import parse_timestamp
 from millpond.language.places import SCRIPT, nearest
 from millpond.language.statements import (
@@ -31,10 +32,10 @@ from millpond.language.statements import (
     Show,
     Statement,
 )
-from millpond.types import Column, StreamDefinition, TableDefinition
+from millpond.types import COVERED, Column, StreamDefinition, TableDefinition
 
 #: Names of columns that answers have by themselves.
-RESERVED = ("window_start", "window_end", "revision", "op", "_id", "_epoch", "_bound")
+RESERVED = ("window_start", "window_end", "revision", COVERED, "op", "_id", "_epoch", "_bound")
 STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER")
 MAX_STATEMENT = 500_000
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES")
@@ -69,7 +70,7 @@ def parse(script: str) -> list[Statement]:
 
 def _tokens(script: str) -> list[Token]:
     try:
-        tokens: list[Token] = Millpond().tokenize(script)
+        tokens = tokenize(script)
     except TokenError:
         start, what = _unclosed(script)
         raise StatementError(f"{what} is not closed", script, start) from None
@@ -132,7 +133,7 @@ class _Reader:
         self.parser = self._load(tokens)
 
     def _load(self, tokens: list[Token]) -> MillpondParser:
-        parser = MillpondParser(dialect=Millpond())
+        parser = new_parser()
         parser.reset()
         parser.sql = self.script
         parser._chunks = [tokens]
@@ -345,13 +346,20 @@ class _Reader:
     # -- the rest ------------------------------------------------------------------------------------------------
 
     def query(self) -> exp.Query:
-        """A SELECT up to the end of the tokens; its root carries the script."""
+        """A SELECT up to the end of the tokens; its root carries the script, and its BEGIN … END clauses."""
+        index = self.parser._index
+        kept, bounds = cut_bounds(self.tokens, index, self.script)
+        if bounds:
+            self.parser = self._load(kept)
+            self.parser._advance(index)
         node = self.parser._parse_statement()
         if isinstance(node, exp.Subquery):
             node = node.unnest()
         if not isinstance(node, exp.Query):
             self.fail("this is not a query", self.tokens[0], expected="SELECT …")
         node.meta[SCRIPT] = self.script
+        if bounds:
+            node.meta[BOUNDS] = bounds
         return node
 
     def drop(self) -> Drop:
@@ -359,11 +367,12 @@ class _Reader:
         if_exists = self.take("IF", "EXISTS")
         name = self.name("a " + kind)
         cascade = self.take("CASCADE")
+        # `expect` gave one of its words, which mypy cannot follow through `lower`
         return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type]
 
     def show(self) -> Show:
         what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES").lower()
-        return Show(what=what, **self.common)  # type: ignore[arg-type]
+        return Show(what=what, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case
 
     def explain(self) -> Explain:
         analyze = self.take("ANALYZE")
@@ -374,7 +383,12 @@ class _Reader:
 
     def invoke(self) -> Invoke:
         name = self.name("a query")
-        return Invoke(query=name, as_of=self.as_of() if self.take("AS", "OF") else None, **self.common)
+        as_of = self.as_of() if self.take("AS", "OF") else None
+        index = self.parser._index
+        reader = EdgeReader(self.tokens, index, self.script)
+        begin, end = reader.edges()
+        self.parser._advance(reader.index - index)
+        return Invoke(query=name, as_of=as_of, begin=begin, end=end, **self.common)
 
     def as_of(self) -> AsOf:
         word = self.expect("PROGRESS", "TIMESTAMP", "EPOCH")
@@ -402,4 +416,4 @@ class _Reader:
         self.expect("QUERY")
         name = self.name("a query")
         action = self.expect("PAUSE", "RESUME").lower()
-        return AlterQuery(name=name, action=action, **self.common)  # type: ignore[arg-type]
+        return AlterQuery(name=name, action=action, **self.common)  # type: ignore[arg-type]  # one of the words, too

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from millpond.types import QueryOptions, StreamDefinition, TableDefinition
+from millpond.types import Edge, QueryOptions, StreamDefinition, TableDefinition
 
 AsOf: TypeAlias = "Literal['progress'] | tuple[Literal['timestamp', 'epoch'], int] | None"
 
@@ -86,10 +86,16 @@ class Explain(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Invoke(Statement):
-    """INVOKE query [AS OF …]: None for now, 'progress', ('timestamp', microseconds) or ('epoch', number)."""
+    """INVOKE query [AS OF …] [BEGIN b] [END e].
+
+    as_of: None for now, 'progress', ('timestamp', microseconds) or ('epoch', number).
+    begin, end: edges that take the place of the query's own (row queries only); None: as the query says.
+    """
 
     query: str
     as_of: AsOf = None
+    begin: Edge | None = None
+    end: Edge | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

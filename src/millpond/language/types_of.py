@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from millpond.errors import StatementError
-from millpond.language.duck import Refused, describe, empty_relation
+from millpond.language.duck import Refused, typed_relation
 from millpond.language.places import Source, nearest
 from millpond.types import Column
 
@@ -38,16 +38,14 @@ class Typer:
 
     def __init__(self, source: Source, columns: Iterable[Column], render: Render) -> None:
         self.source, self.render = source, render
-        self.columns = tuple(columns)
-        self.relation = empty_relation(self.columns)
+        self.relation = typed_relation(columns)
 
     def types(self, items: Sequence[Item]) -> list[str]:
         """The DuckDB type of every item; StatementError at the smallest part that DuckDB refuses."""
         if not items:
             return []
-        fields = ", ".join(f"{item.sql} AS x{n}" for n, item in enumerate(items))
         try:
-            return [c.type for c in describe(f"SELECT {fields} FROM {self.relation} AS t")]
+            return self.relation.types([item.sql for item in items])
         except Refused as refused:
             for item in items:
                 if (reason := self.refusal(item.sql)) is not None:
@@ -62,7 +60,7 @@ class Typer:
     def refusal(self, sql: str) -> Refused | None:
         """What DuckDB says against an expression, or None."""
         try:
-            describe(f"SELECT {sql} AS x FROM {self.relation} AS t")
+            self.relation.types([sql])
         except Refused as refused:
             return refused
         return None

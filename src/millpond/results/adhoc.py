@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.engine.advance import no_panes
 from millpond.engine.core import Core
+from millpond.engine.evaluation import no_panes
 from millpond.engine.executors import InlineExecutor
 from millpond.engine.history import Range, batches, close_history, map_history, segments_in, tasks_of
 from millpond.engine.mapping import Parcel, one_line
 from millpond.engine.merging import FAULTS
 from millpond.engine.records import QueryProgress
 from millpond.errors import QueryError
-from millpond.progress import FOREVER, StreamProgress
-from millpond.synopses import PanesSpec, connection, finish_windows, query_table, spec_of
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.results.coverage import with_coverage
+from millpond.results.hot import retained_from
+from millpond.synopses import PanesSpec, connection, finish_windows, query_ordered, query_table, spec_of
 from millpond.synopses.finish import empty_answers, fold_windows
 from millpond.synopses.panes import casts_of
 from millpond.tables import Segment
@@ -38,31 +40,42 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
     """The answer of an ad hoc query over one stream.
 
     With a window: one row per group and window that ends until now (the high watermark, or progress if that is
-    further). Without: groups over all rows, or the rows themselves in the stream's total order.
+    further). Without: groups over all rows that are retained, or the rows themselves in the stream's total order.
     """
     stream = core.catalog.stream(query.stream)
     assert stream is not None
-    progress = core.published.progress.get(str(stream.id), StreamProgress())
-    wanted = Range(epoch=core.published.epoch)
+    published = core.published
+    progress = published.progress.get(str(stream.id), StreamProgress())
+    wanted = Range(epoch=published.epoch)
+    retained = retained_from(stream, published)
+    if query.window is None and retained > NEVER:
+        # As row queries see it: whether upkeep has removed the files yet makes no difference.
+        wanted = replace(wanted, low=retained)
     if not query.grouped:
         return _plain(core, stream, query, wanted)
     if query.window is None:
-        return whole(core, stream, query, wanted)
-    answers = grouped(core, stream, _in_order(query), wanted, max(progress.bound, progress.high))
-    ends = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
-    return _shown(query, answers, [*ends, *(Column(o.name, o.type) for o in query.select)])
+        return whole(core, stream, query, wanted)[0]
+    answers, removed = grouped(core, stream, _in_order(query), wanted, max(progress.bound, progress.high))
+    columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
+    columns += [Column(o.name, o.type) for o in query.select]
+    shown = _shown(query, answers, columns)
+    return shown if stream.options.retention is None else with_coverage(shown, removed)
 
 
-def whole(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, strict: bool = True) -> pa.Table:
+def whole(
+    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, strict: bool = True
+) -> tuple[pa.Table, int | None]:
     """Groups over all rows of a range at once: the query with a window that holds all of time.
+
+    Returns: the answer, and the event time below which retention had removed rows (None: it had not).
 
     strict: a row on which an expression fails makes the query fail; else it is left out, as it is live.
     """
     everything = _in_order(replace(query, window=Window(WHOLE, WHOLE, 0, stream.options.time)))
-    answers = grouped(core, stream, everything, wanted, FOREVER, strict)
+    answers, removed = grouped(core, stream, everything, wanted, FOREVER, strict)
     if answers is None and not query.keys:
         answers = _empty_group(everything, spec_of(everything, stream), stream)
-    return _shown(query, answers, [Column(o.name, o.type) for o in query.select])
+    return _shown(query, answers, [Column(o.name, o.type) for o in query.select]), removed
 
 
 def _in_order(query: BoundQuery) -> BoundQuery:
@@ -75,7 +88,7 @@ def _shown(query: BoundQuery, answers: pa.Table | None, columns: list[Column]) -
         return empty_answers(connection(), columns)
     names = [_q(c.name) for c in columns]
     order = "" if query.order_by else f" ORDER BY {', '.join(names)}"
-    return query_table(connection(), f"SELECT {', '.join(names)} FROM a{order}", a=answers)
+    return query_ordered(connection(), f"SELECT {', '.join(names)} FROM a{order}", a=answers)
 
 
 def _q(name: str) -> str:
@@ -93,13 +106,17 @@ def _empty_group(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition) -
 
 def grouped(
     core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, bound: int, strict: bool = True
-) -> pa.Table | None:
-    """Windows of a grouped query that end until `bound`, over the rows of a range; hidden columns included."""
+) -> tuple[pa.Table | None, int | None]:
+    """Windows of a grouped query that end until `bound`, over the rows of a range; hidden columns included.
+
+    Returns: the answers, and the event time below which retention had removed rows (None: it had not).
+    """
     shards = 1 if spec_of(query, stream).single else core.settings.shards
     job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "bound": bound})
     job["strict"] = strict
     with core.pinned():
-        segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+        kept, removed = core.streams[stream.id].archive.snapshot
+        segments = segments_in(kept, wanted)
         rows = sum(s.rows for s in segments)
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
         tasks = tasks_of(segments, max(1, core.executor.cores - 1))
@@ -114,7 +131,7 @@ def grouped(
         raise QueryError(
             f"the answer has {total} rows, at most {ANSWER_ROWS} are allowed; add a filter, coarser groups or LIMIT"
         )
-    return pa.concat_tables(tables, promote_options="permissive") if tables else None
+    return (pa.concat_tables(tables, promote_options="permissive") if tables else None), removed
 
 
 def _map(pond: str, job: Any, tasks: list[list[Any]], shards: int, task: int) -> Iterator[Parcel]:
@@ -136,7 +153,7 @@ def _map(pond: str, job: Any, tasks: list[list[Any]], shards: int, task: int) ->
 def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
-    answers, _, _ = close_history(
+    answers, _ = close_history(
         connection(), spec_of(query, stream), query, QueryOptions(since="start"), parts, QueryProgress(), job["bound"]
     )
     return {}, pack(answers) if answers is not None and answers.num_rows else b""
@@ -166,7 +183,9 @@ def _plain(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Rang
         )
     columns = ", ".join(_q(c.name) for c in shown)
     found = "(SELECT DISTINCT * FROM rows)" if query.distinct else "rows"
-    return query_table(connection(), f"SELECT {columns} FROM {found} {_tail(query, bool(query.distinct))}", rows=table)
+    return query_ordered(
+        connection(), f"SELECT {columns} FROM {found} {_tail(query, bool(query.distinct))}", rows=table
+    )
 
 
 def _tail(query: BoundQuery, distinct: bool) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.merging import query_owner, results_folder
+from millpond.engine.records import QueryProgress
+from millpond.results.coverage import with_coverage
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
 from millpond.tables import Segment, read_chunks
+from millpond.tables.chunks import read_heads
 from millpond.types import Column, QueryDefinition
 
 
@@ -27,7 +32,7 @@ def segments_of(core: Core, after: int, until: int) -> list[Segment]:
 
 
 def read_log(core: Core, standing: Standing, after: int = 0, until: int | None = None) -> pa.Table:
-    """Every reported row: the query's columns, hidden `_k*`, `revision`, `op`, `_epoch`, `_backfilled`.
+    """Every reported row: the query's columns, hidden `_k*`, `op`, `_epoch`, `_backfilled`.
 
     Arguments:
         after, until: only what was published after epoch `after`, up to epoch `until` (default: the last published).
@@ -37,33 +42,68 @@ def read_log(core: Core, standing: Standing, after: int = 0, until: int | None =
     tables: list[pa.Table] = []
     with core.pinned():
         for segment in segments_of(core, after, until):
-            for chunk in read_chunks([os.path.join(results_folder(core.path), segment.path)], {owner}):
-                epoch = segment.last_epoch if segment.path.startswith("b") else chunk.epoch
-                if after < epoch <= until and chunk.table.num_rows:
+            adopted = segment.last_epoch if segment.path.startswith("b") else None
+
+            def wanted(owner: str, kind: str, epoch: int, low: int, high: int, adopted: int | None = adopted) -> bool:
+                return after < (epoch if adopted is None else adopted) <= until
+
+            for chunk in read_chunks([os.path.join(results_folder(core.path), segment.path)], {owner}, wanted):
+                epoch = chunk.epoch if adopted is None else adopted
+                if chunk.table.num_rows:
                     n = chunk.table.num_rows
                     marks = [pa.array([epoch] * n, pa.int64()), pa.array([chunk.kind == "backfilled"] * n)]
                     tables.append(chunk.table.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
     if tables:
-        return pa.concat_tables(tables, promote_options="permissive")
+        log = pa.concat_tables(tables, promote_options="permissive")
+        if not standing.definition.retained:
+            return log
+        # What its back-fill did not find any more is missing in all windows that need it, those closed later included.
+        return with_coverage(log, core.published.queries.get(str(standing.id), QueryProgress()).covered)
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
 
 
+def spans_of(core: Core, standing: Standing, after: int, until: int, most: int) -> Iterator[int]:
+    """The epochs after < e <= until cut into spans of at most `most` answers (or one epoch); the last epoch of each."""
+    if until - after > 1:
+        counts: Counter[int] = Counter()
+        with core.pinned():
+            for segment in segments_of(core, after, until):
+                path = os.path.join(results_folder(core.path), segment.path)
+                for _, epoch, rows in read_heads(path, query_owner(standing.id)):
+                    counts[segment.last_epoch if segment.path.startswith("b") else epoch] += rows
+        held = 0
+        last = after
+        for epoch in sorted(e for e in counts if after < e <= until):
+            if held and held + counts[epoch] > most:
+                yield last
+                held = 0
+            held, last = held + counts[epoch], epoch
+    if until > after:
+        yield until
+
+
 def log_columns(definition: QueryDefinition) -> list[Column]:
-    """The columns of result chunks: the answer's, the hidden identity, revision and op."""
+    """The columns of a query's log: the answer's, among them the hidden identity, and op."""
     query = definition.query
     kinds = [o.type for o in query.select] if query.distinct else [k.type for k in query.keys]
     hidden = [Column(name, kind) for name, kind in zip(identity(query), kinds, strict=True)]
-    shown = list(definition.columns)
-    return [*shown[:-1], *hidden, shown[-1], Column("op", "VARCHAR")]
+    shown, width = list(definition.columns), 2 + len(query.select)
+    return [*shown[:width], *hidden, *shown[width:], Column("op", "VARCHAR")]
 
 
 def order_terms(definition: QueryDefinition) -> str:
     """The order that rows of a query are delivered in: by window, then as the query says, then by all columns."""
     query = definition.query
-    names = {o.expression: quoted(o.name) for o in query.select}
+    names = {o.expression: _ordered(Column(o.name, o.type)) for o in query.select}
     terms = [t.sql.replace(t.expression, names[t.expression], 1) for t in query.order_by if t.expression in names]
-    return ", ".join(["window_end", *terms, *(quoted(c.name) for c in log_columns(definition)[2:])])
+    return ", ".join(["window_end", *terms, *map(_ordered, log_columns(definition)[2:])])
+
+
+def _ordered(column: Column) -> str:
+    """The column as ORDER BY needs it: the log holds ENUMs as texts, which have another order."""
+    name = quoted(column.name)
+    return f"CAST({name} AS {column.type})" if "ENUM(" in column.type else name
 
 
 def latest_answers(core: Core, standing: Standing, until: int | None = None) -> pa.Table:

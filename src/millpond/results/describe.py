@@ -78,7 +78,25 @@ def status(core: Core) -> dict[str, Any]:
             "pending_items": runtime.log.length - published.intake.get(str(definition.id), 0),
             "changed_files": list(runtime.source.changed) if runtime.source is not None else [],
             "archive_files": len(runtime.archive.segments),
+            "removed_before": moment(NEVER if (gone := runtime.archive.snapshot[1]) is None else gone),
         }
+    return {
+        "path": core.path,
+        "epochs": published.epoch,
+        "streams": streams,
+        "queries": _window_queries(core),
+        "row_queries": core.register.statistics(),
+        "synopses": len(catalog.synopses),
+        "last_epochs": recent,
+        "epoch_limit_bytes": core.pace.limit,
+        "state_files": len(core.state.segments),
+        "result_files": len(core.results.segments),
+    }
+
+
+def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
+    with core.lock:
+        published, catalog = core.published, core.catalog
     queries = {}
     for standing in catalog.queries.values():
         progress_of = published.queries.get(str(standing.id), QueryProgress())
@@ -93,17 +111,7 @@ def status(core: Core) -> dict[str, Any]:
             "too_late": progress_of.too_late,
             "closed": moment(progress_of.closed),
         }
-    return {
-        "path": core.path,
-        "epochs": published.epoch,
-        "streams": streams,
-        "queries": queries,
-        "synopses": len(catalog.synopses),
-        "last_epochs": recent,
-        "epoch_limit_bytes": core.pace.limit,
-        "state_files": len(core.state.segments),
-        "result_files": len(core.results.segments),
-    }
+    return queries
 
 
 def _rate(recent: list[dict[str, Any]]) -> float:
@@ -151,22 +159,10 @@ def show(core: Core, what: str) -> pa.Table:
             {"table": "s", "path": "s", "format": "s"},
         )
     if what == "queries":
-        rows = [{"query": name, **q} for name, q in now["queries"].items()]
-        return _table(
-            rows,
-            {
-                "query": "s",
-                "id": "i",
-                "version": "i",
-                "status": "s",
-                "reason": "s",
-                "stream": "s",
-                "windows": "i",
-                "revisions": "i",
-                "too_late": "i",
-                "closed": "s",
-            },
-        )
+        from millpond.results.explain_rows import show_selections
+
+        windows = show_windows(core)
+        return pa.concat_tables([windows, show_selections(core, windows.schema)]) if len(core.register) else windows
     rows = [
         {
             "synopsis": s.owner,
@@ -181,6 +177,26 @@ def show(core: Core, what: str) -> pa.Table:
     ]
     return _table(
         rows, {"synopsis": "s", "stream": "s", "pane": "s", "filter": "s", "keys": "s", "components": "i", "users": "s"}
+    )
+
+
+def show_windows(core: Core) -> pa.Table:
+    """The window queries as rows of SHOW QUERIES."""
+    rows = [{"query": name, **q} for name, q in _window_queries(core).items()]
+    return _table(
+        rows,
+        {
+            "query": "s",
+            "id": "i",
+            "version": "i",
+            "status": "s",
+            "reason": "s",
+            "stream": "s",
+            "windows": "i",
+            "revisions": "i",
+            "too_late": "i",
+            "closed": "s",
+        },
     )
 
 
@@ -219,6 +235,11 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     if spec.single:
         lines.append("LIMIT or DISTINCT needs all groups of a window at once: one shard keeps them")
     lines.append(_sharing(catalog, stream, query, standing))
+    removed = core.streams[stream.id].archive.snapshot[1]
+    if removed is not None:
+        lines.append(
+            f"retention has removed rows before {moment(removed)}: windows that start earlier tell by covered_from"
+        )
     if standing is not None:
         late = stream.options.late
         lines.append(

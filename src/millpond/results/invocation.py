@@ -17,6 +17,7 @@ from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.results.adhoc import whole
 from millpond.results.answers import quoted
+from millpond.results.coverage import COVERAGE, with_coverage
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.types import BoundQuery, Column
@@ -24,6 +25,8 @@ from millpond.types import BoundQuery, Column
 
 def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     """One row per group for the window of the query that ends at NOW: window_start, window_end, select list, final.
+
+    On a stream with a retention also `covered_from`, as answers have it.
 
     Arguments:
         as_of: None: NOW is the largest event time admitted, and the window is closed at both ends. 'progress': NOW is
@@ -53,18 +56,20 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
         Column("window_end", "TIMESTAMP"),
         *(Column(o.name, o.type) for o in query.select),
         Column("final", "BOOLEAN"),
+        *((COVERAGE,) if stream.options.retention is not None else ()),
     ]
     if now <= NEVER:
         return empty_answers(connection(), columns)
     start = now - query.window.range
     wanted = Range(start, now + 1 if closed else now, epoch)
-    answers = whole(core, stream, _bounded(query, start, now), wanted, strict=False) if query.grouped else None
-    if answers is None or not answers.num_rows:
+    answers, removed = whole(core, stream, _bounded(query, start, now), wanted, strict=False)
+    if not answers.num_rows:
         return empty_answers(connection(), columns)
     final = "true" if progress.bound > now or as_of == "progress" else "false"
     shown = ", ".join(quoted(o.name) for o in query.select)
     ends = f"make_timestamp({start}) AS window_start, make_timestamp({now}) AS window_end"
-    return query_table(connection(), f"SELECT {ends}, {shown}, {final} AS final FROM a", a=answers)
+    table = query_table(connection(), f"SELECT {ends}, {shown}, {final} AS final FROM a", a=answers)
+    return table if stream.options.retention is None else with_coverage(table, removed)
 
 
 def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:

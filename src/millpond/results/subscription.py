@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.errors import QueryError
-from millpond.results.answers import order_terms, quoted, read_log
+from millpond.results.answers import order_terms, quoted, read_log, spans_of
 from millpond.synopses import connection, query_table
+
+#: Answers that are read at a time, as long as they are of more than one epoch.
+AT_ONCE = 250_000
 
 
 @dataclass(frozen=True, order=True)
@@ -77,12 +82,7 @@ def subscribe(core: Core, name: str, since: Cursor | str | None, timeout: float 
         yield AnswerBatch(empty, Cursor(epoch, 0, standing.id), epoch, False, replaced=True)
     while True:
         until = core.published.epoch
-        log = read_log(core, standing, epoch - 1 if ordinal else epoch, until)
-        shown = ", ".join([*(quoted(c.name) for c in standing.definition.columns), "op"])
-        for number in sorted(set(log["_epoch"].to_pylist())):
-            order = order_terms(standing.definition)
-            sql = f"SELECT {shown}, _backfilled FROM log WHERE _epoch = {number} ORDER BY {order}"
-            rows = query_table(connection(), sql, log=log)
+        for number, rows in _epochs(core, standing, epoch - 1 if ordinal else epoch, until):
             skipped = ordinal if number == epoch else 0
             total, rows = rows.num_rows, rows.slice(skipped)
             if rows.num_rows:
@@ -98,3 +98,15 @@ def subscribe(core: Core, name: str, since: Cursor | str | None, timeout: float 
 
         if not core.wait(more, timeout) or standing.id not in core.catalog.queries:
             return
+
+
+def _epochs(core: Core, standing: Standing, after: int, until: int) -> Iterator[tuple[int, pa.Table]]:
+    """(epoch, its answers in their order) of the epochs after < e <= until that have any."""
+    shown = ", ".join([*(quoted(c.name) for c in standing.definition.columns), "op"])
+    order = order_terms(standing.definition)
+    for last in spans_of(core, standing, after, until, AT_ONCE):
+        log = read_log(core, standing, after, last)
+        after = last
+        for number in sorted(pc.unique(log["_epoch"]).to_pylist()):
+            sql = f"SELECT {shown}, _backfilled FROM log WHERE _epoch = {number} ORDER BY {order}"
+            yield number, query_table(connection(), sql, log=log)

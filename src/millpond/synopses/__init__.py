@@ -5,6 +5,7 @@ combines panes to windows, `finish` turns windows into answers. A new aggregate 
 """
 
 from millpond.synopses.aggregates import Component, components_of, is_holistic
+from millpond.synopses.enums import query_ordered
 from millpond.synopses.finish import finish_windows
 from millpond.synopses.kernel import connection, query_table
 from millpond.synopses.panes import PanesSpec, merge_partials, partial, spec_of
@@ -18,6 +19,7 @@ __all__ = [
     "is_holistic",
     "merge_partials",
     "partial",
+    "query_ordered",
     "query_table",
     "spec_of",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.synopses.aggregates import components_of
+from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.panes import PanesSpec, group_codes
@@ -84,7 +85,7 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, 
         'make_timestamp("end") AS window_end',
     ]
     inner = f"SELECT {', '.join([*ends, *keys, *finals])} FROM folded"
-    return query_table(db, _outer(query, inner), folded=folded)
+    return query_ordered(db, _outer(query, inner), folded=folded)
 
 
 def _final(aggregate: Aggregate, time: str, folded: pa.Table) -> str:

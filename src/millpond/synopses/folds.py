@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millpond.synopses.aggregates import Component
-from millpond.synopses.kernel import query_table
+from millpond.synopses.enums import query_ordered
 from millpond.windows.candidates import Ints, fold
 
 Array = NDArray[Any]
@@ -120,7 +120,7 @@ def _extreme(db: duckdb.DuckDBPyConnection, column: pa.ChunkedArray, kind: str, 
     """Minimum or maximum of any comparable type: rows are ranked once, ranks are folded, the winners are taken."""
     size = column.length() if hasattr(column, "length") else len(column)
     direction = "ASC" if kind == "min" else "DESC"
-    ranked = query_table(
+    ranked = query_ordered(
         db,
         f"SELECT _at FROM rows WHERE v IS NOT NULL ORDER BY v {direction}, _at",
         rows=pa.table({"v": column, "_at": pa.array(np.arange(size))}),

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.synopses.aggregates import Component, components_of
+from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.types import BoundQuery, StreamDefinition
@@ -163,11 +164,12 @@ def merge_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[p
         else:
             mixed.append(part.filter(pa.array(mask)))
             alone.append(part.filter(pa.array(~mask)))
-    merged = _regroup(db, spec, pa.concat_tables(mixed, promote_options="permissive"))
+    merged = regroup(db, spec, pa.concat_tables(mixed, promote_options="permissive"))
     return pa.concat_tables([*alone, merged], promote_options="permissive")
 
 
-def _regroup(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> pa.Table:
+def regroup(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> pa.Table:
+    """One row per (pane, group) from one table in which they may recur."""
     if any(c.kind in ("moments", "comoments") for c in spec.components):
         return _regroup_by_fold(db, spec, table)
     columns = ["pane", *spec.key_names, "sum(n)::BIGINT AS n"]
@@ -192,7 +194,7 @@ def _regroup(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) ->
             columns.append(f"flatten(list({name}) FILTER (WHERE {name} IS NOT NULL)) AS {name}")
         else:
             columns.append(f"{c.kind}({name}) AS {name}")
-    merged = query_table(db, f"SELECT {', '.join(columns)} FROM parts GROUP BY ALL", parts=table)
+    merged = query_ordered(db, f"SELECT {', '.join(columns)} FROM parts GROUP BY ALL", parts=table)
     return merged.cast(table.schema) if merged.schema != table.schema else merged
 
 

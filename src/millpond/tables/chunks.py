@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.tables.files import write_durably
@@ -145,9 +146,17 @@ def read_chunks(
                         yield Chunk(h["owner"], h["kind"], h["epoch"], h["low"], h["high"], unpack(payload))
 
 
+def read_heads(path: str, owner: str) -> Iterator[tuple[str, int, int]]:
+    """(kind, epoch, rows) of the chunks of an owner in a file; no payload is read."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        head = file.read(columns=["owner", "kind", "epoch", "rows"])
+    for each in head.filter(pc.equal(head["owner"], owner)).to_pylist():
+        yield each["kind"], each["epoch"], each["rows"]
+
+
 def _is_wanted(
-    head: dict[str, object], owners: set[str] | None, wanted: Callable[[str, str, int, int, int], bool] | None
+    head: dict[str, Any], owners: set[str] | None, wanted: Callable[[str, str, int, int, int], bool] | None
 ) -> bool:
     if owners is not None and head["owner"] not in owners:
         return False
-    return wanted is None or wanted(head["owner"], head["kind"], head["epoch"], head["low"], head["high"])  # type: ignore[arg-type]
+    return wanted is None or wanted(head["owner"], head["kind"], head["epoch"], head["low"], head["high"])

@@ -26,6 +26,9 @@ from deltalake.transaction import Transaction as DeltaTransaction
 
 CHECKPOINT_EVERY = 50
 
+#: The Delta application under which a table records up to which event time rows were removed.
+_REMOVED = "removed"
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -71,14 +74,14 @@ class SegmentTable:
                 mode="ignore",
                 configuration={
                     "delta.checkpointInterval": str(CHECKPOINT_EVERY),
-                    "delta.logRetentionDuration": "interval 1 hours",
+                    "delta.logRetentionDuration": "interval 10 minutes",
                 },
                 storage_options=storage,
             )
         self._table = DeltaTable(folder, storage_options=storage)
         self._delta_schema = self._table.schema()
         self._segments: dict[str, Segment] = {s.path: s for s in self._load()}
-        self._snapshot: tuple[Segment, ...] = tuple(self._segments.values())
+        self._snapshot = tuple(self._segments.values()), self._table.transaction_version(_REMOVED)
         self._garbage: list[str] = []
 
     @property
@@ -89,6 +92,11 @@ class SegmentTable:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The live segments: an immutable snapshot."""
+        return self._snapshot[0]
+
+    @property
+    def snapshot(self) -> tuple[tuple[Segment, ...], int | None]:
+        """The live segments, and the event time below which rows were removed for good (None: none were)."""
         return self._snapshot
 
     def path(self, segment: Segment) -> str:
@@ -107,35 +115,42 @@ class SegmentTable:
         application: str | None = None,
         number: int = 0,
         moved: bool = False,
+        removed: int | None = None,
     ) -> None:
         """Add and remove segments in one Delta commit.
 
         Arguments:
             application, number: recorded as Delta transaction; a number already recorded makes the call do nothing.
             moved: the rows stay the same (compaction), so that change feeds pass over it.
+            removed: rows below this event time are among those that the commit removes for good; recorded with it.
 
         A segment that is both added and removed never becomes visible (a back-fill's, merged by its first epoch).
         """
         with self._lock:
-            removed = set(remove)
+            names = set(remove)
             if application is not None and self.committed(application) >= number:
-                self._garbage += sorted(removed - self._segments.keys())
+                self._garbage += sorted(names - self._segments.keys())
                 return
-            gone = [self._segments[p] for p in sorted(removed) if p in self._segments]
-            self._garbage += [s.path for s in add if s.path in removed]
-            add = [s for s in add if s.path not in removed]
+            gone = [self._segments[p] for p in sorted(names) if p in self._segments]
+            self._garbage += [s.path for s in add if s.path in names]
+            add = [s for s in add if s.path not in names]
             if not add and not gone and application is None:
                 return
             actions: list[AddAction | RemoveAction] = [self._add_action(s, not moved) for s in add]
             actions += [RemoveAction(s.path, not moved, _epoch_ms(s), s.size, {}) for s in gone]
-            transactions = [DeltaTransaction(application, number)] if application is not None else None
+            transactions = [DeltaTransaction(application, number)] if application is not None else []
+            known = self._snapshot[1]
+            if removed is not None and (known is None or removed > known):
+                known = removed
+                # Delta keeps the last number of an application in every checkpoint.
+                transactions.append(DeltaTransaction(_REMOVED, removed))
             # Delta makes a checkpoint of version v when (v + 1) % interval is 0; this commit makes version + 1.
             checkpoint = (self._table.version() + 2) % CHECKPOINT_EVERY == 0
             self._table.create_write_transaction(
                 actions,
                 "append",
                 self._delta_schema,
-                commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=0),
+                commit_properties=CommitProperties(app_transactions=transactions or None, max_commit_retries=0),
                 post_commithook_properties=PostCommitHookProperties(
                     create_checkpoint=checkpoint, cleanup_expired_logs=checkpoint
                 ),
@@ -145,7 +160,7 @@ class SegmentTable:
                 del self._segments[s.path]
                 self._garbage.append(s.path)
             self._segments.update({s.path: s for s in add})
-            self._snapshot = tuple(self._segments.values())
+            self._snapshot = tuple(self._segments.values()), known
 
     def garbage(self, spare: Container[str] = ()) -> list[str]:
         """Files on disk that commits of this process removed, except `spare`; taken over by the caller."""

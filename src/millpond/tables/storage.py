@@ -61,11 +61,13 @@ def to_storage(table: pa.Table) -> pa.Table:
 def from_storage(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Stored rows as rows of `schema`; columns that the file does not have are NULL."""
     columns = []
+    # A look-up by name in Arrow costs as much as there are columns.
+    stored = dict(zip(table.column_names, table.columns, strict=True))
     for field in schema:
-        if field.name not in table.column_names:
+        column = stored.get(field.name)
+        if column is None:
             columns.append(pa.nulls(table.num_rows, field.type))
             continue
-        column = table[field.name]
         if pa.types.is_interval(field.type):
             column = _bytes_interval(column)
         elif pa.types.is_time(field.type):

@@ -33,7 +33,7 @@ from millpond.testing.ways import WAYS, Settle, applies, plan
 _CREATE = re.compile(r"\bcreate\s+(?:or\s+replace\s+)?(?:stream|table)\s+(?:if\s+not\s+exists\s+)?\"?(\w+)\"?", re.I)
 
 #: Opens a pond: its folder, the clock, the settings of the case.
-Opener = Callable[[Path, VirtualClock, dict[str, str]], Any]
+Opener = Callable[[Path, VirtualClock, dict[str, Any]], Any]
 
 
 class CaseFailure(AssertionError):
@@ -101,12 +101,24 @@ def run_case(
 
 
 def _opener(executor: str) -> Opener:
-    def opened(path: Path, clock: VirtualClock, settings: dict[str, str]) -> Any:
+    def opened(path: Path, clock: VirtualClock, settings: dict[str, Any]) -> Any:
         import millpond
 
         return millpond.open(str(path), executor=executor, clock=clock, **settings)
 
     return opened
+
+
+def _setting(text: str) -> bool | int | float | str:
+    """The value of a setting as `millpond.open` wants it."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 class _Session:
@@ -116,7 +128,7 @@ class _Session:
         self, case: SltCase, way: str, folder: Path, opener: Opener, settings: dict[str, Any], steps: bool = True
     ) -> None:
         self.case, self.way, self.folder, self.opener, self.steps = case, way, folder, opener, steps
-        self.settings = {**settings, **dict(case.settings)}
+        self.settings = {**settings, **{name: _setting(value) for name, value in case.settings}}
         self.clock = VirtualClock()
         self.types: dict[str, dict[str, str]] = {}
         self.files = 0

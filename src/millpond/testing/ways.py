@@ -93,8 +93,8 @@ def _backfill(case: SltCase, records: list[Record]) -> list[Record]:
     out: list[Record] = []
     for record in records:
         created = _created(record)
-        if created is not None and created not in waiting:
-            waiting[created] = replace(record, sql=with_since(record.sql))  # type: ignore[call-arg, attr-defined]
+        if isinstance(record, Statement) and created is not None and created not in waiting:
+            waiting[created] = record if _of_rows(record.sql) else replace(record, sql=with_since(record.sql))
             continue
         if isinstance(record, (Query, Statement)):
             words = {w.lower() for w in re.findall(r"\w+", record.sql)}
@@ -114,6 +114,11 @@ class Settle(Drain):
 def _created(record: Record) -> str | None:
     match = _CREATE.match(record.sql) if isinstance(record, Statement) and record.error is None else None
     return match.group(1).lower() if match else None
+
+
+def _of_rows(sql: str) -> bool:
+    """Whether a CREATE QUERY is about rows: it has no window in brackets, and sees old data without being told to."""
+    return re.search(r"\[\s*[a-z]", sql, re.I) is None
 
 
 def with_since(sql: str) -> str:

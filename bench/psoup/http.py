@@ -1,0 +1,131 @@
+"""Invocations over HTTP: how long one takes when nothing else is asked, and how many a second many clients get."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bench.common import ROOT, log, run_isolated
+from bench.psoup import load
+
+#: Client processes: few, so that they leave the server a core.
+PROCESSES = 2
+#: Rows of an answer at most that the many clients ask for.
+SMALL = 1_000
+
+
+@contextmanager
+def served(pond: Path, patience: float = 60.0) -> Iterator[tuple[str, int]]:
+    """`millpond serve` in a process of its own; host and port. It is told to stop at the end."""
+    environment = {**os.environ, "MILLPOND_EXECUTOR": "inline", "PYTHONUNBUFFERED": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), environment.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "millpond", "serve", "--pond", str(pond), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    said: queue.Queue[str] = queue.Queue()
+
+    def listen() -> None:
+        assert process.stderr is not None
+        for text in process.stderr:
+            log(f"  server: {text.rstrip()}")
+            said.put(text)
+        said.put("")
+
+    threading.Thread(target=listen, daemon=True).start()
+    try:
+        text = "…"
+        while "://" not in text:
+            text = said.get(timeout=patience)
+            if not text:
+                raise RuntimeError("the server ended before it said its address")
+        parts = urlsplit(text.split()[-1])
+        yield str(parts.hostname), int(parts.port or 80)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def measure(pond: Path, asked: list[list[Any]], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One line per kind at 2^15 rows (or the widest window there is) by one client, and one for all clients.
+
+    Arguments: asked, [query's id, kind, factors, window, rows] of partial queries.
+    """
+    from bench.psoup.invoke import TARGET_HTTP_MS, TARGET_PER_S
+    from millpond import wire
+
+    widest = max((w for _, _, _, w, _ in asked if w <= 1 << 15), default=0)
+    seconds = 0.3 if options.tiny else options.load_seconds
+    lines: list[dict[str, Any]] = []
+    with served(pond) as (host, port):
+        base = {"host": host, "port": port, "rows_header": wire.ROWS}
+        for media, name in ((wire.JSON, "json"), (wire.ARROW, "arrow")):
+            for kind, factors in dict.fromkeys((q[1], q[2]) for q in asked):
+                chosen = [q for q in asked if (q[1], q[2], q[3]) == (kind, factors, widest)]
+                if not chosen or (name == "json" and min(q[4] for q in chosen) > 10_000):
+                    continue
+                requests = [[f"/v1/queries/{q[0]}/answer", q[4]] for q in chosen]
+                found = load.run(
+                    {**base, "clients": 1, "seconds": min(1.0, seconds), "accept": media, "requests": requests}
+                )
+                median = statistics.median(found["ms"])
+                lines.append(
+                    {
+                        "case": f"http-{name}-{kind}-{factors}-{widest}",
+                        "correct": not found["wrong"] and not found["failed"],
+                        "kind": kind,
+                        "factors": factors,
+                        "window": widest,
+                        "answer_rows": round(statistics.mean(q[4] for q in chosen)),
+                        "ms": round(median, 3),
+                        "p99_ms": round(_percentile(found["ms"], 0.99), 3),
+                        "target_ms": TARGET_HTTP_MS,
+                        "met": median <= TARGET_HTTP_MS,
+                    }
+                )
+        small = [[f"/v1/queries/{q[0]}/answer", q[4]] for q in asked if q[4] <= SMALL and not q[1].startswith("join")]
+        clients = max(1, options.clients // PROCESSES)
+        job = {**base, "clients": clients, "seconds": seconds, "accept": wire.JSON, "requests": small[:200]}
+        with ThreadPoolExecutor(PROCESSES) as pool:
+            results = [m.result for m in pool.map(lambda _: run_isolated("bench.psoup.load", job), range(PROCESSES))]
+    ms = [each for found in results for each in found["ms"]]
+    rate = sum(len(found["ms"]) / found["seconds"] for found in results)
+    lines.append(
+        {
+            "case": f"http-{clients * PROCESSES}-clients",
+            "correct": not any(found["wrong"] or found["failed"] for found in results),
+            "invocations_per_s": round(rate),
+            "clients": clients * PROCESSES,
+            "client_processes": PROCESSES,
+            "invocations": len(ms),
+            "failed": sum(found["failed"] for found in results),
+            "answer_rows": round(statistics.mean(q[1] for q in small[:200])),
+            "ms": round(statistics.median(ms), 2),
+            "p95_ms": round(_percentile(ms, 0.95), 2),
+            "p99_ms": round(_percentile(ms, 0.99), 2),
+            "target_per_s": TARGET_PER_S,
+            "met": rate >= TARGET_PER_S,
+        }
+    )
+    return lines
+
+
+def _percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+__all__ = ["measure", "served"]

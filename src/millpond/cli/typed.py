@@ -1,0 +1,140 @@
+"""What is being typed: where a statement ends, which words and names it has, and whether the cursor is in a text."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: Comments, texts and quoted names; the last alternative is one that is still open.
+_QUIET: Final = re.compile(
+    r"--[^\n]*(?:\n|\Z)|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(?P<open>/\*.*|'.*|\".*)", re.DOTALL
+)
+_WORD: Final = re.compile(r'"(?:[^"]|"")*"|[^\W\d][\w$]*')
+#: What leaves the prompt, and what helps, besides the commands with a backslash.
+PLAIN: Final = {"exit": "\\q", "quit": "\\q", "help": "\\?"}
+
+
+def command_of(text: str) -> str | None:
+    r"""The backslash command that a text is, or None when it is SQL.
+
+    >>> command_of("  \\d reading"), command_of("help;"), command_of("SELECT 1")
+    ('\\d reading', '\\?', None)
+    """
+    stripped = text.strip()
+    if stripped.startswith("\\"):
+        return stripped
+    return PLAIN.get(stripped.rstrip("; \n").lower())
+
+
+def is_complete(text: str) -> bool:
+    r"""Whether Enter runs this: nothing, a command, or SQL that ends with a semicolon outside of texts and comments.
+
+    >>> is_complete("SELECT 1"), is_complete("SELECT ';"), is_complete("SELECT 1; -- done"), is_complete("\\q")
+    (False, False, True, True)
+    """
+    if command_of(text) is not None:
+        return True
+    bare = without_quiet(text)
+    return bare is not None and (not bare.strip() or bare.rstrip().endswith(";"))
+
+
+def without_quiet(text: str) -> str | None:
+    """A text with its comments removed and its texts and quoted names emptied; None when one of them is still open.
+
+    >>> without_quiet("a = 'b;' -- c"), without_quiet("a = 'b")
+    ("a = '' ", None)
+    """
+    still_open = False
+
+    def emptied(found: re.Match[str]) -> str:
+        nonlocal still_open
+        still_open = still_open or found["open"] is not None
+        return found[0][0] * 2 if found[0][0] in "'\"" else ""
+
+    bare = _QUIET.sub(emptied, text)
+    # A line comment without a line's end is a whole one.
+    return None if still_open else bare
+
+
+def in_quiet(before: str) -> bool:
+    """Whether the cursor, behind this text, stands in a text or a comment (a quoted name is not one).
+
+    >>> in_quiet("SELECT 'ab"), in_quiet("-- ab"), in_quiet('SELECT "ab')
+    (True, True, False)
+    """
+    for found in _QUIET.finditer(before):
+        if found["open"]:
+            return found[0][0] != '"'
+        if found[0].startswith("--") and not found[0].endswith("\n") and found.end() == len(before):
+            return True
+    return False
+
+
+def statement_at(text: str, cursor: int) -> str:
+    """The statement of a script in which the cursor stands.
+
+    >>> statement_at("SELECT 1; SELECT a FROM b", 20)
+    ' SELECT a FROM b'
+    """
+    start, end = 0, len(text)
+    covered = [found.span() for found in _QUIET.finditer(text)]
+    for found in re.finditer(";", text):
+        if any(a <= found.start() < b for a, b in covered):
+            continue
+        if found.start() < cursor:
+            start = found.end()
+        else:
+            end = found.start()
+            break
+    return text[start:end]
+
+
+def words_of(text: str) -> list[str]:
+    """The words and names of a text, quoted ones without their quotes, texts and comments left out.
+
+    >>> words_of('SELECT "My col" FROM a -- b')
+    ['SELECT', 'My col', 'FROM', 'a']
+    """
+    kept = _QUIET.sub(lambda found: found[0] if found[0][0] == '"' else " ", text)
+    return [w[1:-1].replace('""', '"') if w[0] == '"' else w for w in _WORD.findall(kept)]
+
+
+def quoted(name: str) -> str:
+    """A name as it is written in a statement: with double quotes where it needs them.
+
+    >>> quoted("reading"), quoted("#7"), quoted("two words")
+    ('reading', '"#7"', '"two words"')
+    """
+    if re.fullmatch(r"[^\W\d]\w*", name) and name.upper() not in KEYWORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+#: Words of the language, as completion offers them.
+KEYWORDS: Final = _split(
+    """
+    ALIGN ALL ALTER ANALYZE AND AS ASC BEGIN BETWEEN BY CASCADE CASE CAST CREATE DATE DESC DISTINCT DRAIN DROP ELSE END
+    EPOCH EXISTS EXPLAIN FALSE FILTER FINAL FOR FROM GROUP HAVING IF ILIKE IN INNER INTERVAL INVOKE IS JOIN LIKE LIMIT
+    NOT NOW NULL NULLS OF OFFSET ON OR ORDER ORIGIN PAUSE PROGRESS QUERIES QUERY RANGE REPLACE RESUME REVISIONS ROWS
+    SELECT SHOW SLIDE START STREAM STREAMS SYNOPSES TABLE TABLES THEN TIMESTAMP TRUE TUMBLING TRY_CAST VALUES WHEN WHERE
+    WITH WITHIN
+    SECOND SECONDS MINUTE MINUTES HOUR HOURS DAY DAYS WEEK WEEKS
+    BIGINT BLOB BOOLEAN DECIMAL DOUBLE ENUM FLOAT HUGEINT INTEGER JSON MAP SMALLINT STRUCT TEXT TIME UUID VARCHAR
+    """
+)
+
+__all__ = [
+    "KEYWORDS",
+    "PLAIN",
+    "command_of",
+    "in_quiet",
+    "is_complete",
+    "quoted",
+    "statement_at",
+    "without_quiet",
+    "words_of",
+]

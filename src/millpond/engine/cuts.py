@@ -1,0 +1,68 @@
+"""Cuts: which windows a late row does not count in, kept with pane rows for queries that answer later than others.
+
+A row counts in the windows that were open (under 'revise': not yet final) when it came. A live query sees to that by
+answering at once. Who answers later, from history or after a pause, needs to know of each pane row the progress that it
+was behind: its `cut`. A pane row that ends behind its cut lies in open windows only, and carries none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.progress import NEVER
+from millpond.synopses import PanesSpec, merge_partials
+from millpond.synopses.panes import regroup
+
+CUT = "cut"
+
+
+def with_cut(spec: PanesSpec, rows: pa.Table, bound: int, spare: int = 0) -> pa.Table:
+    """Pane rows of one epoch, in which those that end at or before `bound - spare` carry the cut `bound`."""
+    if not rows.num_rows or bound <= NEVER:
+        return rows
+    # Panes that end until t are those before the one that t lies in.
+    late = pc.less(rows["pane"], spec.panes.pane(bound - spare))
+    if not pc.any(late).as_py():
+        return rows
+    return rows.append_column(CUT, pc.if_else(late, pa.scalar(bound, pa.int64()), pa.scalar(None, pa.int64())))
+
+
+def without_cut(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
+    """Stored pane rows as one per (pane, group)."""
+    return regroup(db, spec, rows.drop_columns([CUT])) if CUT in rows.column_names else rows
+
+
+def merge_cuts(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: Sequence[pa.Table]) -> pa.Table:
+    """As `merge_partials`, with one row per (pane, group, cut) where any part has cuts."""
+    parts = [p for p in parts if p.num_rows]
+    if not any(CUT in p.column_names for p in parts):
+        return merge_partials(db, spec, parts)
+    # The cut as one more key of the group.
+    wider = replace(spec, keys=(*spec.keys, CUT), key_types=(*spec.key_types, "BIGINT"))
+    at, key = 1 + len(spec.keys), wider.key_names[-1]
+    keyed = []
+    for part in parts:
+        cut = part[CUT] if CUT in part.column_names else pa.nulls(part.num_rows, pa.int64())
+        part = part.drop_columns([CUT]) if CUT in part.column_names else part
+        keyed.append(part.add_column(at, key, cut))
+    merged = merge_partials(db, wider, keyed)
+    return merged.rename_columns([CUT if n == key else n for n in merged.column_names])
+
+
+def separate(parts: Sequence[pa.Table]) -> tuple[list[pa.Table], pa.Table | None]:
+    """The rows without a cut, and those with one in one table (None if there are none)."""
+    on_time, late = [], []
+    for part in parts:
+        if CUT not in part.column_names:
+            on_time.append(part)
+            continue
+        cut = pc.is_valid(part[CUT])
+        on_time.append(part.filter(pc.invert(cut)).drop_columns([CUT]))
+        late.append(part.filter(cut))
+    late = [t for t in late if t.num_rows]
+    return [t for t in on_time if t.num_rows], pa.concat_tables(late, promote_options="permissive") if late else None

@@ -1,0 +1,326 @@
+"""Registration by shape: queries that differ only in constants are bound once and then filled in.
+
+A template knows which constants of a text are those of indexed factors (its slots). For another text of the same
+shape only the ranges of these constants are computed anew; everything else is taken over. Any doubt (a constant that
+is none of the type, a pattern with other wildcards) leads to the ordinary way, with its errors.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from millpond.errors import StatementError
+from millpond.language import selections
+from millpond.language.axes import Constant, ConstantFault
+from millpond.language.bounds import BOUNDS, EdgeReader
+from millpond.language.dialect import tokenize
+from millpond.language.factors import Factor, Marks, boxes_of, number_form, ranges_of
+from millpond.language.from_items import Schema
+from millpond.language.script import parse
+from millpond.language.selections import Analysis, analyse, conjunction, unmarked
+from millpond.language.statements import Select
+from millpond.language.zoned import utc_text
+from millpond.types import BoundQuery, JoinFactor, Selection, Side, Span, StreamDefinition
+
+_CONSTANT = re.compile(
+    r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w.$])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))""", re.ASCII
+)
+_ODD = re.compile(r"--|/\*|;|\$|\\|[\ufdd0\ufdd1\0]")
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In, exp.Like)
+_SHAPES, _VARIANTS, _LONGEST = 4096, 256, 20_000
+
+
+@dataclass(frozen=True)
+class _Clause:
+    """Where a BEGIN … END clause stands: number of its first and last gap, and the offset in each."""
+
+    first: int
+    start: int
+    last: int
+    end: int
+    sides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Slotted:
+    """A factor with slots: `pieces` of its SQL around them, in their order."""
+
+    factor: Factor
+    pieces: tuple[str, ...]
+    slots: tuple[int, ...]
+
+    def fill(self, constants: Sequence[str]) -> Factor | None:
+        """The factor with other constants; None when it is none of one attribute any more."""
+        sql = self.pieces[0]
+        for slot, piece in zip(self.slots, self.pieces[1:], strict=True):
+            sql += constants[slot] + piece
+        given = tuple(
+            c if c.slot is None else Constant(c.form, _value(constants[c.slot]), c.negative, c.slot)
+            for c in self.factor.constants
+        )
+        axis = self.factor.axis
+        assert axis is not None
+        if any(c.slot is not None and c.form != "integer" and utc_text(c.text) is not None for c in given):
+            return None  # beside a TIMESTAMP it is another text
+        ranges = ranges_of(axis, self.factor.test, given)
+        return None if ranges is None else Factor(sql, axis, self.factor.test, given, ranges)
+
+
+@dataclass(frozen=True)
+class _Template:
+    """A bound selection and what of it depends on the constants of its text."""
+
+    query: BoundQuery
+    streams: tuple[StreamDefinition, ...]
+    sides: tuple[tuple[Factor | _Slotted, ...], ...]
+    spans: tuple[Span, ...]
+    clauses: tuple[_Clause, ...]
+    join: JoinFactor | None
+    slots: frozenset[int]
+
+    def fill(self, text: str, parts: Sequence[str]) -> Selection | None:
+        """The selection of a text that was split into `parts`."""
+        constants = parts[1::2]
+        spans = self.spans if not self.clauses else self.read_spans(parts)
+        sides: list[Side] = []
+        for stream, span, listed in zip(self.streams, spans, self.sides, strict=True):
+            factors: list[Factor] = []
+            for each in listed:
+                factor = each if isinstance(each, Factor) else each.fill(constants)
+                if factor is None:
+                    return None
+                factors.append(factor)
+            sides.append(Side(stream.name, span, conjunction([f.sql for f in factors]), boxes_of(factors)))
+        return Selection(_with_text(self.query, text), tuple(sides), self.join)
+
+    def read_spans(self, parts: Sequence[str]) -> Sequence[Span]:
+        """The windows, whose constants may differ."""
+        spans = list(self.spans)
+        for clause in self.clauses:
+            inside = list(parts[2 * clause.first : 2 * clause.last + 1])
+            inside[-1] = inside[-1][: clause.end]
+            inside[0] = inside[0][clause.start :]
+            written = "".join(inside)
+            span = _read_span(written)
+            for side in clause.sides:
+                spans[side] = span
+        return spans
+
+
+@functools.lru_cache(maxsize=4096)
+def _read_span(written: str) -> Span:
+    return EdgeReader(tokenize(written), 0, written).clause().span
+
+
+class Binder:
+    """Binds texts of queries; quickly for those of a shape that it has seen before.
+
+    Arguments:
+        schema: what names mean; a stream that is declared anew is noticed.
+
+    Safe for several threads.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._shapes: OrderedDict[tuple[str, ...], tuple[tuple[int, ...], OrderedDict[tuple[str, ...], _Template]]]
+        self._shapes = OrderedDict()
+        self._seen: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def bind(self, text: str) -> BoundQuery | Selection:
+        """What a SELECT asks, as `bind_standing` says it.
+
+        Raises:
+            StatementError: as `bind_standing`, with the place in `text`.
+        """
+        if len(text) > _LONGEST or _ODD.search(text):
+            return self.ordinary(text)
+        text = text.strip()
+        parts = _CONSTANT.split(text)
+        shape = _shape(parts)
+        known = self._shapes.get(shape)
+        if known is not None:
+            fixed, variants = known
+            template = variants.get(tuple([parts[2 * n + 1] for n in fixed]))
+            if template is not None and self.valid(template):
+                try:
+                    filled = template.fill(text, parts)
+                except (ConstantFault, StatementError):
+                    filled = None
+                return filled if filled is not None else self.ordinary(text)
+        return self.learn(text, parts, shape)
+
+    def ordinary(self, text: str) -> BoundQuery | Selection:
+        """Parse and bind."""
+        statement = _select_of(text)
+        return selections.bind_standing(statement.select, statement.text, statement.offset, self.schema)
+
+    def valid(self, template: _Template) -> bool:
+        """Whether the streams are still those that the template was made for."""
+        for stream in template.streams:
+            found = self.schema.lookup(stream.name)
+            if found is not stream and found != stream:
+                return False
+        return True
+
+    def learn(self, text: str, parts: Sequence[str], shape: tuple[str, ...]) -> BoundQuery | Selection:
+        """Bind in the ordinary way; a shape that comes for the second time becomes a template."""
+        found = self.ordinary(text)
+        if not isinstance(found, Selection):
+            return found
+        with self._lock:
+            if shape not in self._seen:
+                self._seen[shape] = None
+                if len(self._seen) > _SHAPES:
+                    self._seen.popitem(last=False)
+                return found
+        template = _make(text, parts, self.schema)
+        if template is None or template.fill(text, parts) != found:
+            return found
+        fixed = tuple(n for n in range(len(parts) // 2) if n not in template.slots)
+        with self._lock:
+            known = self._shapes.get(shape)
+            if known is None or known[0] != fixed:
+                known = self._shapes[shape] = (fixed, OrderedDict())
+                if len(self._shapes) > _SHAPES:
+                    self._shapes.popitem(last=False)
+            known[1][tuple([parts[2 * n + 1] for n in fixed])] = template
+            if len(known[1]) > _VARIANTS:
+                known[1].popitem(last=False)
+        return found
+
+
+def _select_of(text: str) -> Select:
+    statements = parse(text)
+    if len(statements) != 1 or not isinstance(statements[0], Select):
+        raise StatementError("a query is one SELECT", text, 0, None, "SELECT … FROM stream WHERE …")
+    return statements[0]
+
+
+def _shape(parts: Sequence[str]) -> tuple[str, ...]:
+    """The text without its constants: what is between them, and of which kind each is."""
+    kinds = [
+        "'" if (c := each[0]) == "'" else each if c == '"' else "1" if each.isdigit() else number_form(each) or each
+        for each in parts[1::2]
+    ]
+    return (*parts[::2], *kinds)
+
+
+def _value(written: str) -> str:
+    return written[1:-1].replace("''", "'") if written[0] == "'" else written
+
+
+def _with_text(query: BoundQuery, text: str) -> BoundQuery:
+    """`dataclasses.replace(query, text=text)`, which costs several times as much."""
+    made = object.__new__(BoundQuery)
+    made.__dict__.update(query.__dict__)
+    made.__dict__["text"] = text
+    return made
+
+
+# -- templates from texts ----------------------------------------------------------------------------------------
+
+
+def _make(text: str, parts: Sequence[str], schema: Schema) -> _Template | None:
+    """The template of a text that can be bound."""
+    statement = _select_of(text)
+    select = statement.select
+    if statement.offset != 0:
+        return None
+    starts: dict[int, int] = {}
+    position = 0
+    for n, part in enumerate(parts):
+        if n % 2:
+            starts[position] = n // 2
+        position += len(part)
+    enums = "ENUM(" in str([getattr(schema.lookup(t.name), "columns", ()) for t in select.find_all(exp.Table)])
+    marks: dict[str, tuple[int, exp.Literal]] = {}
+    for literal in _conditions(select):
+        slot = starts.get(literal.meta.get("start", -1))
+        if slot is None or _value(parts[2 * slot + 1]) != literal.name or not _is_constant(literal):
+            continue
+        if not (enums and literal.is_string):
+            marks[f"\ufdd0{slot}\ufdd1"] = (slot, literal)
+    analysis = analyse(select, statement.text, statement.offset, schema, marks)
+    sides = tuple(tuple(_slotted(f, marks, parts) for f in factors) for factors in analysis.factors)
+    slots = frozenset(s for side in sides for f in side if isinstance(f, _Slotted) for s in f.slots)
+    clauses = _clauses(select, analysis, parts)
+    inside = {n for c in clauses for n in range(c.first, c.last)}
+    query = replace(analysis.query, where=_unmarked(conjunction(analysis.rest), marks))
+    join = analysis.join and replace(
+        analysis.join, left=unmarked(analysis.join.left, marks), right=unmarked(analysis.join.right, marks)
+    )
+    return _Template(query, tuple(_declared(analysis, schema)), sides, tuple(analysis.spans), clauses, join,
+                     slots | inside)  # fmt: skip
+
+
+def _unmarked(sql: str | None, marks: Marks) -> str | None:
+    return None if sql is None else unmarked(sql, marks)
+
+
+def _declared(analysis: Analysis, schema: Schema) -> list[StreamDefinition]:
+    """The streams as the schema holds them."""
+    found = [schema.lookup(stream.name) for stream in analysis.streams]
+    return [stream for stream in found if isinstance(stream, StreamDefinition)]
+
+
+def _conditions(select: exp.Expr) -> list[exp.Literal]:
+    """The literals of WHERE and ON."""
+    clauses = [select.args.get("where"), *(j.args.get("on") for j in select.args.get("joins") or ())]
+    return [literal for clause in clauses if clause is not None for literal in clause.find_all(exp.Literal)]
+
+
+def _is_constant(literal: exp.Literal) -> bool:
+    """Whether a literal stands alone on one side of a comparison."""
+    node: exp.Expr | None = literal.parent
+    while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
+        node = node.parent
+    return isinstance(node, _COMPARISONS)
+
+
+def _slotted(factor: Factor, marks: Marks, parts: Sequence[str]) -> Factor | _Slotted:
+    """A factor with the slots of its constants cut out, and every other mark replaced."""
+    own = {c.slot for c in factor.constants if c.slot is not None} if factor.axis is not None else set()
+    others = {mark: found for mark, found in marks.items() if found[0] not in own}
+    axis = factor.axis and replace(factor.axis, attribute=unmarked(factor.axis.attribute, others))
+    factor = replace(factor, sql=unmarked(factor.sql, others), axis=axis)
+    if not own:
+        return factor
+    pieces: list[str] = []
+    slots: list[int] = []
+    rest = factor.sql
+    while found := re.search("'?\ufdd0(\\d+)\ufdd1'?", rest):
+        pieces.append(rest[: found.start()])
+        slots.append(int(found[1]))
+        rest = rest[found.end() :]
+    return _Slotted(factor, (*pieces, rest), tuple(slots))
+
+
+def _clauses(select: exp.Expr, analysis: Analysis, parts: Sequence[str]) -> tuple[_Clause, ...]:
+    """The BEGIN … END clauses, if there is a constant inside of one; those for both sides come first."""
+    written = sorted(select.meta.get(BOUNDS, ()), key=lambda c: c.alias is not None)
+    gaps: list[tuple[int, int]] = []
+    position = 0
+    for n, part in enumerate(parts):
+        if n % 2 == 0:
+            gaps.append((position, position + len(part)))
+        position += len(part)
+    found: list[_Clause] = []
+    for clause in written:
+        start, end = clause.place
+        first = next(n for n, (low, high) in enumerate(gaps) if low <= start <= high)
+        last = next(n for n, (low, high) in enumerate(gaps) if low <= end <= high)
+        sides = tuple(n for n, span in enumerate(analysis.spans) if clause.alias is None or span is clause.span)
+        found.append(_Clause(first, start - gaps[first][0], last, end - gaps[last][0], sides))
+    return tuple(found) if any(c.first != c.last for c in found) else ()
+
+
+__all__ = ["Binder"]

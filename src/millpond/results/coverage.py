@@ -1,0 +1,36 @@
+"""Coverage: which windows retention has cut, and from which instant on their rows are all there."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.progress import NEVER
+from millpond.types import COVERED, Column
+
+COVERAGE = Column(COVERED, "TIMESTAMP")
+
+
+def with_coverage(answers: pa.Table, removed: int | None) -> pa.Table:
+    """Answers of windows with a further column `covered_from`: NULL for a window that is whole.
+
+    Arguments:
+        removed: rows with an event time before it (microseconds) were removed when the windows were computed; None or
+            NEVER: none were.
+
+    A window that starts before `removed` may lack rows; from `covered_from`, the smaller of `removed` and the window's
+    end, to its end it has them all.
+
+        >>> import datetime as dt
+        >>> day = [dt.datetime(2026, 1, d) for d in (1, 2, 3)]
+        >>> table = pa.table({"window_start": day[:2], "window_end": day[1:]})
+        >>> with_coverage(table, 1_767_225_600_000_001)["covered_from"].to_pylist()
+        [datetime.datetime(2026, 1, 1, 0, 0, 0, 1), None]
+    """
+    kind = pa.timestamp("us")
+    if removed is None or removed <= NEVER:
+        return answers.append_column(COVERED, pa.nulls(answers.num_rows, kind))
+    start, end = (answers[n].cast(kind).cast(pa.int64()) for n in ("window_start", "window_end"))
+    limit = pa.scalar(removed, pa.int64())
+    covered = pc.if_else(pc.less(start, limit), pc.min_element_wise(end, limit), pa.scalar(None, pa.int64()))
+    return answers.append_column(COVERED, covered.cast(kind))

@@ -1,0 +1,390 @@
+"""Invoking a selection: its answer at a moment is a function of the rows of the epochs up to one publish record.
+
+answer = evaluate(core, registered)                       # the query's own window, now
+answer = evaluate(core, registered, ("epoch", 7))         # as it was known when epoch 7 was published
+answer = select_once(core, selection)                     # ad hoc: nothing is kept
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.engine.core import Core
+from millpond.engine.history import Range, segments_in
+from millpond.errors import QueryError
+from millpond.language.statements import AsOf
+from millpond.progress import NEVER
+from millpond.results.adhoc import ANSWER_ROWS, QUICK_ROWS, whole
+from millpond.results.hot import HotBlock, Outdated, Snapshot, View, archive_segments
+from millpond.results.joins import join_columns, join_rows
+from millpond.results.matching import (
+    Rows,
+    Wanted,
+    archive_rows,
+    check_rows,
+    cold_stretch,
+    hot_parts,
+    hot_stretch,
+    in_order,
+    matcher,
+)
+from millpond.results.moments import NOTHING, Moment, moment_of, stretch_of
+from millpond.results.pair_caches import SideView
+from millpond.results.plans import Plan, plan_of
+from millpond.results.ready import Ready, ready_of
+from millpond.results.stretch import Stretch
+from millpond.results.trees import aggregate_rows
+from millpond.types import BoundQuery, Edge, QueryOptions, Selection, Side, Span, StreamDefinition
+
+_NOTHING_KEPT = QueryOptions(materialize="none")
+
+
+class Registered(Protocol):
+    """What is asked of a registered selection (`millpond.catalog.register_lines.Registered` is one)."""
+
+    @property
+    def id(self) -> int:
+        """Its id; 0: nothing is kept for it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def selection(self) -> Selection:
+        """Names and types resolved."""
+
+    @property
+    def options(self) -> QueryOptions:
+        """What WITH (…) said."""
+
+
+@dataclass(frozen=True)
+class AdHoc:
+    """A selection that nobody registered."""
+
+    selection: Selection
+    id: int = 0
+    name: str = ""
+    options: QueryOptions = _NOTHING_KEPT
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The answer of one invocation, and which prefix of the stream it saw.
+
+    table: the SELECT list's columns. epoch: rows of the epochs up to it were seen, and no others. now: NOW in
+    microseconds, NEVER while there is no row. progress: no row below it is announced to come; NEVER: nothing is
+    announced. begin, end: the window (of the first stream), closed at both ends, microseconds; None: unbounded.
+    final: no row can come into the window any more, unless it is late.
+    """
+
+    table: pa.Table
+    epoch: int
+    now: int
+    progress: int
+    begin: int | None
+    end: int | None
+    final: bool
+    exact: bool = True
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.to_pylist())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Any Arrow library reads an answer without a copy."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def evaluate(
+    core: Core,
+    registered: Registered,
+    as_of: AsOf = None,
+    begin: Edge | None = None,
+    end: Edge | None = None,
+    most: int = ANSWER_ROWS,
+) -> Answer:
+    """The answer of a registered selection.
+
+    Arguments:
+        as_of: None, 'progress', ('timestamp', microseconds) or ('epoch', number); see `moments.moment_of`.
+        begin, end: take the place of the query's own edges, on every stream.
+        most: rows that the answer may have.
+
+    Raises:
+        QueryError: the answer is too large, an expression fails on a row, an epoch is not kept, a stream was dropped.
+    """
+    core.register.invoked(registered.id, core.now())
+    return invoke_selection(ready_of(core), registered, as_of, begin, end, most)
+
+
+def select_once(
+    core: Core,
+    selection: Selection,
+    as_of: AsOf = None,
+    begin: Edge | None = None,
+    end: Edge | None = None,
+    most: int = ANSWER_ROWS,
+) -> Answer:
+    """The answer of a selection that is not registered: nothing is kept for it. As `evaluate`."""
+    return invoke_selection(ready_of(core), AdHoc(selection), as_of, begin, end, most)
+
+
+def invoke_selection(
+    ready: Ready,
+    registered: Registered,
+    as_of: AsOf = None,
+    begin: Edge | None = None,
+    end: Edge | None = None,
+    most: int = ANSWER_ROWS,
+) -> Answer:
+    """As `evaluate`, with what is kept ready given."""
+    for _ in range(20):
+        try:
+            return _invoke(ready, registered, as_of, begin, end, most)
+        except Outdated:  # retention has removed rows since the view was taken
+            continue
+    raise QueryError(f"query '{registered.name}' cannot be answered: retention removes rows faster than they are read")
+
+
+def _invoke(
+    ready: Ready, registered: Registered, as_of: AsOf, begin: Edge | None, end: Edge | None, most: int
+) -> Answer:
+    plan = plan_for(ready, registered)
+    snapshot, views = pinned_views(ready, plan)
+    moment = moment_of(ready.core, snapshot, plan.streams, as_of)
+    stretches = []
+    for view, side in zip(views, plan.selection.sides, strict=True):
+        span = side.span if begin is None and end is None else Span(begin or side.span.begin, end or side.span.end)
+        stretches.append(stretch_of(ready.core, view, span, moment))
+    call = _Call(ready, registered, plan, views, stretches, moment, most)
+    if not registered.id:
+        return _answered(call.table(), moment, stretches[0])
+    own = as_of is None and begin is None and end is None
+    at = (tuple((v.rows, v.retained) for v in views), tuple(stretches))
+    table = ready.keeper.answer(registered.id, registered.options.materialize, at, call.table, own)
+    check_rows(table.num_rows, most)
+    return _answered(table, moment, stretches[0])
+
+
+def start_ready(core: Core) -> None:
+    """Keep hot rows and complete answers ready after every publish, in a thread that ends with the pond."""
+    ready = ready_of(core)
+    listed = core.register.listing()
+    for query in listed.filter(pc.equal(listed["materialize"], "complete"))["id"].to_pylist():
+        ready.keeper.declare(query, "complete")
+    queried = {s for column in ("stream", "second") for s in listed[column].drop_null().unique().to_pylist()}
+
+    def then(snapshot: Snapshot) -> None:
+        ready.keeper.memory(sum(ready.statistics().values()), core.settings.hot_bytes)
+        ready.keeper.published(snapshot.published.epoch, lambda query: _current(ready, query))
+
+    ready.hot.start(then, queried)
+
+
+def _current(ready: Ready, query: int) -> None:
+    """Invoke a query, so that what it keeps is up to date; a dropped one is forgotten."""
+    if query not in ready.core.register:
+        ready.forget(query)
+        return
+    invoke_selection(ready, ready.core.register.get(query))
+
+
+def _answered(table: pa.Table, moment: Moment, stretch: Stretch) -> Answer:
+    begin, end = (None, None) if stretch is NOTHING else (stretch.begin, stretch.end)
+    ends = moment.now if end is None else end
+    final = ends is not None and moment.progress > ends
+    now = NEVER if moment.now is None else moment.now
+    return Answer(table, moment.epoch, now, moment.progress, begin, end, final)
+
+
+def plan_for(ready: Ready, registered: Registered) -> Plan:
+    """How answers of a query are made, kept for registered ones.
+
+    Raises: QueryError when a stream of it was dropped.
+    """
+    selection = registered.selection
+    found = ready.plans.get(registered.id) if registered.id else None
+    if found is not None and (found.selection is selection or found.selection == selection):
+        return found
+    streams = []
+    for side in selection.sides:
+        stream = ready.core.catalog.stream(side.stream)
+        if stream is None:
+            raise QueryError(f"stream '{side.stream}' was dropped")
+        streams.append(stream)
+    plan = plan_of(selection, tuple(streams))
+    if registered.id:
+        ready.plans.put(registered.id, plan)
+    return plan
+
+
+def pinned_views(ready: Ready, plan: Plan) -> tuple[Snapshot, list[View]]:
+    """The newest publish record, and the streams of a plan as of it."""
+    wanted = [s.id for s in plan.streams]
+    snapshot = ready.hot.snapshot(wanted)
+    try:
+        return snapshot, [snapshot.views[s] for s in wanted]
+    except KeyError:
+        name = next(s.name for s in plan.streams if s.id not in snapshot.views)
+        raise QueryError(f"stream '{name}' was dropped") from None
+
+
+@dataclass
+class _Call:
+    """One invocation, everything resolved."""
+
+    ready: Ready
+    registered: Registered
+    plan: Plan
+    views: list[View]
+    stretches: list[Stretch]
+    moment: Moment
+    most: int
+
+    def wanted(self, number: int) -> Wanted:
+        """Whose rows are asked for on one side."""
+        option = self.registered.options.materialize
+        query = self.registered.id
+        kept = (self.ready.keeper.form(query, option)[0] if query else option) != "none"
+        # Map tasks match per stream: with the same stream on both sides they cannot tell the sides apart.
+        matched = len({s.id for s in self.plan.streams}) == len(self.plan.streams)
+        side = self.plan.selection.sides[number]
+        return Wanted(self.registered.id, side, number, self.moment.epoch, 0, kept, matched)
+
+    def table(self) -> pa.Table:
+        """The finished rows."""
+        if len(self.views) > 1:
+            return self.joined()
+        return self.grouped() if self.plan.query.grouped else self.plain()
+
+    def rows(self, number: int, columns: tuple[str, ...], most: int) -> pa.Table | None:
+        """A side's matching rows in total order with `columns`, from the archive and from hot blocks."""
+        older, found = self._parts(number, columns, most)
+        tables = [] if older is None else [older.select(list(columns))]
+        if found:
+            tables.append(in_order(found, columns))
+        return pa.concat_tables(tables) if tables else None
+
+    def _parts(
+        self, number: int, columns: tuple[str, ...], most: int
+    ) -> tuple[pa.Table | None, list[tuple[HotBlock, Rows]]]:
+        view, stretch, wanted = self.views[number], self.stretches[number], self.wanted(number)
+        if stretch is NOTHING or not wanted.side.boxes:
+            return None, []
+        found = hot_parts(view, matcher(self.ready.sets, view, wanted), hot_stretch(view, stretch))
+        count = sum(len(rows) for _, rows in found)
+        check_rows(count, most)
+        older = archive_rows(self.ready.core, view, wanted, stretch, columns, most - count)
+        return older, found
+
+    def plain(self) -> pa.Table:
+        """Rows of one stream."""
+        plan = self.plan
+        if plan.query.limit == 0:
+            return plan.empty
+        columns = plan.columns if plan.direct is None else tuple(dict.fromkeys(plan.direct))
+        # LIMIT and DISTINCT leave less than what is read.
+        most = ANSWER_ROWS if plan.query.limit is not None or plan.query.distinct else self.most
+        # A table needs a column to know how many rows it has.
+        table = self.rows(0, columns or ("_id",), most)
+        if table is None:
+            return plan.empty
+        answer = plan.answer(table)
+        check_rows(answer.num_rows, self.most)
+        return answer
+
+    def grouped(self) -> pa.Table:
+        """Groups over the matching rows of one stream."""
+        query, view, stretch = self.plan.query, self.views[0], self.stretches[0]
+        if stretch is NOTHING:
+            return aggregate_rows(query, view.stream, ())
+        if self._much_is_cold():
+            return self._from_archive()
+        columns, wanted = self.plan.columns, self.wanted(0)
+        older = archive_rows(self.ready.core, view, wanted, stretch, columns, ANSWER_ROWS)
+        cold = () if older is None else (older,)
+        hot, matching = hot_stretch(view, stretch), matcher(self.ready.sets, view, wanted)
+        if wanted.query and wanted.keep and self.moment.epoch >= view.epoch:
+            answer = self.ready.trees.answer(wanted.query, query, view.stream, view.blocks, matching, hot, cold)[0]
+        else:
+            names = tuple(dict.fromkeys([*columns, view.stream.options.time, "_id"]))
+            found = hot_parts(view, matching, hot)
+            answer = aggregate_rows(query, view.stream, [*cold, *([in_order(found, names)] if found else [])])
+        check_rows(answer.num_rows, self.most)
+        return answer
+
+    def _much_is_cold(self) -> bool:
+        """Whether so much lies behind the horizon that a job should aggregate it where it is read."""
+        view, stretch = self.views[0], self.stretches[0]
+        cold = cold_stretch(view, stretch)
+        if cold is None or cold.first_id is not None:
+            return False
+        high = None if cold.end is None else cold.end + 1
+        wanted = Range(cold.begin, high, self.moment.epoch)
+        return sum(s.rows for s in segments_in(archive_segments(self.ready.core, view), wanted)) > QUICK_ROWS
+
+    def _from_archive(self) -> pa.Table:
+        """Groups over the whole stretch, all of it read from the archive by a background job."""
+        view, stretch, side = self.views[0], self.stretches[0], self.plan.selection.sides[0]
+        begin = stretch.begin
+        if view.retained > NEVER:
+            begin = view.retained if begin is None else max(begin, view.retained)
+        wanted = Range(begin, None if stretch.end is None else stretch.end + 1, self.moment.epoch)
+        where = None if side.where is None else f"coalesce(TRY({side.where}), false)"
+        query: BoundQuery = replace(self.plan.query, where=where)
+        return whole(self.ready.core, view.stream, query, wanted)[0]
+
+    def joined(self) -> pa.Table:
+        """Pairs of rows of two streams."""
+        streams = (self.plan.streams[0], self.plan.streams[1])
+        if self.wanted(0).keep and self.registered.id and self.moment.epoch >= self.views[0].epoch:
+            kept = self._from_pairs(streams)
+            if kept is not None:
+                return kept
+        tables = []
+        for number, stream in enumerate(streams):
+            names = [*join_columns(self.plan.selection, streams, number), stream.options.time, "_id"]
+            tables.append(self.rows(number, tuple(dict.fromkeys(names)), ANSWER_ROWS))
+        return join_rows(self.plan.selection, streams, tables[0], tables[1], self.most)
+
+    def _from_pairs(self, streams: tuple[StreamDefinition, StreamDefinition]) -> pa.Table | None:
+        """The answer from kept pairs, where they can serve."""
+        if any(s is NOTHING for s in self.stretches):
+            return None
+        sides = []
+        for number, view in enumerate(self.views):
+            match = matcher(self.ready.sets, view, self.wanted(number))
+            floor = max(view.horizon, view.retained)
+            sides.append(SideView(view.blocks, match, view.epoch, None if floor <= NEVER else floor))
+        stretches = (self.stretches[0], self.stretches[1])
+        selection = self.plan.selection
+        pair = (sides[0], sides[1])
+        return self.ready.pairs.answer(self.registered.id, selection, streams, pair, stretches, self.most)
+
+
+def matching_count(ready: Ready, registered: Registered) -> int:
+    """How many hot rows match the first side of a query, whatever its window: for EXPLAIN."""
+    plan = plan_for(ready, registered)
+    _, views = pinned_views(ready, plan)
+    side: Side = plan.selection.sides[0]
+    match = matcher(ready.sets, views[0], Wanted(registered.id, side, 0, views[0].epoch))
+    return int(np.sum([len(match(b, 0, len(b))) for b in views[0].blocks]))

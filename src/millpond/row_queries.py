@@ -1,0 +1,113 @@
+"""Registering row queries: from text, or a bound SELECT, to a place in the register."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond.catalog import NewSelection
+from millpond.engine.core import Core
+from millpond.errors import QueryError
+from millpond.language import Binder
+from millpond.results.ready import ready_of
+from millpond.types import (
+    BoundQuery,
+    QueryDefinition,
+    QueryOptions,
+    Selection,
+    StreamDefinition,
+    TableDefinition,
+)
+
+_FORMS = ("auto", "partial", "complete", "none")
+
+
+class Names:
+    """The names of a pond as the binder sees them: those of the catalog; row queries are no tables."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
+        """What the catalog has of that name.
+
+        Raises: QueryError for a row query, whose answer only an invocation gives.
+        """
+        found = self._core.catalog.lookup(name)
+        if found is None and self._core.register.id_of(name) is not None:
+            raise QueryError(
+                f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
+            )
+        return found
+
+    def names(self) -> list[str]:
+        """The names that something can be selected from."""
+        return self._core.catalog.names()
+
+
+class RowQueries:
+    """Adds row queries to the register of an open pond."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.names = Names(core)
+        self._binder = Binder(self.names)
+
+    def bind(self, text: str) -> BoundQuery | Selection:
+        """A SELECT as text, bound; quick for shapes that were seen before.
+
+        Raises: StatementError, with the place in the text.
+        """
+        return self._binder.bind(text)
+
+    def new(
+        self,
+        selection: Selection,
+        text: str,
+        name: str | None = None,
+        owner: str = "",
+        options: QueryOptions | None = None,
+        replaces: int | None = None,
+        previous: tuple[int, ...] = (),
+        version: int = 1,
+    ) -> NewSelection:
+        """What the register is to take in.
+
+        Raises: QueryError when an option is not one of row queries, or a stream is gone.
+        """
+        options = options or QueryOptions()
+        plain = QueryOptions()
+        for option in ("since", "empty", "revise_for"):
+            if getattr(options, option) != getattr(plain, option):
+                raise QueryError(f"'{option}' is for window queries; a row query says BEGIN … END")
+        if options.materialize not in _FORMS:
+            raise QueryError(f"there is no materialize = '{options.materialize}'; there are {', '.join(_FORMS)}")
+        catalog = self._core.catalog
+        streams = []
+        for side in selection.sides:
+            stream = catalog.stream(side.stream)
+            if stream is None:
+                raise QueryError(f"the stream '{side.stream}' was dropped meanwhile")
+            streams.append(stream.id)
+        return NewSelection(
+            selection,
+            tuple(streams),
+            text,
+            name,
+            owner,
+            options,
+            self._core.published.epoch,
+            replaces,
+            version,
+            previous,
+        )
+
+    def add(self, queries: Sequence[NewSelection], limit: int | None = None) -> list[int]:
+        """Register, durably, all or none; their ids. Many threads that come at once share one write.
+
+        Raises: QueryError as `Register.add`.
+        """
+        ids = self._core.register.add(queries, limit)
+        for number, query in zip(ids, queries, strict=True):
+            if query.options.materialize == "complete":
+                ready_of(self._core).keeper.declare(number, "complete")
+        return ids

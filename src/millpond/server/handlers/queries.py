@@ -1,0 +1,140 @@
+"""Standing queries: register, list, inspect, drop, pause, resume."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from starlette.responses import Response
+
+from millpond.server.call import Call, json_response
+from millpond.server.encoding import rows_json
+from millpond.server.failures import bad_request
+from millpond.server.operations import fields_of
+from millpond.types import QueryOptions, to_json
+
+_MOST_AT_ONCE = 200_000
+_MATERIALIZE = ("auto", "partial", "complete", "none")
+_OPTIONS = tuple(f for f in QueryOptions.__dataclass_fields__ if f != "materialize")
+
+
+async def register(call: Call) -> Response:
+    """Register one query, or many at once."""
+    body = await call.run(call.json)
+    if isinstance(body, dict) and "queries" in body:
+        many: dict[str, type | tuple[type, ...]] = {"queries": list, "names": (list, type(None)), "materialize": str}
+        fields = fields_of(body, many, ["queries"])
+        texts, names = fields["queries"], fields.get("names")
+        if not texts or len(texts) > _MOST_AT_ONCE or not all(isinstance(t, str) and "\0" not in t for t in texts):
+            raise bad_request(f"'queries' is a list of 1 to {_MOST_AT_ONCE:,} SELECT texts")
+        if names is not None and not all(n is None or isinstance(n, str) for n in names):
+            raise bad_request("'names' is a list of texts and nulls, one per query")
+        _known(fields)
+        handles = await call.run(_register_many, call, texts, names, fields.get("materialize", "auto"))
+        return json_response({"queries": [{"id": h.id, "name": h.name} for h in handles]}, 201)
+    known: dict[str, type | tuple[type, ...]] = {"query": str, "name": (str, type(None)), "materialize": str}
+    known["options"] = dict
+    fields = fields_of(body, known, ["query"])
+    _known(fields)
+    options = fields.get("options", {})
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            raise bad_request(f"there is no option '{name[:100]}'; known: {', '.join(_OPTIONS)}")
+        if not isinstance(value, (str, int)) or (isinstance(value, str) and len(value) > 1_000):
+            raise bad_request(f"option '{name}' is a text or a whole number")
+    handle = await call.run(_register, call, fields, options)
+    return json_response({"id": handle.id, "name": handle.name}, 201)
+
+
+def _known(fields: dict[str, Any]) -> None:
+    if fields.get("materialize", "auto") not in _MATERIALIZE:
+        raise bad_request(f"'materialize' is one of {', '.join(_MATERIALIZE)}")
+
+
+def _register(call: Call, fields: dict[str, Any], options: dict[str, Any]) -> Any:
+    service, owner = call.service, call.caller.owner
+    with service.changing if call.caller.role != "admin" else nullcontext():
+        service.room_for_queries(call.caller, 1)
+        handle = service.pond.register(
+            fields["query"], fields.get("name"), owner, fields.get("materialize", "auto"), **options
+        )
+        if owner:
+            service.owners.record(owner, [handle.id])
+    return handle
+
+
+def _register_many(call: Call, texts: list[str], names: list[str | None] | None, materialize: str) -> list[Any]:
+    service, owner = call.service, call.caller.owner
+    with service.changing if call.caller.role != "admin" else nullcontext():
+        service.room_for_queries(call.caller, len(texts))
+        handles: list[Any] = service.pond.register_many(texts, names, owner, materialize)
+        if owner:
+            service.owners.record(owner, [h.id for h in handles])
+    return handles
+
+
+async def listing(call: Call) -> Response:
+    """The standing queries in the order of their ids, a page at a time."""
+    return await call.run(_listing, call)
+
+
+def _listing(call: Call) -> Response:
+    asked = call.arguments
+    page, last = call.service.list_queries(asked.get("after", -1), asked.get("limit", 1_000), asked.get("prefix", ""))
+    return Response(
+        b'{"queries":' + rows_json(page) + b',"next":' + str(last if last is not None else "null").encode() + b"}",
+        media_type="application/json",
+    )
+
+
+async def inspect(call: Call) -> Response:
+    """What is known of one query."""
+
+    def work() -> Response:
+        handle = call.service.query(call.arguments["query"])
+        info = to_json(handle.info())
+        return json_response({**info, "id": handle.id, "name": handle.name, "owner": call.service.owner_of(handle)})
+
+    return await call.run(work)
+
+
+async def drop(call: Call) -> Response:
+    """Drop a query of one's own."""
+
+    def work() -> None:
+        service = call.service
+        with service.changing if call.caller.role != "admin" else nullcontext():
+            handle = service.query(call.arguments["query"])
+            service.own(call.caller, handle)
+            handle.drop()
+            service.owners.record("", dropped=[handle.id])
+        service.watch.wake()
+
+    await call.run(work)
+    return Response(status_code=204)
+
+
+async def pause(call: Call) -> Response:
+    """Pause a query of one's own."""
+    return await _change(call, "pause")
+
+
+async def resume(call: Call) -> Response:
+    """Resume a query of one's own."""
+    return await _change(call, "resume")
+
+
+async def _change(call: Call, action: str) -> Response:
+    def work() -> Response:
+        service = call.service
+        with service.changing if call.caller.role != "admin" else nullcontext():
+            handle = service.query(call.arguments["query"])
+            service.own(call.caller, handle)
+            getattr(handle, action)()
+        service.watch.wake()
+        return json_response({"id": handle.id, "name": handle.name})
+
+    return await call.run(work)
+
+
+__all__ = ["drop", "inspect", "listing", "pause", "register", "resume"]

@@ -1,0 +1,90 @@
+"""Streams: list, inspect, take rows in, drain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from millpond.errors import QueryError, SourceError
+from millpond.server.call import Call, json_response
+from millpond.server.decoding import rows_of
+from millpond.server.failures import Failure, bad_request, not_found
+from millpond.server.operations import fields_of
+
+_MOST_KEY = 255
+
+
+async def listing(call: Call) -> Response:
+    """All streams with their statistics."""
+    status = await call.run(call.service.pond.status)
+    return json_response({"streams": [{"name": name, **s} for name, s in status["streams"].items()]})
+
+
+async def inspect(call: Call) -> Response:
+    """One stream: its definition and its statistics."""
+
+    def work() -> Response:
+        name = call.arguments["stream"]
+        definition = _definition(call, name)
+        if definition is None:
+            raise not_found(f"there is no stream '{name}'")
+        statistics = call.service.pond.status()["streams"].get(definition["name"], {})
+        return json_response({**definition, "statistics": statistics})
+
+    return await call.run(work)
+
+
+async def ingest(call: Call) -> Response:
+    """Take rows in; they are durable when this is answered."""
+    key = call.headers.get("idempotency-key")
+    if key is not None and not (0 < len(key) <= _MOST_KEY and key.isascii() and key.isprintable()):
+        raise bad_request(f"Idempotency-Key has 1 to {_MOST_KEY} printable ASCII characters")
+    if key is not None and call.caller.owner:
+        key = f"{call.caller.owner}/{key}"  # owners do not know each other's keys
+
+    def work() -> Response:
+        name = call.arguments["stream"]
+        definition = _definition(call, name)
+        columns = {c["name"].lower(): c["type"] for c in definition["columns"]} if definition else {}
+        rows = rows_of(call.media, call.body, columns, call.service.limits.rows_per_request)
+        try:
+            ordinal = call.service.pond.ingest(name, rows, key, call.arguments.get("partition", ""))
+        except SourceError as error:
+            raise Failure(400 if definition else 404, "SourceError", str(error)) from None
+        call.service.metrics.taken.inc(len(rows))
+        return json_response({"ordinal": ordinal, "rows": len(rows)})
+
+    return await call.run(work)
+
+
+async def drain(call: Call) -> Response:
+    """Wait until everything that was taken in is committed."""
+    final = fields_of(call.json(), {"final": bool}, []).get("final", False)
+    if final:
+        call.caller.require("admin", "DRAIN FINAL")
+    await call.run(call.service.pond.drain, final)
+    return json_response({"drained": True, "final": final})
+
+
+async def describe(call: Call) -> Response:
+    """The definition of a stream, table or query."""
+
+    def work() -> Response:
+        try:
+            return json_response(call.service.pond.describe(call.arguments["name"]))
+        except QueryError as error:
+            raise not_found(str(error)) from None
+
+    return await call.run(work)
+
+
+def _definition(call: Call, name: str) -> dict[str, Any] | None:
+    try:
+        found = call.service.pond.describe(name)
+    except QueryError:
+        return None
+    return found if "source" in (found.get("options") or {}) else None
+
+
+__all__ = ["describe", "drain", "ingest", "inspect", "listing"]

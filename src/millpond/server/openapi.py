@@ -1,0 +1,93 @@
+"""The OpenAPI document, made from the list of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from millpond import wire
+from millpond.server.operations import Operation, Parameter
+from millpond.server.schemas import ERROR
+
+_ALWAYS: Final = {
+    400: "The request is wrong",
+    401: "A token is needed",
+    403: "The token may not do this",
+    408: "The request did not come in time",
+    413: "A limit of size",
+    429: "A limit of the owner",
+    503: "The engine has stopped, or a limit of the server",
+}
+_RAW: Final = {"type": "string", "format": "binary"}
+
+
+def openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
+    """The document as JSON-ready values."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Millpond",
+            "version": version,
+            "description": "Live streams and their whole past behind one SQL. In JSON, timestamps are ISO 8601 in UTC; "
+            "decimals and integers beyond 2^53 are strings; binary values are base64; NaN, Infinity and -Infinity "
+            "are strings.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": ERROR},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "description": f"{(operation.handler.__doc__ or '').strip()} Role: {operation.role or 'none'}.".strip(),
+        "parameters": [_parameter(p) for p in operation.parameters],
+        "responses": {},
+    }
+    if operation.role is not None:
+        found["security"] = [{"token": []}]
+    if operation.bodies:
+        content = {media: {"schema": schema or _RAW} for media, schema in operation.bodies.items()}
+        found["requestBody"] = {"required": not operation.optional_body, "content": content}
+    for status, (summary, media_types) in operation.answers.items():
+        content = {media: {"schema": schema or _RAW} for media, schema in media_types.items()}
+        found["responses"][str(status)] = {"description": summary} | ({"content": content} if content else {})
+    always = dict(_ALWAYS)
+    if operation.bodies:
+        always[415] = "A body of another type"
+    if any(media != wire.JSON for _, types in operation.answers.values() for media in types):
+        always[406] = "No such format"
+    for status, summary in always.items():
+        reference = {wire.JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
+        found["responses"].setdefault(str(status), {"description": summary, "content": reference})
+    return found
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": parameter.kind}
+    if parameter.choices:
+        schema["enum"] = list(parameter.choices)
+    if parameter.least is not None:
+        schema["minimum"] = parameter.least
+    if parameter.most is not None:
+        schema["maximum"] = parameter.most
+    if parameter.place == "path":
+        schema["minLength"] = 1
+    found = {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.place == "path",
+        "description": parameter.summary,
+        "schema": schema,
+    }
+    return found | ({"example": parameter.example} if parameter.example is not None else {})
+
+
+__all__ = ["openapi"]

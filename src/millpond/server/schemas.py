@@ -1,0 +1,106 @@
+"""JSON schemas of bodies and answers, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+
+def _object(required: list[str], **properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+TEXT: Final[Schema] = {"type": "string"}
+WHOLE: Final[Schema] = {"type": "integer"}
+FLAG: Final[Schema] = {"type": "boolean"}
+ANYTHING: Final[Schema] = {"type": "object"}
+_MAYBE_TEXT: Final[Schema] = {"type": ["string", "null"]}
+_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 200}
+_STATEMENT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 100_000}
+
+ROW: Final[Schema] = {"type": "object", "additionalProperties": True}
+ROWS: Final[Schema] = {"type": "array", "items": ROW}
+COLUMNS: Final[Schema] = {"type": "array", "items": _object(["name", "type"], name=TEXT, type=TEXT)}
+
+ERROR: Final[Schema] = {
+    "type": "object",
+    "required": ["error", "message"],
+    "properties": {
+        "error": {"type": "string", "description": "the kind: StatementError, QueryError, limit, unauthorized, …"},
+        "message": {"type": "string", "description": "for people; of a statement with line, column and caret"},
+        "place": _object(["line", "column", "start", "end"], line=WHOLE, column=WHOLE, start=WHOLE, end=WHOLE),
+        "limit": {"type": "string", "description": "the limit that was met"},
+        "request": {"type": "string", "description": "the request's number in the server's log"},
+    },
+    "additionalProperties": True,
+}
+
+SCRIPT: Final[Schema] = _object(
+    ["statements"], statements={"type": "string", "maxLength": 1_000_000}, limit={"type": "integer", "minimum": 1}
+)
+RESULT: Final[Schema] = {
+    "type": "object",
+    "required": ["kind", "message", "statement"],
+    "properties": {
+        "kind": {"enum": ["message", "rows"]},
+        "message": TEXT,
+        "statement": TEXT,
+        "columns": COLUMNS,
+        "row_count": WHOLE,
+        "next": _MAYBE_TEXT,
+        "rows": ROWS,
+    },
+}
+RESULTS: Final[Schema] = _object(["results"], results={"type": "array", "items": RESULT})
+PAGE: Final[Schema] = _object(
+    ["columns", "row_count", "next", "rows"], columns=COLUMNS, row_count=WHOLE, next=_MAYBE_TEXT, rows=ROWS
+)
+ANSWER: Final[Schema] = _object(
+    ["query", "epoch", "now", "progress", "begin", "end", "final", "exact", "columns", "row_count", "next", "rows"],
+    query=_object(["id", "name"], id=WHOLE, name=TEXT),
+    epoch=WHOLE,
+    now=_MAYBE_TEXT,
+    progress=_MAYBE_TEXT,
+    begin=_MAYBE_TEXT,
+    end=_MAYBE_TEXT,
+    final=FLAG,
+    exact=FLAG,
+    columns=COLUMNS,
+    row_count=WHOLE,
+    next=_MAYBE_TEXT,
+    rows=ROWS,
+)
+REGISTRATION: Final[Schema] = {
+    "oneOf": [
+        _object(
+            ["query"],
+            query=_STATEMENT,
+            name={"type": ["string", "null"], "minLength": 1, "maxLength": 200},
+            materialize={"enum": ["auto", "partial", "complete", "none"]},
+            options={"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
+        ),
+        _object(
+            ["queries"],
+            queries={"type": "array", "items": _STATEMENT, "minItems": 1, "maxItems": 200_000},
+            names={"type": ["array", "null"], "items": {"type": ["string", "null"], "minLength": 1, "maxLength": 200}},
+            materialize={"enum": ["auto", "partial", "complete", "none"]},
+        ),
+    ]
+}
+REGISTERED: Final[Schema] = {
+    "oneOf": [
+        _object(["id", "name"], id=WHOLE, name=TEXT),
+        _object(["queries"], queries={"type": "array", "items": _object(["id", "name"], id=WHOLE, name=TEXT)}),
+    ]
+}
+NAMED: Final[Schema] = _object(["id", "name"], id=WHOLE, name=TEXT)
+QUERIES: Final[Schema] = _object(["queries", "next"], queries=ROWS, next={"type": ["integer", "null"]})
+STREAMS: Final[Schema] = _object(["streams"], streams=ROWS)
+INGEST: Final[Schema] = {
+    "oneOf": [ROWS, _object(["rows"], rows=ROWS), {**ROW, "not": {"required": ["rows"]}}],
+}
+INGESTED: Final[Schema] = _object(["ordinal", "rows"], ordinal={"type": ["integer", "null"]}, rows=WHOLE)
+DRAIN: Final[Schema] = _object([], final=FLAG)
+DRAINED: Final[Schema] = _object(["drained", "final"], drained=FLAG, final=FLAG)
+HEALTH: Final[Schema] = _object(["status"], status={"enum": ["ok", "failed"]})

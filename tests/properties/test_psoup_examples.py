@@ -1,0 +1,170 @@
+"""The worked examples of standing row queries: joins, kinds of windows, aggregates of any window, prefix consistency.
+
+E1 (rows that are there and rows that come) is a case: `tests/cases/selections/e1_rows.slt`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.results import hot, trees
+from tests.oracle import assert_rows_equal
+from tests.quick import quick_folder
+
+S = 1_000_000
+
+
+@contextmanager
+def pond(*statements: str, **settings: Any) -> Iterator[Any]:
+    """A pond on which the statements were run."""
+    with quick_folder() as folder, millpond.open(str(folder / "pond"), executor="inline", **settings) as opened:
+        for statement in statements:
+            opened.sql(statement)
+        yield opened
+
+
+def ingest(opened: Any, stream: str, times: list[int], **columns: list[Any]) -> None:
+    """Rows at these seconds, in an epoch of their own."""
+    table = {"ts": pa.array([t * S for t in times], pa.timestamp("us")), **columns}
+    opened.ingest(stream, pa.table(table))
+    opened.step()
+
+
+def values(answer: Any) -> list[Any]:
+    """The rows of an answer: tuples, or the values of its one column."""
+    rows = [tuple(row.values()) for row in answer.to_pylist()]
+    return [row[0] for row in rows] if answer.table.num_columns == 1 else rows
+
+
+@pytest.mark.parametrize("materialize", ["auto", "partial", "complete", "none"])
+@pytest.mark.parametrize("eager_rows", [1, 16_384])
+def test_e2_join(materialize: str, eager_rows: int) -> None:
+    r = "CREATE STREAM r (ts TIMESTAMP, id TEXT, a BIGINT) WITH (progress='ts')"
+    s = "CREATE STREAM s (ts TIMESTAMP, id TEXT, b BIGINT) WITH (progress='ts')"
+    with pond(r, s, eager_rows=eager_rows) as opened:
+        text = "SELECT r.id, s.id AS other FROM r, s WHERE r.a < 5 AND r.a > s.b AND s.b > 1"
+        early = opened.register(text, materialize=materialize)
+        assert values(early.result()) == []
+        ingest(opened, "r", [5, 5, 5], id=["r1", "r2", "r3"], a=[4, 7, 2])
+        assert values(early.result()) == []
+        ingest(opened, "s", [5, 5, 5], id=["s1", "s2", "s3"], b=[3, 1, 2])
+        late = opened.register(text, materialize=materialize)
+        for handle in (early, late):
+            assert values(handle.result()) == [("r1", "s1"), ("r1", "s3")]
+        ingest(opened, "r", [5], id=["r4"], a=[3])
+        for handle in (early, late):
+            assert values(handle.result()) == [("r1", "s1"), ("r1", "s3"), ("r4", "s3")]
+
+
+@pytest.mark.parametrize("materialize", ["auto", "partial", "complete", "none"])
+def test_e3_kinds_of_windows(materialize: str) -> None:
+    with pond("CREATE STREAM r (ts TIMESTAMP, v BIGINT) WITH (progress='ts')") as opened:
+        windows = {
+            "snapshot": "BEGIN '1970-01-01 00:00:02' END '1970-01-01 00:00:04'",
+            "landmark": "BEGIN '1970-01-01 00:00:05' END NOW",
+            "sliding": "BEGIN NOW - INTERVAL 3 SECONDS END NOW",
+        }
+        asked = {
+            name: opened.register(f"SELECT v FROM r {window}", name, materialize=materialize)
+            for name, window in windows.items()
+        }
+        seen = []
+        for t in range(12):
+            ingest(opened, "r", [t], v=[t])
+            seen.append({name: values(handle.result()) for name, handle in asked.items()})
+        assert [len(seen[9][name]) for name in windows] == [3, 5, 4]
+        assert [len(seen[10][name]) for name in windows] == [3, 6, 4]
+        for now, answers in enumerate(seen):
+            assert answers["snapshot"] == [v for v in (2, 3, 4) if v <= now]
+            assert answers["landmark"] == list(range(5, now + 1))
+            assert answers["sliding"] == list(range(max(0, now - 3), now + 1))
+        # As it was: at an instant with all that is known, or as an epoch knew it.
+        for now, answers in enumerate(seen):
+            for name, handle in asked.items():
+                assert values(handle.result(as_of=("timestamp", now * S))) == answers[name]
+
+
+@pytest.mark.parametrize(
+    ("full", "piece", "fine", "hot_bytes"),
+    [(64, 16, 8, 1 << 29), (1_000, 128, 1, 1 << 29), (1_000, 128, 64, 300_000), (16_384, 4_096, 2_048, 1 << 29)],
+)
+def test_e4_aggregates_of_any_window(full: int, piece: int, fine: int, hot_bytes: int) -> None:
+    chance = random.Random(full)
+    times = [chance.randrange(5_000) for _ in range(4_000)]
+    table = pa.table({
+        "ts": pa.array([t * S for t in times], pa.timestamp("us")),
+        "k": pa.array([chance.choice(["a", "b", None]) for _ in times]),
+        "v": pa.array([chance.choice([None, chance.randrange(-(10**6), 10**6)]) for _ in times], pa.int64()),
+        "x": pa.array([chance.gauss(0, 100) for _ in times], pa.float64()),
+    })  # fmt: skip
+    items = "max(v) AS high, min(x) AS low, count(*) AS n, sum(v) AS total, avg(x) AS mean, stddev_pop(v) AS spread"
+    where = "x > -50 AND k <> 'b'"
+    with (
+        patch.object(hot, "FULL_ROWS", full),
+        patch.object(trees, "PIECE", piece),
+        patch.object(trees, "FINE", fine),
+        pond("CREATE STREAM r (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE) WITH (progress='ts', lateness='2 hours')",
+             hot_bytes=hot_bytes) as opened,
+        duckdb.connect() as plain,
+    ):  # fmt: skip
+        handles = [
+            opened.register(f"SELECT {items} FROM r WHERE {where}", materialize=form)
+            for form in ("partial", "complete", "none")
+        ]
+        for start in range(0, len(times), 1_000):
+            opened.ingest("r", table.slice(start, 1_000))
+            opened.step()
+            rows = table.slice(0, start + 1_000)
+            plain.register("rows", rows)
+            for _ in range(6):
+                begin, end = sorted(chance.randrange(-10, 5_010) * S for _ in range(2))
+                sql = f"SELECT {items} FROM rows WHERE {where} AND epoch_us(ts) BETWEEN {begin} AND {end}"
+                expected = plain.execute(sql).fetchall()
+                for handle in handles:
+                    assert_rows_equal(expected, values(handle.result(begin=begin, end=end)), floor=1e-6)
+
+
+def test_e5_every_order_of_a_small_trace() -> None:
+    """Two registrations, three arrivals and a drop, in every order that makes sense, asked after each."""
+    arrivals = {"early": (10, 1), "later": (20, 2), "late": (5, 3)}
+    texts = {"p": "SELECT v FROM r WHERE v <> 2", "q": "SELECT v FROM r BEGIN NOW - 10 SECONDS END NOW"}
+    happenings = [*arrivals, *texts, "drop p"]
+    for order in itertools.permutations(happenings):
+        if order.index("drop p") < order.index("p") or order.index("late") < order.index("early"):
+            continue
+        if chance_skips(order):
+            continue
+        with pond("CREATE STREAM r (ts TIMESTAMP, v BIGINT) WITH (progress='ts', lateness='1 minute')") as opened:
+            came: list[tuple[int, int]] = []
+            alive: dict[str, Any] = {}
+            for what in order:
+                if what in arrivals:
+                    time, v = arrivals[what]
+                    ingest(opened, "r", [time], v=[v])
+                    came.append((time, v))
+                elif what in texts:
+                    alive[what] = opened.register(texts[what], what, materialize="complete")
+                else:
+                    alive.pop("p").drop()
+                now = max((t for t, _ in came), default=0)
+                brute = {
+                    "p": [v for _, v in sorted(came) if v != 2],
+                    "q": [v for t, v in sorted(came) if t >= now - 10],
+                }
+                for name, handle in alive.items():
+                    assert values(handle.result()) == brute[name], (order, what, name)
+
+
+def chance_skips(order: tuple[str, ...]) -> bool:
+    """One in six of the orders is enough, always the same."""
+    return random.Random(" ".join(order)).random() > 1 / 6
