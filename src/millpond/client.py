@@ -322,7 +322,10 @@ def _batch(data: dict[str, Any]) -> AnswerBatch:
 
 
 def _text(micros: int) -> str:
-    return (_EPOCH + datetime.timedelta(microseconds=micros)).isoformat(" ", "microseconds")
+    try:
+        return (_EPOCH + datetime.timedelta(microseconds=micros)).isoformat(" ", "microseconds")
+    except OverflowError:
+        raise QueryError(f"{micros} microseconds: over HTTP an instant lies in the years 1 to 9999") from None
 
 
 def _instant(value: datetime.datetime) -> str:

@@ -11,10 +11,12 @@ import datetime as dt
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from millpond import language as lang
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.errors import QueryError
+from millpond.errors import PondError, QueryError
 from millpond.interpreter import Interpreter
 from millpond.language.durations import parse_timestamp
 from millpond.language.statements import AsOf
@@ -48,6 +50,8 @@ class QueryHandle:
 
     @property
     def _of_rows(self) -> bool:
+        if self._core.closing:
+            raise PondError("the pond is closed; open it again with millpond.open")
         return self.id in self._core.register
 
     def _standing(self) -> Standing:
@@ -168,7 +172,8 @@ def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer
     progress = published.progress.get(str(stream.id), StreamProgress())
     begin = end = None
     if table.num_rows:
-        begin, end = (_micros(table[name][0].as_py()) for name in ("window_start", "window_end"))
+        # No datetime: a window may begin before the year 1.
+        begin, end = (table[name].cast(pa.int64())[0].as_py() for name in ("window_start", "window_end"))
     final = bool(table["final"][0].as_py()) if table.num_rows else end is not None and progress.bound > end
     now = end if end is not None else progress.high if as_of is None else NEVER
     return Answer(table, epoch, now, progress.bound, begin, end, final)

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond import language as lang
-from millpond.catalog import Catalog, Registered, Standing, assign
+from millpond.catalog import Catalog, Registered, Standing, assign, check_name
 from millpond.engine.core import Core
-from millpond.errors import MillpondError, QueryError, SourceError, StatementError
+from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.progress import StreamProgress
 from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, moment, show
@@ -105,6 +105,8 @@ class Interpreter:
                         done.append(StatementResult("message", self._change(statement), statement=statement.text))
                     except MillpondError as error:
                         fault = error
+                    except OSError as error:  # the disk is full, say
+                        fault = PondError(f"{error.filename or self.core.path}: cannot be written: {error.strerror}")
             self._changed()
             yield from done
             if fault is not None:
@@ -285,6 +287,8 @@ class Interpreter:
         """
         if options.materialize != "auto":
             raise QueryError("'materialize' is for row queries; the state of a window query is always kept")
+        if name is not None and old is None:
+            check_name(name)
         number = self.core.register.reserve_id(self.core.catalog.next_id)
         name = f"#{number}" if name is None else name
         if old is None and self.core.catalog.lookup(name) is not None:

@@ -94,6 +94,10 @@ class Pond:
             runtime.arriving.append(arrival)
         try:
             ordinal = runtime.landing.append(table, partition, key, arrival)
+        except PondError:
+            if definition.id not in self._core.catalog.streams:
+                raise SourceError(f"stream '{stream}' was dropped meanwhile") from None
+            raise
         finally:
             with self._core.lock:
                 runtime.arriving.remove(arrival)
@@ -188,7 +192,7 @@ class Pond:
         *,
         limit: int | None = None,
     ) -> list[QueryHandle]:
-        """Register many queries, with one write for all row queries among them: those are taken all or none.
+        """Register many queries, all or none of them, with one write for the row queries.
 
         Arguments and errors as `register`; `names`: one per text.
         """
@@ -214,16 +218,22 @@ class Pond:
             for query, text, name in zip(bound, texts, names, strict=True)
             if isinstance(query, Selection)
         ]
-        numbers = iter(rows.add(new, limit) if new else ())
-        ids = []
-        for query, text, name in zip(bound, texts, names, strict=True):
-            if isinstance(query, BoundQuery):
-                with self._core.lock:
-                    ids.append(self._interpreter.register_windows(name, query, options, text, None)[0])
-                self._loop.kick()
-            else:
-                ids.append(next(numbers))
-        return [self._handle(number) for number in ids]
+        windows: list[int] = []
+        try:
+            for query, text, name in zip(bound, texts, names, strict=True):
+                if isinstance(query, BoundQuery):
+                    with self._core.lock:
+                        windows.append(self._interpreter.register_windows(name, query, options, text, None)[0])
+            numbers = rows.add(new, limit) if new else []
+        except BaseException:
+            for number in windows:
+                with contextlib.suppress(QueryError):
+                    self._handle(number).drop()
+            raise
+        if windows:
+            self._loop.kick()
+        left, right = iter(windows), iter(numbers)
+        return [self._handle(next(left if isinstance(query, BoundQuery) else right)) for query in bound]
 
     def _handle(self, number: int) -> QueryHandle:
         from millpond.handle import QueryHandle
@@ -266,6 +276,7 @@ class Pond:
 
     def describe(self, name: str) -> dict[str, Any]:
         """The definition of a stream, table or query, JSON-ready."""
+        self._check()
         found = self._core.catalog.lookup(name) or self._core.register.by_name(name)
         if found is None:
             raise QueryError(f"there is no '{name}'")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +12,7 @@ from tests.language.naive import boxed_rows
 
 from millpond.errors import StatementError
 from millpond.language import bind_standing, parse
+from millpond.language.zoned import utc_text
 from millpond.types import Selection, from_json, to_json
 
 VALUES: dict[str, tuple[str, list[str]]] = {
@@ -174,6 +177,7 @@ def check(schema: Typed, connection: duckdb.DuckDBPyConnection, condition: str) 
     if (
         not any(f"e {test}" in condition for test in ("<", ">", "BETWEEN", "NOT BETWEEN"))
         and "e" not in condition.split()[-1:]
+        and not any(map(utc_text, re.findall("'([^']*)'", condition)))  # DuckDB leaves their offset out
     ):
         plain = [r[0] for r in connection.execute(f"{text} ORDER BY id").fetchall()]
         assert plain == expected, where

@@ -198,3 +198,20 @@ def test_a_closed_pond_says_so(pond: Any) -> None:
     pond.close()
     with pytest.raises(PondError, match="closed"):
         pond.sql("SHOW STREAMS")
+
+
+def test_times_from_the_first_year_to_the_last(pond: Any) -> None:
+    pond.sql("CREATE STREAM far (ts TIMESTAMP, v BIGINT) WITH (progress='ts')")
+    texts = ["SELECT v FROM far", "SELECT count(*) AS v FROM far [RANGE TUMBLING 5 SECONDS]"]
+    handles = [pond.register(text) for text in texts]
+    pond.ingest("far", [{"ts": dt.datetime(1, 1, 1), "v": 1}])
+    pond.drain()
+    for handle in handles:  # the window begins before the year 1
+        assert (
+            handle.result().table["v"].to_pylist() == [1] and len(pond.sql(f'INVOKE "{handle.name}"').to_arrow()) == 1
+        )
+    pond.ingest("far", [{"ts": dt.datetime.max, "v": 1}])
+    pond.drain()
+    assert len(handles[0].result(begin=dt.datetime.min, end=dt.datetime.max)) == 2
+    assert [len(h.result(as_of=1)) for h in handles] == [1, 1] and [len(h.result()) for h in handles] == [2, 1]
+    assert handles[0].result(begin="NOW - INTERVAL 10000000 DAYS").to_pylist() == [{"v": 1}] * 2

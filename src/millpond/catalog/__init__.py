@@ -6,7 +6,7 @@ of their own. How statements become events is decided in `millpond.interpreter`,
 """
 
 from millpond.catalog.log import CatalogLog
-from millpond.catalog.register import NewSelection, Register, Registered
+from millpond.catalog.register import NewSelection, Register, Registered, check_name
 from millpond.catalog.sharing import assign
 from millpond.catalog.state import Catalog, Standing, Status, Synopsis, apply
 
@@ -21,4 +21,5 @@ __all__ = [
     "Synopsis",
     "apply",
     "assign",
+    "check_name",
 ]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import struct
+import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +15,7 @@ from millpond.catalog.register_rows import Rows
 from millpond.tables import write_durably
 
 _KEY = b"millpond.register"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,14 @@ def write_checkpoint(folder: str, checkpoint: Checkpoint) -> None:
     }
     table = checkpoint.rows.replace_schema_metadata({_KEY: json.dumps(head).encode()})
 
-    def write(file: object) -> None:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue()
+
+    def write(file: Any) -> None:
+        file.write(data)
+        file.write(struct.pack("<I", zlib.crc32(data)))
 
     write_durably(_path(folder), write)
 
@@ -65,7 +73,10 @@ def read_checkpoint(folder: str, generation: int, size: int) -> Checkpoint | Non
     """The checkpoint in `folder`; None when there is none for this generation and size of the log, or it is damaged."""
     try:
         with open(_path(folder), "rb") as file:
-            table = pa.ipc.open_file(pa.py_buffer(file.read())).read_all()
+            data = memoryview(file.read())
+        if len(data) < 4 or struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
+            return None
+        table = pa.ipc.open_file(pa.py_buffer(data[:-4])).read_all()
         head = json.loads((table.schema.metadata or {})[_KEY])
         if head["format"] != _FORMAT or head["generation"] != generation or head["offset"] > size:
             return None

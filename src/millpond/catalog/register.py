@@ -42,10 +42,21 @@ TAIL = 4096
 #: Dead lines that a log must have before it is rewritten.
 DEAD = 4096
 
-_LONGEST_NAME = 256
+#: As long as a name in a statement may be, so that every query can be named in one.
+_LONGEST_NAME = 128
 
 #: Events that are replayed together.
 _CHUNK = 4096
+
+
+def check_name(name: str) -> None:
+    """Raises: QueryError when a query cannot be called so."""
+    if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise QueryError(f"a query's name has 1 to {_LONGEST_NAME} printable characters")
+    if name.startswith("#"):
+        raise QueryError("names that start with # are those of queries without a name")
+    if name.isascii() and name.isdigit():
+        raise QueryError("a name of digits alone could be taken for a query's id; add a letter")
 
 
 class Register(Reading):
@@ -231,10 +242,7 @@ class Register(Reading):
             free = holder is None or holder == new.replaces
             if lower in mine or lower in self._claimed or not free or self._elsewhere(new.name, new.replaces):
                 raise QueryError(f"the name '{new.name}' is taken; choose another, or drop the old one first")
-            if not new.name.strip() or len(new.name) > _LONGEST_NAME or not new.name.isprintable():
-                raise QueryError(f"a query's name has 1 to {_LONGEST_NAME} printable characters")
-            if new.name.startswith("#"):
-                raise QueryError("names that start with # are those of queries without a name")
+            check_name(new.name)
             mine.add(lower)
         if limit is not None:
             for owner, count in owners.items():
@@ -449,4 +457,4 @@ class Register(Reading):
         self._log.close()
 
 
-__all__ = ["NewSelection", "Register", "RegisterStatus", "Registered"]
+__all__ = ["NewSelection", "Register", "RegisterStatus", "Registered", "check_name"]

@@ -113,6 +113,10 @@ class RegisterLog:
 
     def _write(self, batch: Sequence[_Entry]) -> None:
         data = b"".join(line for entry in batch for line in entry.lines)
+        if self._file < 0:
+            for entry in batch:
+                entry.error = PondError(f"the register {self.path} is closed")
+            return
         try:
             view = memoryview(data)
             at = self.size
@@ -139,6 +143,8 @@ class RegisterLog:
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes of one line."""
+        if self._file < 0:
+            raise PondError(f"the register {self.path} is closed")
         return os.pread(self._file, length, offset)
 
     def rewrite(self, keep: Callable[[], tuple[int, int, Iterable[bytes]]], swapped: Callable[[], None]) -> None:
@@ -175,8 +181,14 @@ class RegisterLog:
         self._open()
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
+        """Close the file, after what is being written; nothing can be read or written any more."""
+        with self._turn:
+            while self._leading:
+                self._turn.wait()
+            # The number may be another file's soon.
+            file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
 
 def _header(generation: int, first: int, next_id: int) -> bytes:

@@ -14,6 +14,7 @@ import os
 import shutil
 import struct
 import threading
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ Boxes = tuple[tuple[Interval, ...], ...]
 #: Deltas behind one base after which a new base is due.
 LONGEST = 256
 
-_MAGIC = b"MPBOXES1"
+_MAGIC = b"MPBOXES2"
 
 
 def boxes_folder(pond: str, stream: int) -> str:
@@ -178,7 +179,10 @@ def _write(file: Any, head: dict[str, Any], tables: dict[str, pa.Table]) -> None
             writer.write_table(table)
         parts.append((name, sink.getvalue()))
     written = json.dumps({**head, "parts": [(name, part.size) for name, part in parts]}).encode()
-    file.write(_MAGIC + struct.pack("<Q", len(written)) + written)
+    check = zlib.crc32(written)
+    for _, part in parts:
+        check = zlib.crc32(part, check)
+    file.write(_MAGIC + struct.pack("<QI", len(written), check) + written)
     for _, part in parts:
         file.write(part)
 
@@ -187,7 +191,7 @@ def _read(path: str) -> tuple[dict[str, Any], dict[str, pa.Table]] | None:
     try:
         with open(path, "rb") as file:
             data = pa.py_buffer(file.read())
-    except FileNotFoundError:
+    except OSError:
         return None
     try:
         head, at = _head(memoryview(data))
@@ -203,6 +207,9 @@ def _read(path: str) -> tuple[dict[str, Any], dict[str, pa.Table]] | None:
 def _head(data: memoryview) -> tuple[dict[str, Any], int]:
     if bytes(data[:8]) != _MAGIC:
         raise ValueError("not a file of boxes")
-    (size,) = struct.unpack("<Q", data[8:16])
-    head: dict[str, Any] = json.loads(bytes(data[16 : 16 + size]))
-    return head, 16 + size
+    size, check = struct.unpack("<QI", data[8:20])
+    # A wrong bit would not stop anything, and queries would miss rows.
+    if zlib.crc32(data[20:]) != check:
+        raise ValueError("a damaged file of boxes")
+    head: dict[str, Any] = json.loads(bytes(data[20 : 20 + size]))
+    return head, 20 + size

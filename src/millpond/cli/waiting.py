@@ -47,7 +47,7 @@ class Worker:
         over = False
         try:
             while True:
-                kind, value = job.given.get()
+                kind, value = job.take()
                 over = kind != "result"
                 if kind == "error":
                     raise value
@@ -56,37 +56,46 @@ class Worker:
                 yield value
         finally:
             if not over:
-                job.abandoned.set()
+                job.abandoned = True
                 self._jobs = None
 
 
 class _Job(Generic[T]):
+    """One thing to do. Only queues of C code are waited at: Ctrl-C within a lock of Python's would leave it locked."""
+
     def __init__(self, produce: Callable[[], Iterator[T]]) -> None:
         self.produce = produce
-        self.abandoned = threading.Event()
-        #: One at a time: results are not made faster than they are shown.
-        self.given: queue.Queue[tuple[str, Any]] = queue.Queue(1)
+        self.abandoned = False
+        self._given: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        #: A token for each result that is asked for: they are not made faster than they are shown.
+        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def give(self, kind: str, value: Any = None) -> bool:
-        """Hand something over; False when nobody waits any longer."""
-        while not self.abandoned.is_set():
-            try:
-                self.given.put((kind, value), timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
+    def take(self) -> tuple[str, Any]:
+        """What it gives next: ('result', it), ('error', the exception) or ('end', None)."""
+        self._asked.put(None)
+        return self._given.get()
 
     def do(self) -> None:
         """Do it."""
         try:
             for result in self.produce():
-                if not self.give("result", result):
+                if not self._wanted():
                     return
+                self._given.put(("result", result))
         except BaseException as error:
-            self.give("error", error)
+            self._given.put(("error", error))
             return
-        self.give("end")
+        self._given.put(("end", None))
+
+    def _wanted(self) -> bool:
+        """Wait until a result is asked for; False when nobody waits any longer."""
+        while not self.abandoned:
+            try:
+                self._asked.get(timeout=0.1)
+                return True
+            except queue.Empty:
+                continue
+        return False
 
 
 _Jobs = queue.SimpleQueue[_Job[Any] | None]
@@ -95,7 +104,7 @@ _Jobs = queue.SimpleQueue[_Job[Any] | None]
 def _work(jobs: _Jobs) -> None:
     while (job := jobs.get()) is not None:
         job.do()
-        if job.abandoned.is_set():
+        if job.abandoned:
             return
 
 

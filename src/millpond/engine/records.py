@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millpond.progress import NEVER, StreamProgress
@@ -118,8 +118,20 @@ def write_manifest(pond: str, manifest: Manifest) -> None:
 
 
 def read_manifest(pond: str, epoch: int) -> Manifest:
-    """The manifest of an epoch."""
-    return from_json(Manifest, read_json(manifest_path(pond, epoch)))
+    """The manifest of an epoch. Landed batches are looked for in this pond, wherever it lay when it was written."""
+    manifest = from_json(Manifest, read_json(manifest_path(pond, epoch)))
+    splits = [
+        replace(s, items=tuple(_here(pond, i) for i in s.items), before=tuple(_here(pond, i) for i in s.before))
+        for s in manifest.splits
+    ]
+    return replace(manifest, splits=tuple(splits))
+
+
+def _here(pond: str, item: dict[str, Any]) -> dict[str, Any]:
+    """An item with the path that it has in `pond`: a landing lies at intake/<stream>/landing/<file>."""
+    if item["kind"] != "landing":
+        return item
+    return {**item, "path": os.path.join(pond, *item["path"].split(os.sep)[-4:])}
 
 
 def write_published(pond: str, published: Published) -> None:

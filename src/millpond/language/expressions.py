@@ -250,7 +250,8 @@ class Resolver:
         except TypeRefused as refused:
             like = nearest(refused.name, NAMES) if refused.name else ""
             raise self.source.error(str(refused), node.args["to"], like=like) from None
-        return CheckedCast(this=self.resolve(cast_in_utc(node.this, kind)), kind=kind, safe=isinstance(node, exp.TryCast))
+        value = self.resolve(cast_in_utc(node.this, kind))
+        return CheckedCast(this=value, kind=kind, safe=isinstance(node, exp.TryCast))
 
 
 def checked_interval(node: exp.Interval, source: Source, resolve: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:

@@ -76,8 +76,9 @@ class _PondCollector(Collector):
 
 
 def _count(status: dict[str, object]) -> int:
-    selections, windows = status.get("selections"), status.get("queries")
-    return (selections if isinstance(selections, int) else 0) + (len(windows) if isinstance(windows, dict) else 0)
+    rows, windows = status.get("row_queries"), status.get("queries")
+    of_rows = rows["live"] + rows["paused"] if isinstance(rows, dict) else 0
+    return of_rows + (len(windows) if isinstance(windows, dict) else 0)
 
 
 __all__ = ["Metrics"]
