@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import duckdb
 
@@ -23,6 +23,7 @@ from millpond.engine.executors import Executor, InlineExecutor
 from millpond.engine.loop import InlineLoop, SparkLoop, step
 from millpond.engine.maintenance import maintain, sweep_orphans
 from millpond.errors import PondError, QueryError, SourceError
+from millpond.handle import QueryHandle
 from millpond.interpreter import Interpreter, StatementResult
 from millpond.results.describe import status
 from millpond.results.ready import ready_of
@@ -32,9 +33,6 @@ from millpond.sources.ingest import to_table
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
-
-if TYPE_CHECKING:
-    from millpond.handle import QueryHandle
 
 
 class Pond:
@@ -236,8 +234,6 @@ class Pond:
         return [self._handle(next(left if isinstance(query, BoundQuery) else right)) for query in bound]
 
     def _handle(self, number: int) -> QueryHandle:
-        from millpond.handle import QueryHandle
-
         return QueryHandle(self._core, number, self._loop.kick)
 
     def query(self, name_or_id: str | int) -> QueryHandle:

@@ -2,6 +2,8 @@
 
 One file per concern: `aggregates` splits an aggregate into components, `panes` makes and merges pane partials, `folds`
 combines panes to windows, `finish` turns windows into answers. A new aggregate is added in `aggregates.py` alone.
+For row queries `blocks` keeps rows in time order with an ordered index per attribute, `boxes` is the predicate index
+over the queries' conditions, and `matches` joins the two; `probe` and `compiled` hold the loops that Numba compiles.
 """
 
 from millpond.synopses.aggregates import Component, components_of, is_holistic
