@@ -42,6 +42,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 Factory = Callable[..., Any]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Soak tests run only where `-m` asks for them; tests that start Spark run in one process, one after the other."""
     soak = "soak" in (config.option.markexpr or "")
