@@ -3,7 +3,7 @@
 *duckdb*: all conditions as FILTER counts of one scan. *filters*: native Structured Streaming, a streaming query with a
 filter for each standing query, rows into Parquet files. *joined*: native Structured Streaming, the stream joined with a
 broadcast table of queries, pairs of query and row into Parquet files: a hash join on the values of each query's
-narrowest factor, the other factors as bounds beside it (nested loops over the plain table are several times slower).
+narrowest factor, the other factors as bounds beside it.
 """
 
 from __future__ import annotations
