@@ -129,11 +129,12 @@ class Http:
         try:
             yield answer
         finally:
+            kept = False
             if answer.isclosed() and not answer.will_close:
                 with contextlib.suppress(queue.Full):
                     self._free.put_nowait(connection)
-                    connection = None  # type: ignore[assignment]
-            if connection is not None:
+                    kept = True
+            if not kept:
                 answer.close()
                 connection.close()
 

@@ -185,8 +185,10 @@ def as_of_moment(value: Any) -> AsOf:
     >>> as_of_moment(7), as_of_moment("1970-01-01 00:00:01")
     (('epoch', 7), ('timestamp', 1000000))
     """
-    if value is None or value == "progress":
-        return value  # type: ignore[no-any-return]
+    if value is None:
+        return None
+    if isinstance(value, str) and value == "progress":
+        return "progress"
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("timestamp", "epoch"):
         return value[0], int(value[1])
     if isinstance(value, dt.datetime):

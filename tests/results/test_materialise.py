@@ -10,7 +10,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millpond.results import selection
 from millpond.results.keeping import Keeper
+from millpond.results.matching import RowSets
 from millpond.results.materialise import (
     Become,
     Decider,
@@ -25,6 +27,7 @@ from millpond.results.materialise import (
     Option,
     Release,
 )
+from millpond.results.ready import ready_of
 from millpond.results.stretch import Stretch, gather
 from millpond.results.trees import Trees, aggregate_rows
 from millpond.synopses.blocks import Block
@@ -234,3 +237,42 @@ def test_making_answers_ready_does_not_count_as_invoking() -> None:
         now[0] += 1
         keeper.published(epoch, lambda q, e=epoch: keeper.answer(q, "auto", e, lambda: table) and None)  # type: ignore[misc]
     assert keeper.made > 10 and keeper.form(1, "auto")[0] == "partial"
+
+
+def test_row_sets_tell_which_queries_are_broad() -> None:
+    sets = RowSets(10_000)
+    sets.put(1, 7, 0, np.arange(600, dtype=np.uint16), 1000)
+    sets.put(2, 7, 0, np.arange(800, dtype=np.uint16), 1000)
+    sets.put(1, 8, 0, np.arange(10, dtype=np.uint16), 1000)
+    assert sets.shares() == {7: 0.7, 8: 0.01}
+    sets.put(1, 7, 0, np.arange(600, dtype=np.uint16), 1000)  # is kept already
+    sets.forget(blocks=[2])
+    assert sets.shares() == {7: 0.6, 8: 0.01}
+    decider = Decider()
+    for query in (7, 8):
+        decider.on(Invoked(query, 100.0, "auto", seconds=0.001, rows=10, nbytes=400))
+    decider.on(MemoryRead(101.0, 95, 100))
+    decider.on(EpochPublished(102.0, 3, sets.shares()))
+    assert [decider.form(q, "auto")[0] for q in (7, 8)] == ["none", "partial"]
+    sets.forget(queries=[7, 8])
+    assert sets.shares() == {} and sets.nbytes == 0
+
+
+def test_a_publish_tells_the_decider_how_much_matches(inline_pond: Any) -> None:
+    """A broad query is not kept when memory is short, and answers as before."""
+    pond = inline_pond(hot_bytes=400_000)
+    core = pond._core
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT) WITH (progress='ts')")
+    broad = pond.register("SELECT a FROM s WHERE a >= 10")
+    selection.start_ready(core)
+    for at in range(4):
+        rows = pa.table({"ts": pa.array(np.arange(2000) + at * 2000, pa.timestamp("us")), "a": np.arange(2000) % 100})
+        pond.ingest("s", rows)
+        pond.step()
+        assert len(broad.result()) == 1800 * (at + 1)
+    ready = ready_of(core)
+    assert 0.85 < ready.sets.shares()[broad.id] < 0.95
+    ready.keeper.memory(99, 100)
+    ready.keeper.published(core.published.epoch, lambda query: None, ready.sets.shares())
+    assert "memory is short" in "\n".join(pond.sql(f'EXPLAIN "#{broad.id}"').table["plan"].to_pylist())
+    assert len(broad.result()) == 7200

@@ -9,7 +9,7 @@ from typing import Any
 
 from millpond.catalog.state import Catalog, apply
 from millpond.errors import PondError
-from millpond.tables import sync_folder, write_json
+from millpond.tables import append_durably, sync_folder, write_json
 from millpond.types import to_json
 
 
@@ -43,13 +43,10 @@ class CatalogLog:
             for event in events:
                 catalog = apply(catalog, event)
             size = os.fstat(self._file.fileno()).st_size
-            data = memoryview(b"".join(json.dumps(e, separators=(",", ":")).encode() + b"\n" for e in events))
+            data = b"".join(json.dumps(e, separators=(",", ":")).encode() + b"\n" for e in events)
             try:
-                while data:
-                    data = data[self._file.write(data) :]
-                os.fsync(self._file.fileno())
+                append_durably(self._file.fileno(), data, size)
             except OSError as error:
-                os.ftruncate(self._file.fileno(), size)
                 raise PondError(f"the catalog {self._path} cannot be written: {error.strerror or error}") from error
             self.catalog = catalog
             return catalog

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from millpond.errors import PondError
-from millpond.tables import sync_folder
+from millpond.tables import append_durably, sync_folder
 
 _BUFFER = 1 << 22
 
@@ -118,17 +118,11 @@ class RegisterLog:
                 entry.error = PondError(f"the register {self.path} is closed")
             return
         try:
-            view = memoryview(data)
-            at = self.size
-            while view:
-                written = os.pwrite(self._file, view, at)
-                view, at = view[written:], at + written
-            os.fsync(self._file)
+            append_durably(self._file, data, self.size)
         except BaseException as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             for entry in batch:
                 entry.error = PondError(f"the register {self.path} cannot be written: {reason}")
-            os.ftruncate(self._file, self.size)
             return
         at, self.size = self.size, self.size + len(data)
         for entry in batch:

@@ -80,7 +80,7 @@ def sql(
         typer.Option("--token", envvar="MILLPOND_TOKEN", help="The server's token; better in the environment."),
     ] = None,
     form: FormatOption = Format.table,
-    settings: SettingOption = [],  # noqa: B006
+    settings: SettingOption = [],  # noqa: B006 - Typer copies it, and reads the type from it
     executor: ExecutorOption = "spark",
 ) -> None:
     """Run statements, those of the call or of standard input; on a terminal without any: an interactive prompt."""
@@ -150,7 +150,7 @@ def demo(
     speed: Annotated[
         float, typer.Option("--speed", min=0, help="Hours of landings a second; 0 is as fast as it goes.")
     ] = 0,
-    settings: SettingOption = [],  # noqa: B006
+    settings: SettingOption = [],  # noqa: B006 - Typer copies it, and reads the type from it
     executor: ExecutorOption = "spark",
 ) -> None:
     """Replay real flights, in the order in which they landed, through standing window queries, and watch."""

@@ -29,7 +29,7 @@ def serve(
     settings: Annotated[
         list[str],
         typer.Option("--set", metavar="NAME=VALUE", help="A setting of the pond; may be given several times."),
-    ] = [],  # noqa: B006
+    ] = [],  # noqa: B006 - Typer copies it, and reads the type from it
     executor: Annotated[str, typer.Option("--executor", envvar="MILLPOND_EXECUTOR", hidden=True)] = "spark",
 ) -> None:
     """Serve a pond over HTTP until Ctrl-C or SIGTERM; its address goes to standard error."""

@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 
 from sqlglot import exp
 
-from millpond.language.axes import Axis, Constant, Form, Value, axis_of, truth_attribute
+from millpond.language.axes import Axis, Constant, Form, Kind, Value, axis_of, truth_attribute
 from millpond.language.dialect import CheckedCast, render
 from millpond.types import Interval
 
@@ -321,7 +321,7 @@ def meet(left: Sequence[Range], right: Sequence[Range]) -> tuple[Range, ...]:
         low, low_closed = _inner(one[0], one[1], other[0], other[1], True)
         high, high_closed = _inner(one[2], one[3], other[2], other[3], False)
         empty = (
-            low is not None and high is not None and (low > high or (low == high and not (low_closed and high_closed)))  # type: ignore[operator]
+            low is not None and high is not None and (low > high or (low == high and not (low_closed and high_closed)))  # type: ignore[operator] # one kind
         )
         if not empty:
             found.append((low, low_closed, high, high_closed))
@@ -336,7 +336,7 @@ def _inner(
         return (other, other_closed) if one is None else (one, one_closed)
     if one == other:
         return one, one_closed and other_closed
-    first = (one > other) == low  # type: ignore[operator]
+    first = (one > other) == low  # type: ignore[operator] # bounds of one attribute are of one kind
     return (one, one_closed) if first else (other, other_closed)
 
 
@@ -364,7 +364,7 @@ def boxes_of(factors: Sequence[Factor]) -> tuple[Box, ...]:
 def _attributes(factors: Sequence[Factor]) -> list[list[Interval]] | None:
     """The intervals of every attribute; None if the condition can never hold."""
     ranges: dict[str, tuple[Range, ...]] = {}
-    kinds: dict[str, str] = {}
+    kinds: dict[str, Kind] = {}
     nulls: set[str] = set()
     for factor in factors:
         if factor.never:
@@ -389,9 +389,9 @@ def _attributes(factors: Sequence[Factor]) -> list[list[Interval]] | None:
     intervals: list[list[Interval]] = []
     for attribute, kind in kinds.items():
         if attribute in nulls:
-            intervals.append([Interval(attribute, kind, null=True)])  # type: ignore[arg-type]
+            intervals.append([Interval(attribute, kind, null=True)])
         else:
-            intervals.append([Interval(attribute, kind, *_bounds(r)) for r in ranges[attribute]])  # type: ignore[arg-type]
+            intervals.append([Interval(attribute, kind, *_bounds(r)) for r in ranges[attribute]])
     return intervals
 
 

@@ -368,7 +368,7 @@ class _Reader:
         name = self.name("a " + kind)
         cascade = self.take("CASCADE")
         # `expect` gave one of its words, which mypy cannot follow through `lower`
-        return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type]
+        return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type] # one of the words
 
     def show(self) -> Show:
         what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES").lower()

@@ -50,7 +50,8 @@ class RowSets:
 
     def __init__(self, budget: int) -> None:
         self.budget, self.nbytes = budget, 0
-        self._sets: OrderedDict[tuple[int, int, int], Rows] = OrderedDict()
+        self._sets: OrderedDict[tuple[int, int, int], tuple[Rows, int]] = OrderedDict()
+        self._totals: dict[int, list[int]] = {}  # per query: rows that match, rows of the blocks
         self._lock = threading.Lock()
 
     def get(self, block: int, query: int, side: int) -> Rows | None:
@@ -60,18 +61,21 @@ class RowSets:
             found = self._sets.get(key)
             if found is not None:
                 self._sets.move_to_end(key)
-            return found
+            return None if found is None else found[0]
 
-    def put(self, block: int, query: int, side: int, rows: Rows) -> None:
-        """Keep the rows of a whole block."""
+    def put(self, block: int, query: int, side: int, rows: Rows, of: int) -> None:
+        """Keep the rows of a whole block, which has `of` rows."""
         size = rows.nbytes + _OVERHEAD
         if size > self.budget // 4:
             return
         with self._lock:
             if (block, query, side) in self._sets:
                 return
-            self._sets[block, query, side] = rows
+            self._sets[block, query, side] = rows, of
             self.nbytes += size
+            total = self._totals.setdefault(query, [0, 0])
+            total[0] += len(rows)
+            total[1] += of
             while self.nbytes > self.budget:
                 self._remove(next(iter(self._sets)))
 
@@ -83,7 +87,18 @@ class RowSets:
                 self._remove(key)
 
     def _remove(self, key: tuple[int, int, int]) -> None:
-        self.nbytes -= self._sets.pop(key).nbytes + _OVERHEAD
+        rows, of = self._sets.pop(key)
+        self.nbytes -= rows.nbytes + _OVERHEAD
+        total = self._totals[key[1]]
+        total[0] -= len(rows)
+        total[1] -= of
+        if not total[1]:
+            del self._totals[key[1]]
+
+    def shares(self) -> dict[int, float]:
+        """By query, the share of rows that match, as far as its rows are kept."""
+        with self._lock:
+            return {query: matched / total for query, (matched, total) in self._totals.items()}
 
 
 @dataclass(frozen=True)
@@ -136,7 +151,7 @@ def _whole(sets: RowSets, block: HotBlock, wanted: Wanted) -> Rows:
     found = sets.get(block.key, wanted.query, wanted.number)
     if found is None:
         found = rows_of(block.block, wanted.side.boxes)
-        sets.put(block.key, wanted.query, wanted.number, found)
+        sets.put(block.key, wanted.query, wanted.number, found, len(block))
     return found
 
 

@@ -194,8 +194,10 @@ def start_ready(core: Core) -> None:
     queried = {s for column in ("stream", "second") for s in listed[column].drop_null().unique().to_pylist()}
 
     def then(snapshot: Snapshot) -> None:
-        ready.keeper.memory(sum(ready.statistics().values()), core.settings.hot_bytes)
-        ready.keeper.published(snapshot.published.epoch, lambda query: _current(ready, query))
+        # Hot rows are the streams', not the queries': half of the memory is theirs.
+        used, budget = sum(ready.statistics().values()) - ready.hot.nbytes, core.settings.hot_bytes // 2
+        ready.keeper.memory(used, budget)
+        ready.keeper.published(snapshot.published.epoch, lambda query: _current(ready, query), ready.sets.shares())
 
     ready.hot.start(then, queried)
 

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 from millpond.errors import PondError
 from millpond.server.failures import Failure, forbidden
@@ -78,7 +78,7 @@ class Tokens:
                     f"{where}: a token has at least {_SHORTEST} characters, a hash is sha256: and 64 digits"
                 )
             digest = bytes.fromhex(hashed[1]) if hashed else _digest(token)
-            self._known.append((digest, Caller(owner, role)))  # type: ignore[arg-type]
+            self._known.append((digest, Caller(owner, cast(Role, role))))
         if not self._known:
             raise PondError(f"{source} holds no token; `millpond token` makes one")
 

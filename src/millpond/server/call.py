@@ -79,10 +79,14 @@ def _weight(rest: str) -> float:
     return 1.0
 
 
-def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_bytes(value: Any) -> bytes:
     """A value as JSON."""
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
-    return Response(body, status, headers, wire.JSON)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
 
 
-__all__ = ["FORMATS", "Call", "json_response"]
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A response with a value as JSON."""
+    return Response(json_bytes(value), status, headers, wire.JSON)
+
+
+__all__ = ["FORMATS", "Call", "json_bytes", "json_response"]

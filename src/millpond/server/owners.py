@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from millpond.tables.files import sync_folder
+from millpond.errors import PondError
+from millpond.tables.files import append_durably, sync_folder
 
 
 class Owners:
@@ -55,17 +56,19 @@ class Owners:
 
     def record(self, owner: str, queries: Iterable[int] = (), dropped: Iterable[int] = ()) -> None:
         """Durably record who made queries, and which are gone."""
-        new = [q for q in queries if self._owners.get(q) != owner]
-        gone = [q for q in dropped if q in self._owners]
-        if not new and not gone:
-            return
         with self._lock:
+            new = [q for q in queries if self._owners.get(q) != owner]
+            gone = [q for q in dropped if q in self._owners]
+            if not new and not gone:
+                return
             made = not self._path.exists()
             self._path.parent.mkdir(exist_ok=True)
-            with self._path.open("ab") as file:
-                file.write(json.dumps({"owner": owner, "queries": new, "dropped": gone}).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            line = json.dumps({"owner": owner, "queries": new, "dropped": gone}).encode() + b"\n"
+            try:
+                with self._path.open("ab") as file:
+                    append_durably(file.fileno(), line, file.tell())
+            except OSError as error:
+                raise PondError(f"{self._path} cannot be written: {error.strerror or error}") from error
             if made:
                 sync_folder(self._path.parent)
                 sync_folder(self._path.parent.parent)

@@ -61,7 +61,7 @@ class Watch:
         core, seen = self._core, self.epoch
         while not self.stopping and not core.closing:
             with core.lock:
-                core.changed.wait_for(lambda: core.published.epoch > seen or self.stopping or core.closing, 1.0)  # noqa: B023
+                core.changed.wait_for(lambda: core.published.epoch > seen or self.stopping or core.closing, 1.0)  # noqa: B023 - waited for at once
                 now = core.published.epoch
             if now > seen:
                 seen = now

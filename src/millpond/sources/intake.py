@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from millpond.errors import PondError
-from millpond.tables.files import sync_folder
+from millpond.tables.files import append_durably, sync_folder
 
 #: How much of a file's beginning its checksum covers.
 HEAD_BYTES: Final = 65_536
@@ -174,14 +174,8 @@ class IntakeLog:
             raise PondError(f"the intake log {self.path} is closed")
         data = ("\n".join(lines) + "\n").encode("ascii")
         try:
-            view = memoryview(data)
-            offset = self._size
-            while view:
-                written = os.pwrite(self._file, view, offset)
-                view, offset = view[written:], offset + written
-            os.fsync(self._file)
+            append_durably(self._file, data, self._size)
         except OSError as error:
-            os.ftruncate(self._file, self._size)
             raise PondError(f"the intake log {self.path} cannot be written: {error.strerror or error}") from error
         self._size += len(data)
 

@@ -5,13 +5,14 @@ into one Parquet file.
 """
 
 from millpond.tables.chunks import Chunk, read_chunks, write_chunks
-from millpond.tables.files import read_json, remove_file, sync_folder, write_durably, write_json
+from millpond.tables.files import append_durably, read_json, remove_file, sync_folder, write_durably, write_json
 from millpond.tables.segments import Segment, SegmentTable
 
 __all__ = [
     "Chunk",
     "Segment",
     "SegmentTable",
+    "append_durably",
     "read_chunks",
     "read_json",
     "remove_file",

@@ -32,6 +32,22 @@ def write_durably(path: str, write: Callable[[BinaryIO], object], sync: bool = T
     return size
 
 
+def append_durably(file: int, data: bytes, at: int) -> None:
+    """Write `data` at the end `at` of an open file and fsync it; when that fails the file ends at `at` again.
+
+    Raises: OSError.
+    """
+    view, offset = memoryview(data), at
+    try:
+        while view:
+            written = os.pwrite(file, view, offset)
+            view, offset = view[written:], offset + written
+        os.fsync(file)
+    except BaseException:
+        os.ftruncate(file, at)
+        raise
+
+
 def write_json(path: str, value: Any, sync: bool = True) -> None:
     """`value` as JSON, durably; keys are sorted, so that equal values give equal bytes."""
     data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from millpond import wire
 from millpond.errors import QueryError
-from millpond.server.call import Call, json_response
+from millpond.server.call import Call, json_bytes
 from millpond.server.encoding import columns_json, csv_bytes, instant, rows_json
 from millpond.server.failures import bad_request
 from millpond.server.pages import PageCursor, gone
@@ -113,7 +113,7 @@ def _response(found: Any, page: Any, handle: Any, media: str, following: str | N
         "row_count": found.table.num_rows,
         "next": following,
     }
-    head: bytes = json_response(about).body  # type: ignore[assignment]
+    head = json_bytes(about)
     return Response(head[:-1] + b',"rows":' + rows_json(page) + b"}", 200, headers, wire.JSON)
 
 

@@ -13,7 +13,7 @@ from millpond import language as lang
 from millpond import wire
 from millpond.errors import MillpondError, QueryError
 from millpond.interpreter import StatementResult
-from millpond.server.call import Call, json_response
+from millpond.server.call import Call, json_bytes
 from millpond.server.encoding import columns_json, csv_bytes, rows_json
 from millpond.server.failures import bad_request, of_exception
 from millpond.server.operations import fields_of
@@ -147,10 +147,10 @@ def _answer(call: Call, statements: list[Any], script: str, media: str, limit: i
 def _result_json(call: Call, result: StatementResult, limit: int) -> bytes:
     about: dict[str, Any] = {"kind": result.kind, "message": result.message, "statement": result.statement}
     if result.table is None:
-        return json_response(about).body  # type: ignore[return-value]
+        return json_bytes(about)
     page, cursor = _page(call, result.table, 0, limit)
     about |= {"columns": columns_json(page.schema), "row_count": result.table.num_rows, "next": cursor}
-    head: bytes = json_response(about).body  # type: ignore[assignment]
+    head = json_bytes(about)
     return head[:-1] + b',"rows":' + rows_json(page) + b"}"
 
 
@@ -172,7 +172,7 @@ def table_response(call: Call, table: pa.Table, media: str, offset: int, limit: 
     headers = {wire.ROWS: str(table.num_rows)} | ({wire.NEXT: cursor} if cursor else {})
     if media == wire.JSON:
         about = {"columns": columns_json(page.schema), "row_count": table.num_rows, "next": cursor}
-        head: bytes = json_response(about).body  # type: ignore[assignment]
+        head = json_bytes(about)
         return Response(head[:-1] + b',"rows":' + rows_json(page) + b"}", 200, headers, wire.JSON)
     data = csv_bytes(page) if media == wire.CSV else wire.ipc_bytes(page)
     return Response(data, 200, headers, media)
