@@ -22,7 +22,7 @@ def selection(low: int, attribute: str = '"a"', stream: str = "s") -> Selection:
 
 
 def new(low: int = 0, name: str | None = None, **more: object) -> NewSelection:
-    return NewSelection(selection(low), (1,), f"SELECT a FROM s WHERE a >= {low}", name, **more)  # type: ignore[arg-type]
+    return NewSelection(selection(low), (1,), f"SELECT a FROM s WHERE a >= {low}", name, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def opened(path: Path) -> Register:

@@ -225,7 +225,7 @@ def test_ctrl_c_ends_the_wait_for_a_statement(tmp_path: Path, monkeypatch: pytes
 def test_watch_repeats_until_ctrl_c(tmp_path: Path) -> None:
     pond = Slow(tmp_path)
     calls: list[str] = []
-    pond.run = lambda script: calls.append(script) or FakePond.run(pond, "rows")  # type: ignore[method-assign,func-returns-value] - counts
+    pond.run = lambda script: calls.append(script) or FakePond.run(pond, "rows")  # type: ignore[method-assign,func-returns-value]  # counts
     with interrupted(lambda: len(calls) >= 4):  # three of them have been shown by then
         shown = typed(pond, "\\watch\nrows;\n\\watch 0.05\n\\watch x\n\\q\n")
     assert shown.count("2 rows") >= 3 and "no statement yet" in shown and "takes seconds" in shown
@@ -295,7 +295,7 @@ def test_wide_answers_are_records() -> None:
     def shown(table: pa.Table, width: int) -> str:
         console = Console(file=io.StringIO(), width=width)
         show_rows(table, console, 10)
-        return str(console.file.getvalue())  # type: ignore[attr-defined]
+        return str(console.file.getvalue())  # type: ignore[attr-defined]  # the kind that the test made
 
     wide = pa.table({f"column{i}": ["some text of it", None] for i in range(20)})
     records = shown(wide, 80)

@@ -56,7 +56,7 @@ def test_new_rows_meet_old_queries_in_the_map_task(tmp_path: Path) -> None:
         register = pond._core.register
         query = register.id_of("q")
         assert matches is not None and query is not None and register.id_of("none") not in matches.queries
-        assert len(matches.rows(query)) == np.sum(batch(0)["a"].to_numpy() < 10)  # type: ignore[arg-type]
+        assert len(matches.rows(query)) == np.sum(batch(0)["a"].to_numpy() < 10)  # type: ignore[arg-type]  # values of one kind
         pond.sql("DROP STREAM s CASCADE")
         pond.maintain()
         assert os.listdir(tmp_path / "pond/hot") == [] and os.listdir(tmp_path / "pond/catalog/boxes") == []

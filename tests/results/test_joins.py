@@ -175,7 +175,7 @@ def test_kept_pairs_answer_any_window_while_rows_arrive(seed: int) -> None:
         sides = tuple(SideView(tuple(blocks[i]), every, epoch, horizons[i]) for i in (0, 1))
         views.append((sides, tuple(pa.concat_tables(tables[i]) for i in (0, 1))))
         if rng.random() < 0.3:
-            assert caches.refresh("q", wanted, (R, S), sides)  # type: ignore[arg-type]
+            assert caches.refresh("q", wanted, (R, S), sides)  # type: ignore[arg-type]  # random values of one kind
         for back in (0, 0, rng.randrange(len(views))):
             older, both = views[-1 - back]
             stretches = some_stretch(rng), some_stretch(rng)

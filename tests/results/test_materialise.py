@@ -96,7 +96,7 @@ def test_memory_pressure() -> None:
     assert "80%" in decider.form(2, "auto")[1]
     decider.on(MemoryRead(103, 10, 100))
     assert not [m for m in decider.on(EpochPublished(104, 3, {2: 0.4})) if isinstance(m, Become)]
-    assert decider.on(EpochPublished(105, 4, {2: 0.1}))[0].form == "partial"  # type: ignore[union-attr]
+    assert decider.on(EpochPublished(105, 4, {2: 0.1}))[0].form == "partial"  # type: ignore[union-attr]  # it is there, or the test fails
 
 
 def test_options_are_obeyed() -> None:
@@ -194,7 +194,7 @@ def test_random_changes_of_form_never_change_an_answer(seed: int) -> None:
             if len(blocks) > 3 and rng.random() < 0.5:
                 blocks[-2:] = Block.build(pa.concat_tables([b.rows for b in blocks[-2:]]), "ts")
             current = Stretch(high - 80, high)
-            keeper.published(epoch, lambda q, c=current, e=epoch: ((e, c), answer(q, c)))  # type: ignore[misc]
+            keeper.published(epoch, lambda q, c=current, e=epoch: ((e, c), answer(q, c)))  # type: ignore[misc]  # binds by default
         elif step < 0.4:
             query = rng.randrange(2)
             options[query] = rng.choice(FORMS)
@@ -235,7 +235,7 @@ def test_making_answers_ready_does_not_count_as_invoking() -> None:
     assert keeper.form(1, "auto")[0] == "complete"
     for epoch in range(1, 500):
         now[0] += 1
-        keeper.published(epoch, lambda q, e=epoch: keeper.answer(q, "auto", e, lambda: table) and None)  # type: ignore[misc]
+        keeper.published(epoch, lambda q, e=epoch: keeper.answer(q, "auto", e, lambda: table) and None)  # type: ignore[misc]  # binds by default
     assert keeper.made > 10 and keeper.form(1, "auto")[0] == "partial"
 
 

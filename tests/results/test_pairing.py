@@ -27,13 +27,13 @@ def test_runs_and_expand_equal_nested_loops() -> None:
     for name, holds in HOLDS.items():
         for size in (0, 1, 50):
             keys, values = np.sort(rng.integers(0, 20, size)), rng.integers(-2, 23, 30)
-            low, high = runs(values, name, keys)  # type: ignore[arg-type]
+            low, high = runs(values, name, keys)  # type: ignore[arg-type]  # random values of one kind
             wanted = [(i, j) for i, v in enumerate(values) for j, k in enumerate(keys) if holds(v, k)]
             for at_once in (1, 7, 10_000):
                 pieces = list(expand(low, high, at_once))
                 assert all(len(v) <= at_once for v, _ in pieces)
                 assert [(int(i), int(j)) for v, k in pieces for i, j in zip(v, k, strict=True)] == wanted
-            turned = {(j, i) for i, v in enumerate(values) for j, k in enumerate(keys) if HOLDS[mirrored(name)](k, v)}  # type: ignore[index, arg-type]
+            turned = {(j, i) for i, v in enumerate(values) for j, k in enumerate(keys) if HOLDS[mirrored(name)](k, v)}  # type: ignore[index, arg-type]  # values of one kind
             assert turned == {(j, i) for i, j in wanted}
 
 
@@ -44,7 +44,7 @@ def test_composite_equals_separate_and_nested_loops(own: str, other: str | None)
     b, c = rng.integers(0, 30, 200), rng.integers(0, 10, 200)
     values = rng.integers(0, 30, 40)
     stored = Sorted.of(b)
-    shared = None if other is None else Shared(Sorted.of(c), other, 4)  # type: ignore[arg-type]
+    shared = None if other is None else Shared(Sorted.of(c), other, 4)  # type: ignore[arg-type]  # values of one kind
     wanted = [
         (i, j)
         for i, v in enumerate(values)
@@ -52,7 +52,7 @@ def test_composite_equals_separate_and_nested_loops(own: str, other: str | None)
         if HOLDS[own](v, b[j]) and (other is None or HOLDS[other](c[j], 4))
     ]
     for probe in (probe_composite, probe_separately):
-        structs, rows = probe(values, own, stored, shared)  # type: ignore[arg-type]
+        structs, rows = probe(values, own, stored, shared)  # type: ignore[arg-type]  # random values of one kind
         assert structs.tolist() == [i for i, _ in wanted]
         assert sorted(zip(structs.tolist(), rows.tolist(), strict=True)) == wanted
 
@@ -63,7 +63,7 @@ def test_many_queries_and_many_tuples_at_once() -> None:
     queries = np.array([rng.randrange(-5, 6) for _ in range(12)])
     b = np.array([rng.randrange(20) for _ in range(60)])
     for own, holds in HOLDS.items():
-        q, t, s = join_many(tuples, queries, own, Sorted.of(b), Shared(Sorted.of(b), ">", 3))  # type: ignore[arg-type]
+        q, t, s = join_many(tuples, queries, own, Sorted.of(b), Shared(Sorted.of(b), ">", 3))  # type: ignore[arg-type]  # values of one kind
         wanted = [
             (i, j, k)
             for i, c in enumerate(queries)

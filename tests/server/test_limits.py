@@ -81,14 +81,14 @@ def test_requests_in_flight() -> None:
     with load.request("a"), load.request("a"):
         with pytest.raises(Exception, match="requests_per_owner") as caught, load.request("a"):
             pass
-        assert caught.value.status == 429  # type: ignore[attr-defined]
+        assert caught.value.status == 429  # type: ignore[attr-defined]  # the kind that the test made
         with (
             load.request("b"),
             pytest.raises(Exception, match="'requests'") as caught,
             load.request("c"),
         ):
             pass
-        assert caught.value.status == 503  # type: ignore[attr-defined]
+        assert caught.value.status == 503  # type: ignore[attr-defined]  # the kind that the test made
     assert load.requests == 0
 
 

@@ -153,7 +153,7 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path, rows: pa.Table) -> N
         assert block.rows.equals(old.rows) or repr(block.rows.to_pylist()) == repr(old.rows.to_pylist())
         assert met is not None and met.version == old_met.version and met.queries.tolist() == [3, 9]
         for query in (3, 9):
-            assert met.rows(query).tolist() == old_met.rows(query).tolist()  # type: ignore[union-attr]
+            assert met.rows(query).tolist() == old_met.rows(query).tolist()  # type: ignore[union-attr]  # it is there, or the test fails
         assert block.index('"t"', "text").codes.tolist() == old.index('"t"', "text").codes.tolist()
         assert block.index('"i"', "integer").codes.tolist() == old.index('"i"', "integer").codes.tolist()
 

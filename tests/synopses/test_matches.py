@@ -129,7 +129,7 @@ def test_correlated_factors_stay_within_reach_of_the_budget() -> None:
     )
     matches = match_block(Block.build(rows, "ts")[0], boxes, explicit_budget=10.0)
     assert 0 < len(matches) < 5000 and matches.nbytes < 2 * (21 * n + 4096) + 12 * 5000
-    assert matches.rows(5).tolist() == np.flatnonzero((values >= 5) & (values <= 9)).tolist()  # type: ignore[union-attr]
+    assert matches.rows(5).tolist() == np.flatnonzero((values >= 5) & (values <= 9)).tolist()  # type: ignore[union-attr]  # it is there, or the test fails
 
 
 def test_rare_attributes_stay_factored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_nothing_to_match() -> None:
     assert len(match_block(Block.build(rows, "ts")[0], boxes)) == 0
     boxes.add(1, ((),))
     empty = Block(rows.slice(0, 0), "ts")
-    assert match_block(empty, boxes).rows(1).tolist() == []  # type: ignore[union-attr]
+    assert match_block(empty, boxes).rows(1).tolist() == []  # type: ignore[union-attr]  # it is there, or the test fails
     assert rows_of(empty, ((),)).tolist() == []
     assert match_rate(empty, boxes)[1].tolist() == [0.0]
 

@@ -381,7 +381,7 @@ class _PairBinder(_RowBinder):
         values = [s if k == common else f"CAST({s} AS {common})" for s, k in zip(own, kinds, strict=True)]
         axes = [axis_of(v, common) for v in values]
         if axes[0] is not None and axes[1] is not None:
-            return JoinFactor(axes[0].attribute, test, axes[1].attribute, axes[0].kind)  # type: ignore[arg-type]
+            return JoinFactor(axes[0].attribute, test, axes[1].attribute, axes[0].kind)  # type: ignore[arg-type]  # one of _JOIN_TESTS
         if test != "=":
             return None
         return JoinFactor(f"CAST({values[0]} AS VARCHAR)", "=", f"CAST({values[1]} AS VARCHAR)", "text")
