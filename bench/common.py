@@ -197,7 +197,9 @@ def scratch(prefix: str = "millpond-bench-") -> Iterator[Path]:
     Being told to stop (SIGTERM) leaves neither the folder nor a JVM behind: it becomes an exception here.
     """
     previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    home = Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("MILLPOND_BENCH_DIR")))
+    if chosen := os.environ.get("MILLPOND_BENCH_DIR"):
+        os.makedirs(chosen, exist_ok=True)
+    home = Path(tempfile.mkdtemp(prefix=prefix, dir=chosen or None))
     try:
         yield home
     finally:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from typer.testing import CliRunner
 
 import millpond
 from millpond.cli import prompt as prompts
+from millpond.cli import waiting
 from millpond.cli.app import app
 from millpond.cli.completion import SqlCompleter
 from millpond.cli.fitting import show_rows
@@ -360,3 +362,25 @@ def test_a_server_in_place_of_a_folder(tmp_path: Path) -> None:
         assert run(app, ["sql", "SELECT 1", "--url", url, "--set", "shards=3"]).exit_code == 2
     done = run(app, ["sql", "SELECT 1", "--url", url])
     assert done.exit_code == 1 and "cannot be reached" in done.stderr
+
+
+def test_ctrl_c_just_before_a_wait_is_not_lost() -> None:
+    """A signal that comes between two looks is taken at the next one: the wait is never one for ever."""
+    go = threading.Event()
+    looks: list[float] = []
+
+    class Counted(SimpleQueue):  # type: ignore[type-arg]  # of any
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            assert timeout is not None, "a wait for ever can lose a signal"
+            looks.append(timeout)
+            if len(looks) > 3:
+                raise KeyboardInterrupt
+            return super().get(block, timeout)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting.queue, "SimpleQueue", Counted)
+        slow = Worker().results(lambda: iter([go.wait(20)]))
+        with pytest.raises(KeyboardInterrupt):
+            next(slow)
+    assert len(looks) == 4 and max(looks) <= 1
+    go.set()

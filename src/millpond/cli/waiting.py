@@ -6,9 +6,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+#: Seconds after which a wait looks whether there was a Ctrl-C that it missed.
+_LOOK: Final = 0.2
 
 
 class Worker:
@@ -73,7 +76,12 @@ class _Job(Generic[T]):
     def take(self) -> tuple[str, Any]:
         """What it gives next: ('result', it), ('error', the exception) or ('end', None)."""
         self._asked.put(None)
-        return self._given.get()
+        while True:
+            try:
+                # Not for ever: a signal that comes just before the wait begins does not end it, only its next look.
+                return self._given.get(timeout=_LOOK)
+            except queue.Empty:
+                continue
 
     def do(self) -> None:
         """Do it."""
