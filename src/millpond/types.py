@@ -106,16 +106,55 @@ class TableDefinition:
 
 
 @dataclass(frozen=True)
+class Landmark:
+    """Where growing windows begin: `[RANGE ALL SLIDE …]`, `[RANGE ALL SINCE '06:00' DAILY SLIDE …]`.
+
+    since: the first landmark, microseconds; None: the start of the stream, and there is no other. Without a date
+        (`every` a day) the first one lies in 1970, so that there is one on each day.
+    every: the time from a landmark to the next, microseconds of the clock of `zone`; None: there is only one.
+    zone: the time zone in which days are counted.
+    """
+
+    since: int | None = None
+    every: int | None = None
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True)
 class Window:
     """A time window `[RANGE range SLIDE slide ON attribute ORIGIN origin]`; all numbers are microseconds.
 
     Windows end at origin + k*slide (k any integer) and cover [end - range, end). `ALIGN START` is expressed by an
     origin moved by range mod slide, so that nothing behind the binder needs to know of it.
+
+    landmark: windows cover everything since the last landmark before their end instead; `range` is 0 then.
     """
 
     range: int
     slide: int
     origin: int = 0
+    attribute: str = "ts"
+    landmark: Landmark | None = None
+
+
+@dataclass(frozen=True)
+class RowWindow:
+    """A window that ends with a row: `[ROWS n SLIDE m]`, `[PARTITION BY a ROWS n SLIDE m]`, `[RANGE t SLIDE m ROWS]`.
+
+    The rows of a stream (of each partition of it) are numbered from 1; windows end with the rows whose number is a
+    multiple of `slide`. A window holds the last `rows` rows up to its end, or the rows with end - range < time <= end.
+    Windows are made of all rows of the stream; the query's WHERE chooses among the rows of a window.
+
+    rows, range: one of them is given; `range` in microseconds.
+    partition: columns (DuckDB SQL); each partition is numbered by itself, and its columns are keys of the answer.
+    numbered: by rank in the stream's total order (late rows move the numbers behind them), or by arrival.
+    """
+
+    rows: int | None = None
+    range: int | None = None
+    slide: int = 1
+    partition: tuple[Key, ...] = ()
+    numbered: Literal["rank", "arrival"] = "rank"
     attribute: str = "ts"
 
 
@@ -181,6 +220,8 @@ class Output:
 class BoundQuery:
     """A SELECT over one stream after names and types have been resolved: what the engine plans from.
 
+    A standing query has `window` (it ends at instants) or `row_window` (it ends with rows).
+
     All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
     quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
     stream is one group of rows (ad hoc only). With `grouped` false there are no keys and no aggregates, and `select`
@@ -200,6 +241,7 @@ class BoundQuery:
     offset: int = 0
     grouped: bool = True
     text: str = ""
+    row_window: RowWindow | None = None
 
 
 @dataclass(frozen=True)
@@ -383,10 +425,12 @@ __all__ = [
     "Interval",
     "JoinFactor",
     "Key",
+    "Landmark",
     "OrderTerm",
     "Output",
     "QueryDefinition",
     "QueryOptions",
+    "RowWindow",
     "Selection",
     "Side",
     "Span",

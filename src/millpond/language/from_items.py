@@ -84,6 +84,8 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source) -> 
     if clause is None:
         return None
     assert isinstance(clause, WindowClause)
+    if clause.extent != "range" or clause.slide is None:
+        raise source.error("windows of this kind are not available yet", clause.place, WORKS)
     attribute = clause.attribute or stream.options.time
     if attribute.lower() != stream.options.time.lower():
         if stream.column(attribute) is None:
