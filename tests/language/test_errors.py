@@ -70,7 +70,7 @@ WRONG = [
     ("SELECT count(*) FROM reading «[RANGE 5 MINUTES]»", "not available yet", ""),
     (f"{Q} SELECT count(*) FROM reading «[ROWS 5]»", "not available yet", ""),
     (f"{Q} SELECT count(*) FROM reading «[NOW]»", "not available yet", ""),
-    (f"{Q} SELECT count(*) FROM reading «[PARTITION BY sensor ROWS 5]»", "PARTITION BY windows are not", ""),
+    (f"{Q} SELECT count(*) FROM reading «[PARTITION BY sensor ROWS 5]»", "not available yet", ""),
     (f"{Q} SELECT count(*) FROM reading «[RANGE UNBOUNDED]»", "not available yet", ""),
     (f"{Q} SELECT count(*) FROM reading «[RANGE ALL SLIDE 1 m]»", "not available yet", ""),
     (f"{Q} SELECT count(*) FROM reading [RANGE 1 «MONTH» SLIDE 1 DAY]", "no fixed length", ""),
