@@ -25,10 +25,12 @@ from millpond.tables import Chunk, Segment, SegmentTable, read_chunks, remove_fi
 from millpond.tables.chunks import Payload
 from millpond.types import StreamDefinition, from_json, to_json
 
-#: Files below this size are merged with their neighbours.
+#: Files below this size, and of fewer rows, are merged with their neighbours.
 SMALL_FILE = 64 << 20
-#: Rows of one merged file.
+SMALL_ROWS = 1_000_000
+#: Rows of one merged file, and of all that is merged at a time: it is sorted in memory.
 MERGED_ROWS = 2_000_000
+MOST_ROWS = 2 * MERGED_ROWS
 #: How many small files of one level make a merge worth while.
 FAN_IN = 8
 
@@ -67,17 +69,23 @@ def expire(core: Core, runtime: StreamRuntime) -> None:
 
 
 def chosen_for_merge(segments: Sequence[Segment]) -> list[Segment]:
-    """Small files of the lowest level that has enough of them; of one shard where there are shards."""
+    """Small files of the lowest level that has enough of them; of one shard where there are shards.
+
+    Never more than MOST_ROWS rows at a time, so that the memory of a merge does not grow with the table.
+    """
     groups: dict[tuple[int, int], list[Segment]] = {}
     for segment in segments:
-        if segment.size < SMALL_FILE:
+        if segment.size < SMALL_FILE and segment.rows < SMALL_ROWS:
             groups.setdefault((segment.level, segment.shard), []).append(segment)
     for _, group in sorted(groups.items()):
         if len(group) >= FAN_IN:
             group.sort(key=lambda s: (s.first_epoch, s.path))
             taken: list[Segment] = []
             for segment in group:
-                if taken and sum(s.size for s in taken) + segment.size > 4 * SMALL_FILE:
+                if taken and (
+                    sum(s.size for s in taken) + segment.size > 4 * SMALL_FILE
+                    or sum(s.rows for s in taken) + segment.rows > MOST_ROWS
+                ):
                     break
                 taken.append(segment)
             return taken if len(taken) > 1 else []
@@ -106,9 +114,10 @@ def _merge_rows(pond: str, definition: dict[str, Any], chosen: list[dict[str, An
     epochs = min(s.first_epoch for s in segments), max(s.last_epoch for s in segments)
     level = 1 + max(s.level for s in segments)
     pieces = []
-    for number, at in enumerate(range(0, rows.num_rows, MERGED_ROWS)):
+    size = -(-rows.num_rows // max(1, -(-rows.num_rows // MERGED_ROWS)))  # pieces of equal size: none stays small
+    for number, at in enumerate(range(0, rows.num_rows, max(1, size))):
         name = f"{_merged_name(segments, level)}-{number:04d}.parquet"
-        pieces.append(to_json(write_rows(folder, name, rows.slice(at, MERGED_ROWS), time, *epochs, level)))
+        pieces.append(to_json(write_rows(folder, name, rows.slice(at, size), time, *epochs, level)))
     yield Parcel(0, "", task, json.dumps(pieces).encode())
 
 
