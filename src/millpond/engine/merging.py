@@ -20,6 +20,7 @@ from millpond.engine.advance import advance, revise_for
 from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import merge_cuts, with_cut, without_cut
 from millpond.engine.mapping import Parcel, home_shard, one_line
+from millpond.engine.ordering import in_order
 from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb
@@ -196,11 +197,14 @@ def _advance_synopsis(
         if result.answers is not None and result.answers.num_rows:
             ends = pc.min_max(result.answers["window_end"].cast(pa.int64())).as_py()
             kind = "backfilled" if since is not None or before.closed < known.bound else "answers"
-            results.append(Chunk(owner, kind, manifest.epoch, ends["min"], ends["max"], result.answers))
+            answers = in_order(db, result.answers)
+            results.append(Chunk(owner, kind, manifest.epoch, ends["min"], ends["max"], answers))
         if result.revisions is not None and result.revisions.num_rows:
             ends = pc.min_max(result.revisions["end"]).as_py()
-            state.append(Chunk(owner, REVISIONS, manifest.epoch, ends["min"], ends["max"], result.revisions))
-    if lowest:
+            numbers = in_order(db, result.revisions)
+            state.append(Chunk(owner, REVISIONS, manifest.epoch, ends["min"], ends["max"], numbers))
+    # Without what a back-fill is going to bring, a kept table would not be the whole state.
+    if lowest and not any("backfilling" in (q.status, q.reason) for q in users):
         adopting = any(str(q.id) in manifest.adopt for q in users)
         panes.keep(min(lowest), adopting or str(shard) in manifest.compact)
 

@@ -1,7 +1,8 @@
 """The pane state of a synopsis in one shard: committed chunks read back, kept in memory by whoever used them last.
 
-A cached table is valid for exactly one epoch of one pond; a repeated or moved task reads the files instead, which gives
-the same bytes. So floating sums are added in the order of the files, and forgotten when files are put together.
+A kept table holds what was there after one epoch of one pond. A task of a later epoch adds the files of the epochs
+since; a repeated one, or one that finds files put together across that epoch, reads the files instead. Both give the
+same bytes: floating sums are added in the order of the files, and forgotten when files are put together.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.engine.cuts import without_cut
+from millpond.engine.records import manifest_path
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.tables import Chunk, Segment, read_chunks
 
@@ -26,9 +28,17 @@ PANES = "panes"
 
 @dataclass
 class _Kept:
+    """Merged pane rows from pane `low` on, as of the end of `epoch`.
+
+    files: the state files in it, with the end of their event time; the files that `epoch` itself wrote are in it too.
+    manifest: which file the manifest of `epoch` was: another one means another history (a restored pond).
+    """
+
     epoch: int
     low: int
     table: pa.Table
+    files: dict[str, int]
+    manifest: tuple[int, int] | None
 
 
 _kept: dict[tuple[str, str, int], _Kept] = {}
@@ -63,15 +73,10 @@ class PaneState:
     _before: _Kept | None = field(default=None, init=False)
     _after: dict[int, pa.Table] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        kept = _kept.get((self.pond_id, self.owner, self.shard))
-        if self.since is None and kept is not None and kept.epoch == self.epoch - 1:
-            self._before = kept
-
     def parts(self) -> list[pa.Table]:
         """Stored pane rows from epoch `since` on, with their cuts."""
         since = self.since or 0
-        return self._read(None, lambda epoch: epoch >= since)
+        return self._read(self.segments, None, lambda epoch: epoch >= since)
 
     def show(self, delta: pa.Table) -> None:
         """Take `delta` as what came since."""
@@ -80,12 +85,46 @@ class PaneState:
 
     def before(self, low: int) -> pa.Table:
         """Merged pane rows from pane `low` on, as of the epoch before."""
+        if self._before is None and self.since is None:
+            self._before = self._caught_up(low)
         if self._before is None or self._before.low > low:
             since = self.since
             wanted = None if since is None else lambda epoch: epoch < since
-            self._before = _Kept(self.epoch - 1, low, self._load(low, wanted))
+            self._before = self._as_of_before(low, self._load(low, wanted))
             self._after.clear()
         return _from(self._before.table, low)
+
+    def _as_of_before(self, low: int, table: pa.Table) -> _Kept:
+        return _Kept(self.epoch - 1, low, table, self._files(), None)
+
+    def _files(self) -> dict[str, int]:
+        return {s.path: s.high for s in self.segments}
+
+    def _caught_up(self, wanted: int) -> _Kept | None:
+        """What this process keeps, with the files of the epochs since; None when it keeps nothing of use from pane
+        `wanted` on."""
+        kept = _kept.get((self.pond_id, self.owner, self.shard))
+        if kept is None or kept.epoch >= self.epoch or kept.manifest is None:
+            return None
+        if kept.manifest != _manifest(self.pond, kept.epoch):
+            return None
+        low, panes = kept.low, self.spec.panes
+        if _rounds(
+            self.spec, kept.table.schema
+        ):  # files that are gone were put together or expired: their panes are no longer what reading gives
+            left = self._files()
+            low = max([low, *(panes.pane(high) + 1 for path, high in kept.files.items() if path not in left)])
+        if low > wanted:
+            return None
+        since: list[Segment] = []
+        for segment in self.segments:
+            if segment.path in kept.files or segment.high < panes.start(low) or segment.last_epoch <= kept.epoch:
+                continue  # a file that is not named and not younger was made of ones that are, or by the epoch itself
+            if segment.level or segment.first_epoch <= kept.epoch:
+                return None
+            since.append(segment)
+        parts = [_from(kept.table, low), *self._rows_of(since, low, None)]
+        return self._as_of_before(low, self._merged(parts) if since else kept.table)
 
     def after(self, low: int) -> pa.Table:
         """Merged pane rows from pane `low` on, with this epoch's delta."""
@@ -111,11 +150,16 @@ class PaneState:
         whole = self._after[held]
         if whole.num_rows > KEPT_ROWS and held < low:
             held, whole = low, table
-        _kept[(self.pond_id, self.owner, self.shard)] = _Kept(self.epoch, held, whole)
+        _kept[(self.pond_id, self.owner, self.shard)] = _Kept(
+            self.epoch, held, whole, self._files(), _manifest(self.pond, self.epoch)
+        )
 
     def _load(self, low: int, wanted: Callable[[int], bool] | None) -> pa.Table:
-        parts = [_from(without_cut(self.db, self.spec, t), low) for t in self._read(low, wanted)]
-        if len(parts) < 2 or not _rounds(self.spec, parts[0].schema):
+        return self._merged(self._rows_of(self.segments, low, wanted))
+
+    def _merged(self, parts: list[pa.Table]) -> pa.Table:
+        """Parts, in order of their epochs, as one row per (pane, group)."""
+        if len(parts) < 2 or not any(_rounds(self.spec, p.schema) for p in parts):
             return merge_partials(self.db, self.spec, parts)
         # File by file, as epochs did it: floating sums that are added in another order differ in their last bits, and
         # a repeated epoch must give the same bytes.
@@ -124,12 +168,15 @@ class PaneState:
             table = merge_partials(self.db, self.spec, [table, part])
         return table
 
-    def _read(self, low: int | None, wanted: Callable[[int], bool] | None) -> list[pa.Table]:
+    def _rows_of(self, segments: Sequence[Segment], low: int, wanted: Callable[[int], bool] | None) -> list[pa.Table]:
+        return [_from(without_cut(self.db, self.spec, t), low) for t in self._read(segments, low, wanted)]
+
+    def _read(
+        self, segments: Sequence[Segment], low: int | None, wanted: Callable[[int], bool] | None
+    ) -> list[pa.Table]:
         """Stored pane rows, chunk by chunk, of chunks that reach to pane `low` and whose epoch is wanted."""
         since = None if low is None else self.spec.panes.start(low)
-        paths = [
-            os.path.join(state_folder(self.pond), s.path) for s in self.segments if since is None or s.high >= since
-        ]
+        paths = [os.path.join(state_folder(self.pond), s.path) for s in segments if since is None or s.high >= since]
         chunks = read_chunks(
             paths,
             {self.owner},
@@ -150,6 +197,15 @@ def forget(pond_id: str, owners: set[str]) -> None:
     """Drop what is kept for synopses of this pond that no longer exist."""
     for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
         del _kept[key]
+
+
+def _manifest(pond: str, epoch: int) -> tuple[int, int] | None:
+    """Which file the manifest of an epoch is; None when it has been removed."""
+    try:
+        status = os.stat(manifest_path(pond, epoch))
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _rounds(spec: PanesSpec, schema: pa.Schema) -> bool:
