@@ -150,11 +150,13 @@ def test_groups_are_where_their_volume_puts_them() -> None:
 
 def test_the_extent_of_a_window_is_measured() -> None:
     plan = Plan(Window(10, 10), (Accumulator("n", "add"),))
-    state, _, _ = step(plan, start(plan), batch([1], [0]), 0)
+    state, _, _ = step(plan, start(plan), batch([1], [2]), 0)
     state, _, _ = step(plan, state, batch([1, 1], [3, 25]), 5)
     assert state.wed == 10
-    state, _, _ = step(plan, state, punctuation=10)  # window 0: from time 0 to the high watermark 25
-    assert state.wed == 25
+    state, _, _ = step(plan, state, punctuation=10)  # window 0: from its first tuple to the high watermark 25
+    assert state.wed == 23
+    state, _, _ = step(plan, state, batch([1], [31]), 30)
+    assert state.wed == 10  # window 2 began and ended ahead of its time: never less than a SLIDE
 
 
 @given(

@@ -139,8 +139,9 @@ class AdaptiveState:
     """What is held between steps.
 
     closed: windows with smaller ids are closed. high: largest time seen. low: largest punctuation.
-    wed: the duration of a window's extent, from the low watermark at its first tuple to the high watermark when it
-        closes; RANGE until a window has closed. opened: last windows of tuples, with the low watermark at their start.
+    wed: the duration of a window's extent: the high watermark when it closes less that at its first tuple; RANGE until
+        a window has closed. (With the low watermark at the start, the other reading of the thesis, punctuation as
+        coarse as SLIDE makes it longer by a SLIDE.) opened: open windows, with the high watermark at their first tuple.
     """
 
     buffer: Tuples
@@ -245,7 +246,7 @@ def _take(plan: Plan, state: AdaptiveState, tuples: Tuples) -> tuple[AdaptiveSta
     high = max(state.high, int(tuples.time.max()))
     held = (last >= state.closed) & (last >= first)
     tuples, last = tuples.take(held), last[held]
-    opened = _opened(state, np.unique(last), int(tuples.time.min()) if len(tuples) else 0)
+    opened = _opened(state, tuples.time, last)
     eager = np.unique(state.partials.group[state.partials.eager])
     direct = np.isin(tuples.group, eager)
     partials = state.partials
@@ -286,14 +287,16 @@ def _close(plan: Plan, state: AdaptiveState, punctuation: int) -> tuple[Adaptive
     return replace(state, buffer=buffer, partials=partials, closed=until, low=low, wed=wed, opened=opened), closed, back
 
 
-def _opened(state: AdaptiveState, wids: Ints, earliest: int) -> tuple[Ints, Ints]:
-    """Windows that are some tuple's last, with the low watermark when the first such tuple came."""
+def _opened(state: AdaptiveState, time: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Open windows with the high watermark at their first tuple, which is one whose last window they are."""
+    order = np.lexsort((time, last))
+    fresh, at = np.unique(last[order], return_index=True)
     known, starts = state.opened
-    new = np.setdiff1d(wids, known)
-    ends = np.concatenate([known, new])
-    lows = np.concatenate([starts, np.full(len(new), state.low if state.low > NEVER else earliest, np.int64)])
-    order = np.argsort(ends, kind="stable")
-    return ends[order], lows[order]
+    new = ~np.isin(fresh, known)
+    ends = np.concatenate([known, fresh[new]])
+    highs = np.concatenate([starts, np.maximum(time[order][at[new]], state.high)])
+    sort = np.argsort(ends, kind="stable")
+    return ends[sort], highs[sort]
 
 
 def _active(partials: Partials, buffer: Tuples) -> tuple[Ints, Ints]:
