@@ -1,8 +1,9 @@
 """What users test their own streams with: the sqllogictest runner, a virtual clock, in-memory streams, golden files.
 
 `records` reads `.slt` text, `ways` rewrites a case into one of the orders that must not change its answers, `runner`
-runs it against a pond, `values` prints and compares answers. A new directive needs `records` and `runner` only, a new
-way `ways` only; nothing outside this folder but the public pond is used.
+runs it against a pond, `values` prints and compares answers, `disorder` makes streams that are out of order. A new
+directive needs `records` and `runner` only, a new way `ways` only; nothing outside this folder but the public pond is
+used.
 
     >>> from millpond.testing import parse_case
     >>> [type(r).__name__ for r in parse_case("epoch\\n\\ndrain final\\n").records]
@@ -10,6 +11,7 @@ way `ways` only; nothing outside this folder but the public pond is used.
 """
 
 from millpond.testing.clock import VirtualClock, duration
+from millpond.testing.disorder import band, block_sorted, lull, punctuations, skewed
 from millpond.testing.golden import golden
 from millpond.testing.records import CaseSyntaxError, SltCase, parse_case
 from millpond.testing.runner import CaseFailure, NotApplicable, applicable_ways, run_case, run_file
@@ -24,11 +26,16 @@ __all__ = [
     "SltCase",
     "VirtualClock",
     "applicable_ways",
+    "band",
+    "block_sorted",
     "duration",
     "golden",
+    "lull",
     "parse_case",
     "plan",
+    "punctuations",
     "rows_table",
     "run_case",
     "run_file",
+    "skewed",
 ]
