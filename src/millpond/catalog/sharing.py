@@ -20,7 +20,7 @@ def assign(
     complete_since: dict[str, int],
     needed_since: int,
     share: bool = True,
-    options: QueryOptions = QueryOptions(),
+    options: QueryOptions | None = None,
 ) -> tuple[Synopsis, bool]:
     """The synopsis for `query`, and whether it is new (and so needs a back-fill if there is history).
 

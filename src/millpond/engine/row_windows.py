@@ -1,4 +1,4 @@
-"""Advance queries over windows that end with rows, from rows instead of panes; the counterpart of `advance`, `catch_up`.
+"""Advance queries over windows that end with rows: from rows in place of panes, beside `advance` and `catch_up`.
 
 A window is closed when progress is beyond its end: rows of equal event time may still come until then. Late rows move
 the numbers of all rows behind them, so the closed windows of their partitions that end from the earliest one on are

@@ -1,4 +1,4 @@
-"""Windows that end with rows behind a stream's name: `[ROWS 100 SLIDE 10]`, `[PARTITION BY a RANGE 1 MINUTE SLIDE 1 ROW]`."""
+"""Windows that end with rows: `[ROWS 100 SLIDE 10]`, `[PARTITION BY a RANGE 1 MINUTE SLIDE 1 ROW]`."""
 
 from __future__ import annotations
 

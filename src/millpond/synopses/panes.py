@@ -83,7 +83,7 @@ class PanesSpec:
         return {c.name for c in needed.components if not c.safe} == {c.name for c in self.components if not c.safe}
 
 
-def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions = QueryOptions()) -> PanesSpec:
+def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions | None = None) -> PanesSpec:
     """The synopsis that a window query needs, with the coarsest panes that compose its windows."""
     assert query.window is not None or query.row_window is not None
     components: dict[str, Component] = {}
@@ -98,7 +98,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions =
         Panes.of(query.window) if query.window is not None else Panes(1),
         tuple(components.values()),
         single=query.window is not None and _needs_all_groups(query),
-        rows=None if query.row_window is None else kept_for(query, stream.options.late, options),
+        rows=None if query.row_window is None else kept_for(query, stream.options.late, options or QueryOptions()),
     )
     used = {_quoted(name) for name in spec.columns_of(stream)}
     return replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))
