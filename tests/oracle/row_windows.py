@@ -72,7 +72,7 @@ class Extent:
 
 
 def extents(case: RowCase, taken: Iterable[Taken]) -> list[Extent]:
-    """All windows over the rows; a row with a cut has no number and lies only in RANGE windows that end at it or later."""
+    """All windows; a row with a cut has no number and lies only in RANGE windows that end at its cut or later."""
     partitions: dict[Any, list[Taken]] = {}
     for each in taken:
         partitions.setdefault(repr([each.row.values[p] for p in case.partition]), []).append(each)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -30,7 +32,7 @@ def fold_row_windows(
     late = np.unique(cut[~numbered])
     marks = [since, *(int(c) for c in late if since < c < before), before]
     parts = []
-    for low, high in zip(marks, marks[1:], strict=False):
+    for low, high in pairwise(marks):
         # A late row lies in windows that end at its cut or later: what is visible changes at every cut.
         seen = table if not len(late) else table.filter(pa.array(numbered | (cut <= low)))
         folded = _fold(db, spec, query, seen, low, high)
