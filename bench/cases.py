@@ -75,6 +75,50 @@ class WindowQuery:
             f"WHERE c IS NOT NULL AND (p + 1) * {self.pane} % {self.slide} = 0"
         )
 
+    def until(self, progress: int) -> int:
+        """The end of the last window that is closed when progress is `progress`; microseconds."""
+        slide = self.slide * 1_000_000
+        return progress // slide * slide
+
+
+@dataclass(frozen=True)
+class RowQuery(WindowQuery):
+    """The same over a window that ends with rows: of the last `range` seconds, or of the last `rows` rows of each key.
+
+    Arguments: slide counts rows here; rows None: the window is of time, and `key` must be None.
+    """
+
+    rows: int | None = None
+
+    def millpond(self) -> str:
+        """The query as Millpond registers it."""
+        if self.rows is None:
+            window = f"[RANGE {self.range} SECONDS SLIDE {self.slide} ROWS]"
+            return f"CREATE QUERY {self.name} AS SELECT count(*) AS c, sum(v) AS s FROM {STREAM} {window};"
+        window = f"[PARTITION BY {self.key} ROWS {self.rows} SLIDE {self.slide}]"
+        return f"CREATE QUERY {self.name} AS SELECT {self.key} AS g, count(*) AS c, sum(v) AS s FROM {STREAM} {window};"
+
+    def duckdb(self, source: str) -> str:
+        """The same answers from DuckDB's window functions."""
+        if self.rows is None:
+            frame = f"ORDER BY ts RANGE BETWEEN INTERVAL {self.range * 1_000_000 - 1} MICROSECONDS PRECEDING"
+            key = "NULL"
+        else:
+            frame = f"PARTITION BY {self.key} ORDER BY ts ROWS BETWEEN {self.rows - 1} PRECEDING"
+            key = self.key or "NULL"
+        part = "" if self.rows is None else f"PARTITION BY {self.key} "
+        every = ""
+        if self.slide > 1:
+            every = f" QUALIFY row_number() OVER ({part}ORDER BY ts) % {self.slide} = 0"
+        return (
+            f"SELECT '{self.name}' AS q, ts AS e, ({key})::BIGINT AS g, count(*) OVER w AS c, sum(v) OVER w AS s "
+            f"FROM {source} WINDOW w AS ({frame} AND CURRENT ROW){every}"
+        )
+
+    def until(self, progress: int) -> int:
+        """Windows that end with a row are closed when progress is beyond it."""
+        return progress - 1
+
 
 @dataclass(frozen=True)
 class Data:
@@ -93,7 +137,8 @@ class Case:
     native_per_epoch: files in one of its micro-batches.
     native_queries: how many of the queries it can run at once; its rate is extrapolated to all of them.
     native_memory: heap of its JVM.
-    target: the ratio to native that the project wants to reach.
+    target: the ratio to native that the project wants to reach. limit_target: that to the limit.
+    not_native: why native cannot answer the queries at all; it is left out then.
     """
 
     name: str
@@ -105,6 +150,8 @@ class Case:
     native_per_epoch: int = 8
     native_queries: int = 1
     native_memory: str = "1g"
+    not_native: str = ""
+    limit_target: float | None = None
 
 
 def hundred_queries() -> tuple[WindowQuery, ...]:
@@ -144,6 +191,9 @@ def hundred_queries() -> tuple[WindowQuery, ...]:
         for j, window in enumerate(windows)
     )
 
+
+#: Why windows that end with rows have no native figure.
+NOT_NATIVE = "Structured Streaming has no windows of rows and no OVER on streams: it cannot express the query"
 
 CASES: dict[str, Case] = {
     case.name: case
@@ -186,6 +236,24 @@ CASES: dict[str, Case] = {
             native_files=6,
             native_per_epoch=2,
             native_queries=8,
+        ),
+        Case(
+            "tuples",
+            "slide by tuple: the last 60 s at each row",
+            Data("ordered"),
+            (RowQuery("q", 60, 1, key=None),),
+            5,
+            not_native=NOT_NATIVE,
+            limit_target=0.2,
+        ),
+        Case(
+            "partitions",
+            "the last 100 rows of each of 10,000 partitions, every 10 rows",
+            Data("partitions", keys=10_000),
+            (RowQuery("q", 0, 10, key="k", rows=100),),
+            5,
+            not_native=NOT_NATIVE,
+            limit_target=0.2,
         ),
     )
 }

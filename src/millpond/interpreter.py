@@ -314,12 +314,18 @@ class Interpreter:
     ) -> str:
         catalog = self.core.catalog
         stream = catalog.stream(query.stream)
-        assert stream is not None and query.window is not None
+        assert stream is not None
+        if query.row_window is not None and options.empty == "report":
+            raise QueryError("empty='report' is for windows that end at instants; one that ends with a row holds it")
         next_epoch = max(self.core.last_manifest, self.core.published.epoch) + 1
         progress = self.core.published.progress.get(str(stream.id), StreamProgress())
         history = self._taken(stream.id) > 0
         reusable = options.since is None or not history
-        needed = progress.bound - query.window.range * 2
+        if query.window is not None:
+            needed = progress.bound - query.window.range * 2
+        else:  # a synopsis of rows serves who needs no more than it keeps, if it numbers them from the same row on
+            needed = progress.bound
+            reusable = reusable and (stream.options.retention is None or not history)
         synopsis, new = assign(
             catalog if reusable else replace(catalog, synopses={}),
             query,
@@ -328,6 +334,7 @@ class Interpreter:
             {s: self._complete_since(catalog, s) for s in catalog.synopses},
             needed,
             self.core.settings.share,
+            options,
         )
         waits = history and (new or self._is_waiting(catalog, synopsis.owner))
         definition = QueryDefinition(

@@ -41,6 +41,10 @@ class Column:
     type: str
 
 
+#: The column that answers have behind `window_end` where windows end with rows.
+NUMBER = Column("window_number", "BIGINT")
+
+
 @dataclass(frozen=True)
 class StreamOptions:
     """What `WITH (…)` behind CREATE STREAM says. Durations are microseconds of event time (`idle`: of clock time).
@@ -366,6 +370,7 @@ class QueryDefinition:
         return (
             Column("window_start", "TIMESTAMP"),
             Column("window_end", "TIMESTAMP"),
+            *((NUMBER,) if self.query.row_window is not None else ()),
             *(Column(o.name, o.type) for o in self.query.select),
             Column("revision", "BIGINT"),
             *((Column(COVERED, "TIMESTAMP"),) if self.retained else ()),
@@ -417,6 +422,7 @@ __all__ = [
     "HOUR",
     "MICROSECOND",
     "MINUTE",
+    "NUMBER",
     "SECOND",
     "Aggregate",
     "BoundQuery",

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from millpond.catalog.state import Catalog, Synopsis
 from millpond.synopses import spec_of
-from millpond.types import BoundQuery, StreamDefinition
+from millpond.types import BoundQuery, QueryOptions, StreamDefinition
 
 
 def assign(
@@ -20,6 +20,7 @@ def assign(
     complete_since: dict[str, int],
     needed_since: int,
     share: bool = True,
+    options: QueryOptions | None = None,
 ) -> tuple[Synopsis, bool]:
     """The synopsis for `query`, and whether it is new (and so needs a back-fill if there is history).
 
@@ -28,8 +29,9 @@ def assign(
         complete_since: per owner, the event time from which its state holds every row.
         needed_since: the event time from which the query needs rows.
         share: False gives every query a synopsis of its own.
+        options: of the query.
     """
-    needed = spec_of(query, stream)
+    needed = spec_of(query, stream, options)
     if share:
         for synopsis in catalog.synopses.values():
             started = synopsis.first_epoch < next_epoch

@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from millpond.engine.evaluation import Evaluation, State, earliest, end_pane, first_end
 from millpond.engine.records import QueryProgress
+from millpond.engine.row_windows import advance_rows
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
 from millpond.synopses.finish import identity
+from millpond.synopses.rows import revised_for
 from millpond.types import DAY, BoundQuery, QueryOptions
 
 
@@ -31,6 +33,8 @@ class Advanced:
 
 def revise_for(query: BoundQuery, options: QueryOptions) -> int:
     """How long behind progress closed windows can be revised (SEMANTICS, late rows): microseconds."""
+    if query.row_window is not None:
+        return revised_for(query, options)
     assert query.window is not None
     return options.revise_for if options.revise_for is not None else max(DAY, 10 * query.window.range)
 
@@ -59,6 +63,9 @@ def advance(
         progress: how far the query had answered. high: high watermark of the stream before the epoch.
         revisions: see `Evaluation`.
     """
+    if query.row_window is not None:
+        both = advance_rows(db, spec, query, late, state, progress, bound, revisions)
+        return advanced(query, progress, [both[0]], [both[1]], bound, None, 0)
     task = Evaluation(db, spec, query, options, state, revisions)
     closed, until = end_pane(spec, task.window, progress.closed), end_pane(spec, task.window, bound)
     revising = late == "revise" and progress.closed > NEVER

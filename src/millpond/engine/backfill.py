@@ -23,6 +23,7 @@ from millpond.engine.records import Published, QueryProgress, read_published
 from millpond.engine.state import pane_chunk, state_folder
 from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import connection
+from millpond.synopses.rows import fold
 from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
 from millpond.types import StreamDefinition, from_json, to_json
@@ -170,8 +171,7 @@ def start_of(standing: Standing, bound: int) -> int:
 
 def _needed_since(standing: Standing, stream: StreamDefinition, start: int, high: int) -> int:
     window = standing.definition.query.window
-    assert window is not None
-    if start <= NEVER:
+    if start <= NEVER or window is None:  # rows are numbered from the start of the retained stream
         return NEVER
     return min(start, high) - window.range * (4 if standing.definition.options.empty == "report" else 1)
 
@@ -237,7 +237,11 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
     state = []
     panes = merge_history(db, synopsis.spec, parts)
     if panes.num_rows:
-        kept = panes.filter(pc.greater_equal(panes["pane"], synopsis.spec.panes.pane(min(keep))))
+        low = synopsis.spec.panes.pane(min(keep))
+        if synopsis.spec.rows is not None:
+            kept = fold(db, synopsis.spec, panes, low)
+        else:
+            kept = panes.filter(pc.greater_equal(panes["pane"], low))
         if kept.num_rows:
             state = [pane_chunk(synopsis.owner, synopsis.spec, epoch, kept)]
     name = f"b{synopsis.owner}-{shard:04d}.parquet"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engine.advance import Advanced, advanced, behind, horizon_of, revise_for
+from millpond.engine.advance import Advanced, advance, advanced, behind, horizon_of, revise_for
 from millpond.engine.cuts import CUT, separate
 from millpond.engine.evaluation import FAR, Evaluation, State, earliest, end_pane, first_end
 from millpond.engine.records import QueryProgress
@@ -53,6 +53,9 @@ def catch_up(
         parts: pane rows that came since, with their cuts.
         late, bound, high, revisions: as for `advance`.
     """
+    if query.row_window is not None:  # cuts are a matter of its rows
+        state.show(merge_partials(db, spec, list(parts)))
+        return advance(db, spec, query, options, late, state, progress, bound, high, revisions)
     task = Evaluation(db, spec, query, options, state, revisions)
     window, width = task.window, task.shape[0]
     closed, until = end_pane(spec, window, progress.closed), end_pane(spec, window, bound)

@@ -34,13 +34,15 @@ def with_cut(spec: PanesSpec, rows: pa.Table, bound: int, spare: int = 0) -> pa.
 
 def without_cut(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
     """Stored pane rows as one per (pane, group)."""
+    if spec.rows is not None:  # rows keep their cuts: they say which windows hold them
+        return rows
     return regroup(db, spec, rows.drop_columns([CUT])) if CUT in rows.column_names else rows
 
 
 def merge_cuts(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: Sequence[pa.Table]) -> pa.Table:
     """As `merge_partials`, with one row per (pane, group, cut) where any part has cuts."""
     parts = [p for p in parts if p.num_rows]
-    if not any(CUT in p.column_names for p in parts):
+    if spec.rows is not None or not any(CUT in p.column_names for p in parts):
         return merge_partials(db, spec, parts)
     # The cut as one more key of the group.
     wider = replace(spec, keys=(*spec.keys, CUT), key_types=(*spec.key_types, "BIGINT"))

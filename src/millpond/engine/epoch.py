@@ -27,7 +27,7 @@ from millpond.engine.records import (
 )
 from millpond.engine.tasks import map_epoch, merge_epoch
 from millpond.errors import EngineError
-from millpond.progress import NEVER, StreamProgress, clock_bound
+from millpond.progress import FOREVER, NEVER, StreamProgress, clock_bound
 from millpond.tables import Segment, SegmentTable
 from millpond.types import ARRIVAL, QueryOptions, from_json
 from millpond.windows import first_end_after
@@ -147,7 +147,11 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
         for standing in core.catalog.on_stream(stream):
             window = standing.definition.query.window
             known = core.published.queries.get(str(standing.id))
-            if window is None or known is None or state.high <= NEVER:
+            if known is None or state.high <= NEVER:
+                continue
+            if window is None:
+                if known.closed <= state.high and bound > known.closed:  # there may be a row to end a window with
+                    return True
                 continue
             # The first end that is not closed yet; nothing was closed while the bound was not known.
             end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
@@ -187,7 +191,9 @@ def _upkeep(
     for shard in range(core.settings.shards):
         levels: dict[tuple[int, int], list[Segment]] = defaultdict(list)
         for segment in state:
-            if segment.shard == shard and segment.size < LARGE_STATE and segment.path not in expire:
+            # What holds rows for windows that end with rows never expires, so it is put together whatever its size.
+            small = segment.size < LARGE_STATE or segment.high >= FOREVER
+            if segment.shard == shard and small and segment.path not in expire:
                 levels[segment.level, bisect_right(pauses, segment.last_epoch)].append(segment)
         for _, group in sorted(levels.items()):
             if len(group) >= core.settings.compact_files:

@@ -245,7 +245,7 @@ class Evaluation:
         if old is None and new is None:
             return None
         given = self.revisions(self.spec.panes.start(int(ends.min())), self.spec.panes.start(int(ends.max())))
-        changed = _difference(self.db, self.query, old, new, given)
+        changed = difference(self.db, self.query, old, new, given)
         return changed if changed.num_rows else None
 
 
@@ -266,16 +266,18 @@ def _groups(table: pa.Table, codes: Ints, touched: Ints) -> tuple[pa.Table, Ints
     return (table, codes) if mask.all() else (table.filter(pa.array(mask)), codes[mask])
 
 
-def _difference(
+def difference(
     db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table | None, new: pa.Table | None, given: pa.Table | None
 ) -> pa.Table:
     """Changed rows as '+', vanished rows as '-', each with the next revision of its (window, group)."""
     model = new if new is not None else old
-    assert model is not None
+    if model is None:
+        return pa.table({})
     old, new = (old if old is not None else model.slice(0, 0)), (new if new is not None else model.slice(0, 0))
     key = ["window_end", *identity(query)]
     same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in key)
     values = ['"' + o.name.replace('"', '""') + '"' for o in query.select]
+    values += ["window_start"] if query.row_window is not None else []
     differs = " OR ".join(f"a.{v} IS DISTINCT FROM b.{v}" for v in values) or "false"
     known = "(SELECT *, true AS there FROM old)"
     changes = (

@@ -110,6 +110,8 @@ def map_history(
         if not by_cut:
             parts.append(table)
             continue
+        if spec.rows is not None and not spec.rows.range:  # a late row has no number, and nothing else counts here
+            table = table.filter(pc.is_null(table[CUT])).drop_columns([CUT])
         for shard, part in cut(db, spec, owner, table, shards):
             yield Parcel(shard, owner, task, pack(part))
     if parts:
@@ -119,20 +121,23 @@ def map_history(
 
 @dataclass
 class HistoryState:
-    """A state that holds nothing but its delta (see `evaluation.State`)."""
+    """A state that holds nothing but its delta (see `evaluation.State`). whole: rows, of which all have a say."""
 
     delta: pa.Table = field(default_factory=lambda: pa.table({}))
+    whole: bool = False
 
     def show(self, delta: pa.Table) -> None:
         """Exchange the delta."""
         self.delta = delta
 
     def before(self, low: int) -> pa.Table:
-        """Nothing was there."""
+        """Nothing was there before."""
         return pa.table({})
 
     def after(self, low: int) -> pa.Table:
         """Pane rows from pane `low` on."""
+        if self.whole:
+            return self.delta
         return self.delta.filter(pc.greater_equal(self.delta["pane"], low)) if self.delta.num_rows else self.delta
 
 
@@ -150,9 +155,8 @@ def close_history(
     A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that were
     open then, exactly as it did live. Under 'revise' all rows count.
     """
-    result = catch_up(
-        db, spec, query, options, "drop", HistoryState(), parts, progress, bound, bound, lambda low, high: None
-    )
+    state = HistoryState(whole=spec.rows is not None)
+    result = catch_up(db, spec, query, options, "drop", state, parts, progress, bound, bound, lambda low, high: None)
     return result.answers, result.progress
 
 

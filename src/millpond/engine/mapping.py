@@ -201,7 +201,8 @@ def tolerant_partial(
 
 def home_shard(spec: PanesSpec, owner: str, shards: int) -> int | None:
     """The shard that has all rows of a synopsis, or None when they are spread by group."""
-    if shards > 1 and not spec.single and spec.keys:
+    spread = spec.keys if spec.rows is None else spec.keys[: spec.rows.partition]
+    if shards > 1 and not spec.single and spread:
         return None
     return int.from_bytes(hashlib.blake2b(owner.encode(), digest_size=4).digest(), "big") % shards
 
@@ -216,7 +217,8 @@ def cut(
     if home is not None:
         yield home, table
         return
-    shard = query_table(db, f"SELECT (hash({', '.join(spec.key_names)}) % {shards})::INTEGER AS s FROM p", p=table)[
+    names = spec.key_names if spec.rows is None else spec.key_names[: spec.rows.partition]
+    shard = query_table(db, f"SELECT (hash({', '.join(names)}) % {shards})::INTEGER AS s FROM p", p=table)[
         "s"
     ].to_numpy()
     for number in range(shards):

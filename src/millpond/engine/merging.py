@@ -25,6 +25,7 @@ from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb
 from millpond.synopses import connection, merge_partials, query_table
+from millpond.synopses.rows import fold, on_time
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
 from millpond.types import StreamDefinition, from_json, to_json
@@ -93,6 +94,7 @@ def merge_shard(
         try:
             delta = merge_partials(db, synopsis.spec, parts.get(synopsis.owner, []))
             merged += clock.perf_counter() - begun
+            delta, too_late = _on_time(manifest, synopsis, delta)
             marked = _marked(manifest, catalog, synopsis, delta)
             if delta.num_rows:
                 state.append(pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, marked))
@@ -106,6 +108,7 @@ def merge_shard(
                 synopsis,
                 delta,
                 marked,
+                too_late,
                 progress,
                 segments,
                 state,
@@ -151,6 +154,7 @@ def _advance_synopsis(
     synopsis: Synopsis,
     delta: pa.Table,
     marked: pa.Table,
+    too_late: int,
     progress: dict[str, StreamProgress],
     segments: Sequence[Segment],
     state: list[Chunk],
@@ -192,7 +196,8 @@ def _advance_synopsis(
         else:
             failures[str(standing.id)] = reason
             continue
-        advanced[str(standing.id)] = to_json(replace(result.progress, paused=None))
+        lost = result.progress.too_late + too_late
+        advanced[str(standing.id)] = to_json(replace(result.progress, paused=None, too_late=lost))
         lowest.append(open_pane(synopsis, standing, result.progress.closed))
         if result.answers is not None and result.answers.num_rows:
             ends = pc.min_max(result.answers["window_end"].cast(pa.int64())).as_py()
@@ -221,10 +226,18 @@ def _waits(manifest: Manifest, synopsis: Synopsis, standing: Standing) -> bool:
     return standing.status in ("paused", "backfilling") or _unanswered_since(manifest, synopsis, standing) is not None
 
 
+def _on_time(manifest: Manifest, synopsis: Synopsis, delta: pa.Table) -> tuple[pa.Table, int]:
+    """The rows of a delta that count for windows that end with rows, and how many come too late; panes as they are."""
+    if synopsis.spec.rows is None:
+        return delta, 0
+    known = manifest.progress.get(str(synopsis.spec.stream), StreamProgress())
+    return on_time(synopsis.spec, delta, known.bound, known.high)
+
+
 def _marked(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, delta: pa.Table) -> pa.Table:
     """The delta as it is stored: with cuts where a query will need them."""
     waiting = [q for q in catalog.users(synopsis.owner) if _waits(manifest, synopsis, q)]
-    if not waiting:
+    if not waiting or synopsis.spec.rows is not None:
         return delta
     stream = catalog.streams[synopsis.spec.stream]
     known = manifest.progress.get(str(stream.id), StreamProgress())
@@ -237,7 +250,8 @@ def _marked(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, delta: pa.
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
     """The first pane that windows still open can need."""
     window = standing.definition.query.window
-    assert window is not None
+    if window is None:  # a table of rows knows what windows that end from an instant on need
+        return closed
     reach = window.range * (2 if standing.definition.options.empty == "report" else 1)
     return synopsis.spec.panes.pane(max(NEVER, closed - reach))
 
@@ -245,8 +259,9 @@ def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
 def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition, closed: int, high: int) -> int:
     """The event time from which a query may still need pane rows, for open windows and for revisions."""
     query, options = standing.definition.query, standing.definition.options
-    assert query.window is not None
     behind = revise_for(query, options) if stream.options.late == "revise" else 0
+    if query.window is None:
+        return max(NEVER, min(closed, high) - behind)
     reach = query.window.range * (4 if options.empty == "report" else 2)
     return max(NEVER, min(closed, high) - behind - reach)
 
@@ -299,7 +314,10 @@ def _compact(
                 chunks += group
                 continue
             low = synopsis.spec.panes.pane(needed_since(manifest, catalog, synopsis))
-            table = table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
+            if synopsis.spec.rows is not None:
+                table = fold(db, synopsis.spec, table, low)
+            else:
+                table = table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
             if table.num_rows:
                 chunks.append(pane_chunk(owner, synopsis.spec, epoch, table))
         elif kind == REVISIONS and int(owner[1:]) in catalog.queries:

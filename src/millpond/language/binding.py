@@ -12,10 +12,11 @@ from millpond.language.grouping import GroupScope
 from millpond.language.outputs import SelectItem, constant, expand_stars, names_of, order_terms, select_items
 from millpond.language.places import Source
 from millpond.language.relations import RelationQuery, bind_relation, streams_in
+from millpond.language.row_windows import bound_row_window
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
 from millpond.language.window_clause import REVISIONS, WORKS
-from millpond.types import BoundQuery, Output, QueryDefinition, StreamDefinition, Window
+from millpond.types import BoundQuery, Output, QueryDefinition, RowWindow, StreamDefinition, Window
 
 _CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
 _LATER = {
@@ -90,12 +91,14 @@ class SelectBinder:
         if not isinstance(select, exp.Select):
             raise source.error("a query over a stream is one SELECT", select)
         self.select, self.text, self.source, self.schema, self.standing = select, text, source, schema, standing
+        self.row_window: RowWindow | None = None
 
     def bind(self) -> BoundQuery:
         """The bound query."""
         self.check_clauses()
         table, stream = self.stream()
         window = bound_window(table, stream, self.source)
+        self.row_window = bound_row_window(table, stream, self.source)
         return self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
 
     def check_clauses(self, allowed: tuple[str, ...] = ()) -> None:
@@ -114,11 +117,14 @@ class SelectBinder:
         written = select_items(select, source)
         rows.aliases = {i.alias.name.lower(): i.node for i in reversed(written) if i.alias is not None}
         grouped = bool(select.args.get("group")) or any(map(has_aggregate, self.grouped_parts(written)))
+        grouped = grouped or (self.row_window is not None and bool(self.row_window.partition))
         self.check_shape(table, window, grouped)
         typer = Typer(source, stream.all_columns, rows.text)
         where = self.where(rows)
         written = self.items(written, rows, grouped)
-        groups = GroupScope(rows, window is not None) if grouped else None
+        groups = GroupScope(rows, window is not None or self.row_window is not None) if grouped else None
+        if groups is not None and self.row_window is not None:
+            groups.number_windows(self.row_window)
         return self.finish(stream, window, where, rows, typer, written, groups)
 
     def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
@@ -163,11 +169,12 @@ class SelectBinder:
 
     def check_shape(self, table: exp.Table, window: Window | None, grouped: bool) -> None:
         """Refuse what has no meaning yet: rows without groups in windows, standing queries without windows."""
-        if window is None and self.standing:
+        has_window = window is not None or self.row_window is not None
+        if not has_window and self.standing:
             raise self.source.error(
                 "a query whose answers are windows needs one behind its stream", table, WORKS,
             )  # fmt: skip
-        if window is not None and not grouped:
+        if has_window and not grouped:
             stars = [e for e in self.select.expressions if e.is_star]
             raise self.source.error(
                 "a query with a window in brackets needs an aggregate or GROUP BY",
@@ -201,7 +208,7 @@ class SelectBinder:
         select, source = self.select, self.source
         if groups is not None:
             groups.group_by(select.args.get("group"), written)
-            items = [i for i in written if window is None or i.window_column is None]
+            items = [i for i in written if i.window_column is None or not groups.has(i.window_column)]
             for item in items:
                 if item.node.is_star:
                     raise source.error(
@@ -243,6 +250,7 @@ class SelectBinder:
             offset=constant(select.args.get("offset"), "OFFSET", source) or 0,
             grouped=groups is not None,
             text=self.text,
+            row_window=self.row_window,
         )
 
 

@@ -84,8 +84,17 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source) -> 
     if clause is None:
         return None
     assert isinstance(clause, WindowClause)
+    if clause.slide_rows is not None:
+        return None  # see `row_windows`
     if clause.extent != "range" or clause.slide is None:
         raise source.error("windows of this kind are not available yet", clause.place, WORKS)
+    check_attribute(clause, stream, source)
+    shift = clause.range % clause.slide if clause.align_start else 0
+    return Window(clause.range, clause.slide, (clause.origin + shift) % clause.slide, stream.options.time)
+
+
+def check_attribute(clause: WindowClause, stream: StreamDefinition, source: Source) -> None:
+    """Refuse windows over anything but the stream's event time."""
     attribute = clause.attribute or stream.options.time
     if attribute.lower() != stream.options.time.lower():
         if stream.column(attribute) is None:
@@ -96,8 +105,6 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source) -> 
             clause.attribute_place,
             f"ON {stream.options.time}",
         )
-    shift = clause.range % clause.slide if clause.align_start else 0
-    return Window(clause.range, clause.slide, (clause.origin + shift) % clause.slide, stream.options.time)
 
 
 def no_window(table: exp.Table, source: Source) -> None:

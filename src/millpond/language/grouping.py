@@ -14,7 +14,7 @@ from millpond.language.expressions import Resolver, column, has_aggregate, struc
 from millpond.language.outputs import SelectItem, ordinal
 from millpond.language.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.types_of import Item, Typer
-from millpond.types import Aggregate, Column, Key
+from millpond.types import NUMBER, Aggregate, Column, Key, RowWindow
 
 
 class GroupScope:
@@ -27,6 +27,7 @@ class GroupScope:
 
     def __init__(self, rows: RowScope, windowed: bool) -> None:
         self.rows, self.source, self.windowed = rows, rows.source, windowed
+        self.window_columns = {name: "TIMESTAMP" for name in WINDOW_COLUMNS} if windowed else {}
         self.keys: list[Key] = []
         self.aggregates: list[Aggregate] = []
         self._key_nodes: list[exp.Expr] = []
@@ -36,6 +37,16 @@ class GroupScope:
         self._open: list[str] = []
         self._reader = CallReader(self.source, rows.text)
         self._resolver = Resolver(self.source, self._column, self._call, self._match, rows.kind, self._type_of)
+
+    def number_windows(self, window: RowWindow) -> None:
+        """The query's windows end with rows: they have a number, and the partition's columns are its first keys."""
+        self.window_columns[NUMBER.name] = NUMBER.type
+        for key in window.partition:
+            self._add_key(column(key.expression[1:-1].replace('""', '"')), ())
+
+    def has(self, name: str) -> bool:
+        """Whether answers have this column by themselves."""
+        return name in self.window_columns
 
     # -- keys ----------------------------------------------------------------------------------------------------
 
@@ -58,7 +69,7 @@ class GroupScope:
             value = ordinal(node, items, "GROUP BY", self.source).node
         elif isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() not in self.rows.columns:
             value = self.rows.aliases.get(node.name.lower(), node)
-        if self.windowed and isinstance(value, exp.Column) and value.name.lower() in WINDOW_COLUMNS:
+        if isinstance(value, exp.Column) and self.has(value.name.lower()):
             return  # answers are per window anyway
         if has_aggregate(value):
             raise self.source.error("GROUP BY cannot use an aggregate", node, "columns and expressions over them")
@@ -92,10 +103,10 @@ class GroupScope:
     def _column(self, node: exp.Column) -> exp.Expr:
         plain = len(node.parts) == 1
         low = node.name.lower()
-        if plain and low in WINDOW_COLUMNS:
-            if not self.windowed:
-                raise self.source.error(f"{node.name} needs a window behind the stream", node)
+        if plain and low in self.window_columns:
             return column(low)
+        if plain and low in WINDOW_COLUMNS:
+            raise self.source.error(f"{node.name} needs a window behind the stream", node)
         name, fields = self.rows.split(node)
         known = self.rows.columns.get(name.name.lower())
         if known is not None:
@@ -131,8 +142,10 @@ class GroupScope:
         stands = {f'"{k.name}"': f"any_value({k.expression})" for k in self.keys}
         stands.update((f'"{name}"', call.sql) for name, call in self._calls.values())
         stands.update((f'"{name}"', "CAST(NULL AS TIMESTAMP)") for name in WINDOW_COLUMNS)
+        stands.update((f'"{name}"', f"CAST(NULL AS {kind})") for name, kind in self.window_columns.items())
         # Quoted names only, and not inside of string literals.
-        put = re.sub(r"'(?:[^']|'')*'|\"(?:[ak]\d+|window_start|window_end)\"", lambda m: stands.get(m[0], m[0]), sql)
+        names = r"'(?:[^']|'')*'|\"(?:[ak]\d+|window_start|window_end|window_number)\""
+        put = re.sub(names, lambda m: stands.get(m[0], m[0]), sql)
         return self.rows.type_of(put)
 
     # -- types ---------------------------------------------------------------------------------------------------
@@ -164,7 +177,7 @@ class GroupScope:
     @property
     def columns(self) -> tuple[Column, ...]:
         """What expressions over groups can refer to."""
-        window = tuple(Column(name, "TIMESTAMP") for name in WINDOW_COLUMNS) if self.windowed else ()
+        window = tuple(Column(name, kind) for name, kind in self.window_columns.items())
         return (
             *(Column(k.name, k.type) for k in self.keys),
             *(Column(a.name, a.type) for a in self.aggregates),

@@ -12,10 +12,10 @@ from millpond.language.dialect import WRITTEN, Millpond
 from millpond.language.expressions import column
 from millpond.language.places import Source, nearest
 from millpond.language.scope import WINDOW_COLUMNS, RowScope
-from millpond.types import COVERED, OrderTerm
+from millpond.types import COVERED, NUMBER, OrderTerm
 
 #: Columns that answers have by themselves.
-RESERVED = (*WINDOW_COLUMNS, "revision", COVERED, "op")
+RESERVED = (*WINDOW_COLUMNS, NUMBER.name, "revision", COVERED, "op")
 
 _MAX_INTEGER = 2**63 - 1
 
@@ -29,9 +29,9 @@ class SelectItem:
 
     @property
     def window_column(self) -> str | None:
-        """`window_start` or `window_end` when the item is just that, which every answer has anyway."""
+        """`window_start`, `window_end` or `window_number` when the item is just that, which answers have anyway."""
         plain = isinstance(self.node, exp.Column) and not self.node.table and self.alias is None
-        return self.node.name.lower() if plain and self.node.name.lower() in WINDOW_COLUMNS else None
+        return self.node.name.lower() if plain and self.node.name.lower() in (*WINDOW_COLUMNS, NUMBER.name) else None
 
 
 def select_items(select: exp.Select, source: Source) -> list[SelectItem]:

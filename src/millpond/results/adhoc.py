@@ -21,12 +21,30 @@ from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.results.coverage import with_coverage
 from millpond.results.hot import retained_from
-from millpond.synopses import PanesSpec, connection, finish_windows, query_ordered, query_table, spec_of
+from millpond.synopses import (
+    PanesSpec,
+    connection,
+    finish_windows,
+    merge_partials,
+    query_ordered,
+    query_table,
+    spec_of,
+)
 from millpond.synopses.finish import empty_answers, fold_windows
 from millpond.synopses.panes import casts_of
+from millpond.synopses.row_answers import last_row_windows
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
-from millpond.types import BoundQuery, Column, QueryOptions, StreamDefinition, Window, from_json, to_json
+from millpond.types import (
+    NUMBER,
+    BoundQuery,
+    Column,
+    QueryOptions,
+    StreamDefinition,
+    Window,
+    from_json,
+    to_json,
+)
 from millpond.windows.panes import WHOLE
 
 #: Rows below which a history query is answered in this process, without a job.
@@ -48,18 +66,29 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
     progress = published.progress.get(str(stream.id), StreamProgress())
     wanted = Range(epoch=published.epoch)
     retained = retained_from(stream, published)
-    if query.window is None and retained > NEVER:
+    windowed = query.window is not None or query.row_window is not None
+    if not windowed and retained > NEVER:
         # As row queries see it: whether upkeep has removed the files yet makes no difference.
         wanted = replace(wanted, low=retained)
     if not query.grouped:
         return _plain(core, stream, query, wanted)
-    if query.window is None:
+    if not windowed:
         return whole(core, stream, query, wanted)[0]
-    answers, removed = grouped(core, stream, _in_order(query), wanted, max(progress.bound, progress.high))
+    # Windows that end with a row hold the instant of their end.
+    until = max(progress.bound, progress.high + (query.row_window is not None))
+    answers, removed = grouped(core, stream, _in_order(query), wanted, until)
     columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
+    columns += [NUMBER] if query.row_window is not None else []
     columns += [Column(o.name, o.type) for o in query.select]
     shown = _shown(query, answers, columns)
-    return shown if stream.options.retention is None else with_coverage(shown, removed)
+    return shown if stream.options.retention is None else with_coverage(shown, removed, query.row_window)
+
+
+def last_windows(
+    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range
+) -> tuple[pa.Table | None, int | None]:
+    """As `grouped`: for every partition the window of rows that ends with its last row in the range."""
+    return grouped(core, stream, _in_order(query), wanted, FOREVER, strict=False, last=True)
 
 
 def whole(
@@ -71,7 +100,8 @@ def whole(
 
     strict: a row on which an expression fails makes the query fail; else it is left out, as it is live.
     """
-    everything = _in_order(replace(query, window=Window(WHOLE, WHOLE, 0, stream.options.time)))
+    window = Window(WHOLE, WHOLE, 0, stream.options.time)
+    everything = _in_order(replace(query, window=window, row_window=None))
     answers, removed = grouped(core, stream, everything, wanted, FOREVER, strict)
     if answers is None and not query.keys:
         answers = _empty_group(everything, spec_of(everything, stream), stream)
@@ -105,15 +135,23 @@ def _empty_group(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition) -
 
 
 def grouped(
-    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, bound: int, strict: bool = True
+    core: Core,
+    stream: StreamDefinition,
+    query: BoundQuery,
+    wanted: Range,
+    bound: int,
+    strict: bool = True,
+    last: bool = False,
 ) -> tuple[pa.Table | None, int | None]:
     """Windows of a grouped query that end until `bound`, over the rows of a range; hidden columns included.
+
+    last: of windows of rows those that end with the last row of a partition, whatever its number.
 
     Returns: the answers, and the event time below which retention had removed rows (None: it had not).
     """
     shards = 1 if spec_of(query, stream).single else core.settings.shards
     job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "bound": bound})
-    job["strict"] = strict
+    job |= {"strict": strict, "last": last}
     with core.pinned():
         kept, removed = core.streams[stream.id].archive.snapshot
         segments = segments_in(kept, wanted)
@@ -153,9 +191,12 @@ def _map(pond: str, job: Any, tasks: list[list[Any]], shards: int, task: int) ->
 def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
-    answers, _ = close_history(
-        connection(), spec_of(query, stream), query, QueryOptions(since="start"), parts, QueryProgress(), job["bound"]
-    )
+    db, spec = connection(), spec_of(query, stream)
+    if job["last"]:
+        folded = last_row_windows(db, spec, query, merge_partials(db, spec, parts))
+        answers = None if folded is None else finish_windows(db, query, spec.time, folded)
+    else:
+        answers, _ = close_history(db, spec, query, QueryOptions(since="start"), parts, QueryProgress(), job["bound"])
     return {}, pack(answers) if answers is not None and answers.num_rows else b""
 
 

@@ -14,10 +14,10 @@ from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import QueryProgress
 from millpond.results.coverage import with_coverage
 from millpond.synopses import connection, query_table
-from millpond.synopses.finish import empty_answers, identity
+from millpond.synopses.finish import empty_answers, identity, identity_columns
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import read_heads
-from millpond.types import Column, QueryDefinition
+from millpond.types import NUMBER, Column, QueryDefinition
 
 
 def quoted(name: str) -> str:
@@ -58,7 +58,8 @@ def read_log(core: Core, standing: Standing, after: int = 0, until: int | None =
         if not standing.definition.retained:
             return log
         # What its back-fill did not find any more is missing in all windows that need it, those closed later included.
-        return with_coverage(log, core.published.queries.get(str(standing.id), QueryProgress()).covered)
+        covered = core.published.queries.get(str(standing.id), QueryProgress()).covered
+        return with_coverage(log, covered, standing.definition.query.row_window)
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
 
@@ -86,9 +87,9 @@ def spans_of(core: Core, standing: Standing, after: int, until: int, most: int) 
 def log_columns(definition: QueryDefinition) -> list[Column]:
     """The columns of a query's log: the answer's, among them the hidden identity, and op."""
     query = definition.query
-    kinds = [o.type for o in query.select] if query.distinct else [k.type for k in query.keys]
-    hidden = [Column(name, kind) for name, kind in zip(identity(query), kinds, strict=True)]
-    shown, width = list(definition.columns), 2 + len(query.select)
+    shown = list(definition.columns)
+    hidden = [c for c in identity_columns(query) if c not in shown]
+    width = [c.name for c in shown].index("revision")
     return [*shown[:width], *hidden, *shown[width:], Column("op", "VARCHAR")]
 
 
@@ -97,7 +98,8 @@ def order_terms(definition: QueryDefinition) -> str:
     query = definition.query
     names = {o.expression: _ordered(Column(o.name, o.type)) for o in query.select}
     terms = [t.sql.replace(t.expression, names[t.expression], 1) for t in query.order_by if t.expression in names]
-    return ", ".join(["window_end", *terms, *map(_ordered, log_columns(definition)[2:])])
+    ends = ["window_end", NUMBER.name] if query.row_window is not None else ["window_end"]
+    return ", ".join([*ends, *terms, *map(_ordered, log_columns(definition)[2:])])
 
 
 def _ordered(column: Column) -> str:

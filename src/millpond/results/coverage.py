@@ -6,15 +6,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.progress import NEVER
-from millpond.types import COVERED, Column
+from millpond.types import COVERED, NUMBER, Column, RowWindow
 
 COVERAGE = Column(COVERED, "TIMESTAMP")
 
 
-def with_coverage(answers: pa.Table, removed: int | None) -> pa.Table:
+def with_coverage(answers: pa.Table, removed: int | None, window: RowWindow | None = None) -> pa.Table:
     """Answers of windows with a further column `covered_from`: NULL for a window that is whole.
 
     Arguments:
+        window: windows of the last n rows: numbers count from the first row that is left, so that windows which would
+            begin before it may lack rows.
         removed: rows with an event time before it (microseconds) were removed when the windows were computed; None or
             NEVER: none were.
 
@@ -32,5 +34,8 @@ def with_coverage(answers: pa.Table, removed: int | None) -> pa.Table:
         return answers.append_column(COVERED, pa.nulls(answers.num_rows, kind))
     start, end = (answers[n].cast(kind).cast(pa.int64()) for n in ("window_start", "window_end"))
     limit = pa.scalar(removed, pa.int64())
-    covered = pc.if_else(pc.less(start, limit), pc.min_element_wise(end, limit), pa.scalar(None, pa.int64()))
+    cut = pc.less(start, limit)
+    if window is not None and window.rows is not None and NUMBER.name in answers.column_names:
+        cut = pc.less(answers[NUMBER.name], -(-window.rows // window.slide))
+    covered = pc.if_else(cut, pc.min_element_wise(end, limit), pa.scalar(None, pa.int64()))
     return answers.append_column(COVERED, covered.cast(kind))

@@ -12,7 +12,7 @@ from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.synopses import is_holistic, spec_of
+from millpond.synopses import PanesSpec, is_holistic, spec_of
 from millpond.types import BoundQuery, StreamDefinition
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -211,20 +211,25 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     stream = catalog.stream(query.stream)
     assert stream is not None
     lines = [f"query over stream {stream.name}"]
-    if query.window is None:
+    if query.window is None and query.row_window is None:
         lines.append("ad hoc over the archive and live data up to now")
         lines += _filter_and_keys(query)
         return _lines(lines)
-    window = query.window
-    lines.append(
-        f"window: range {duration(window.range)}, slide {duration(window.slide)}, origin {moment(window.origin)}"
-    )
-    lines += _filter_and_keys(query)
     spec = catalog.synopses[standing.synopsis].spec if standing is not None else spec_of(query, stream)
-    width, step, _ = spec.panes.shape(window)
-    lines.append(f"panes: {duration(spec.panes.width)} wide, {width} per window, {step} per slide")
-    lines.append(f"each row updates 1 pane instead of {max(1, -(-window.range // window.slide))} windows")
+    if query.window is not None:
+        window = query.window
+        lines.append(
+            f"window: range {duration(window.range)}, slide {duration(window.slide)}, origin {moment(window.origin)}"
+        )
+        lines += _filter_and_keys(query)
+        width, step, _ = spec.panes.shape(window)
+        lines.append(f"panes: {duration(spec.panes.width)} wide, {width} per window, {step} per slide")
+        lines.append(f"each row updates 1 pane instead of {max(1, -(-window.range // window.slide))} windows")
+    else:
+        lines += explain_row_window(query, spec)
     for aggregate in query.aggregates:
+        if spec.rows is not None:
+            break  # every row is kept, whatever the aggregates
         if is_holistic(aggregate):
             kept = "distinct values" if aggregate.distinct else "values"
             lines.append(
@@ -257,6 +262,34 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     if analyze:
         lines += _analysis(core, standing)
     return _lines(lines)
+
+
+def explain_row_window(query: BoundQuery, spec: PanesSpec) -> list[str]:
+    """The lines of EXPLAIN about a window that ends with rows: what it is, and what is kept for it."""
+    window = query.row_window
+    assert window is not None and spec.rows is not None
+    extent = (
+        f"the last {window.rows} rows"
+        if window.rows is not None
+        else f"the rows of the last {duration(window.range or 0)}"
+    )
+    of = f" of each {', '.join(k.expression for k in window.partition)}" if window.partition else ""
+    each = "each row" if window.slide == 1 else f"every {window.slide}th row"
+    lines = [f"window: {extent}{of}, ending with {each} by {window.numbered}"]
+    if query.where:
+        lines.append(f"filter: {query.where}; it chooses among the rows of a window and cannot go below it")
+    if query.keys:
+        lines.append(f"keys: {', '.join(k.expression for k in query.keys)}")
+    tail = f"the last {spec.rows.rows} rows" if spec.rows.rows else f"the rows of the last {duration(spec.rows.range)}"
+    lines.append(
+        "kept: one row per row of the stream with its own components as long as windows can be revised"
+        f" ({duration(spec.rows.behind)} behind progress); before that {tail} and one number"
+        + (" of each partition" if window.partition else "")
+    )
+    lines.append(
+        "shards: by partition" if spec.rows.partition else "shards: one has all rows, since numbers run through them"
+    )
+    return lines
 
 
 def _filter_and_keys(query: BoundQuery) -> list[str]:

@@ -15,12 +15,12 @@ from millpond.engine.records import published_path, read_published
 from millpond.errors import QueryError
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.results.adhoc import whole
+from millpond.results.adhoc import last_windows, whole
 from millpond.results.answers import quoted
 from millpond.results.coverage import COVERAGE, with_coverage
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
-from millpond.types import BoundQuery, Column
+from millpond.types import NUMBER, BoundQuery, Column
 
 
 def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
@@ -32,10 +32,11 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
         as_of: None: NOW is the largest event time admitted, and the window is closed at both ends. 'progress': NOW is
             the announced progress, which no answer can go beyond, and the window is open at its end. ('timestamp', t):
             NOW is t, with all that is known today. ('epoch', n): as it was known when epoch n was published.
+
+    A window of the last n rows ends with the last row up to NOW, of each partition.
     """
     definition = standing.definition
     query = definition.query
-    assert query.window is not None
     stream = core.catalog.stream_of(standing)
     progress = core.published.progress.get(str(stream.id), StreamProgress())
     epoch: int | None = core.published.epoch
@@ -60,16 +61,28 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     ]
     if now <= NEVER:
         return empty_answers(connection(), columns)
-    start = now - query.window.range
-    wanted = Range(start, now + 1 if closed else now, epoch)
-    answers, removed = whole(core, stream, _bounded(query, start, now), wanted, strict=False)
-    if not answers.num_rows:
-        return empty_answers(connection(), columns)
     final = "true" if progress.bound > now or as_of == "progress" else "false"
     shown = ", ".join(quoted(o.name) for o in query.select)
-    ends = f"make_timestamp({start}) AS window_start, make_timestamp({now}) AS window_end"
-    table = query_table(connection(), f"SELECT {ends}, {shown}, {final} AS final FROM a", a=answers)
-    return table if stream.options.retention is None else with_coverage(table, removed)
+    before = now + 1 if closed else now
+    if query.row_window is not None and query.row_window.range is None:
+        found, removed = last_windows(core, stream, query, Range(None, before, epoch))
+        ends, number = "window_start, window_end", ", window_number"
+    else:
+        # A window that ends with a row is open at its start.
+        opened = query.row_window is not None
+        size = query.window.range if query.window is not None else query.row_window.range if query.row_window else 0
+        assert size is not None
+        start = now - size
+        found, removed = whole(
+            core, stream, _bounded(query, start, now), Range(start + opened, before, epoch), strict=False
+        )
+        ends, number = f"make_timestamp({start}) AS window_start, make_timestamp({now}) AS window_end", ""
+    if found is None or not found.num_rows:
+        return empty_answers(connection(), columns)
+    table = query_table(connection(), f"SELECT {ends}{number}, {shown}, {final} AS final FROM a", a=found)
+    if stream.options.retention is not None:
+        table = with_coverage(table, removed, query.row_window)
+    return table.drop_columns([NUMBER.name]) if number else table
 
 
 def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:

@@ -14,16 +14,27 @@ from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.panes import PanesSpec, group_codes
-from millpond.types import Aggregate, BoundQuery, Column
+from millpond.types import NUMBER, Aggregate, BoundQuery, Column
 from millpond.windows import Rows
 from millpond.windows.candidates import Ints
 
 
 def identity(query: BoundQuery) -> list[str]:
     """The columns that, with window_end, identify an answer row: hidden copies of the grouping keys."""
-    if query.distinct:
-        return [f"_k{i}" for i in range(len(query.select))]
-    return [f"_k{i}" for i in range(len(query.keys))]
+    return [c.name for c in identity_columns(query)]
+
+
+def identity_columns(query: BoundQuery) -> list[Column]:
+    """The columns of `identity` with their types; windows that end with rows also have a number."""
+    number = [NUMBER] if query.row_window is not None else []
+    if not query.distinct:
+        return [*number, *(Column(f"_k{i}", k.type) for i, k in enumerate(query.keys))]
+    partition = query.row_window.partition if query.row_window is not None else ()
+    return [
+        *number,
+        *(Column(f"_p{i}", k.type) for i, k in enumerate(partition)),
+        *(Column(f"_k{i}", o.type) for i, o in enumerate(query.select)),
+    ]
 
 
 def fold_windows(
@@ -76,14 +87,13 @@ def fold_windows(
 
 
 def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, folded: pa.Table) -> pa.Table:
-    """Answers from folded windows: window_start, window_end, the select list, hidden identity columns `_k*`."""
-    assert query.window is not None
+    """Answers from folded windows: the window's columns, the select list, hidden identity columns `_k*`."""
     finals = [f"({_final(a, time, folded)})::{a.type} AS {a.name}" for a in query.aggregates]
     keys = [f"{k.name}::{k.type} AS {k.name}" for k in query.keys]
-    ends = [
-        f'make_timestamp("end" - {query.window.range}) AS window_start',
-        'make_timestamp("end") AS window_end',
-    ]
+    start = '"start"' if query.window is None else f'"end" - {query.window.range}'
+    ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
+    if query.row_window is not None:
+        ends.append("number AS window_number")
     inner = f"SELECT {', '.join([*ends, *keys, *finals])} FROM folded"
     return query_ordered(db, _outer(query, inner), folded=folded)
 
@@ -98,22 +108,28 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table) -> str:
 
 def _outer(query: BoundQuery, inner: str) -> str:
     outputs = [f'({o.expression})::{o.type} AS "{_quoted(o.name)}"' for o in query.select]
+    partition = query.row_window.partition if query.row_window is not None else ()
     if query.distinct:
-        hidden = [f"({o.expression})::{o.type} AS _k{i}" for i, o in enumerate(query.select)]
+        hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(partition)]
+        hidden += [f"({o.expression})::{o.type} AS _k{i}" for i, o in enumerate(query.select)]
     else:
         hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
+    window = ["window_start", "window_end", *([NUMBER.name] if query.row_window is not None else [])]
     limited = query.limit is not None or query.offset > 0
     order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)] if limited else []
-    columns = ["window_start", "window_end", *outputs, *hidden, *order]
+    columns = [*window, *outputs, *hidden, *order]
     sql = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(columns)} FROM ({inner})"
     if query.having:
         sql += f" WHERE ({query.having})"
     if not limited:
         return sql
     terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
-    place = ", ".join([*terms, *identity(query)]) or "1"
-    names = ["window_start", "window_end", *(f'"{_quoted(o.name)}"' for o in query.select), *identity(query)]
-    numbered = f"SELECT *, row_number() OVER (PARTITION BY window_end ORDER BY {place}) AS _n FROM ({sql})"
+    shown = [h for h in identity(query) if h not in window]
+    place = ", ".join([*terms, *shown]) or "1"
+    names = [*window, *(f'"{_quoted(o.name)}"' for o in query.select), *shown]
+    # Each partition has windows of its own.
+    own = [*window[1:], *(f"{'_p' if query.distinct else '_k'}{i}" for i in range(len(partition)))]
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(own)} ORDER BY {place}) AS _n FROM ({sql})"
     upper = f" AND _n <= {query.offset + query.limit}" if query.limit is not None else ""
     return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE _n > {query.offset}{upper} ORDER BY window_end, _n"
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from millpond.synopses.aggregates import Component
 from millpond.synopses.enums import query_ordered
 from millpond.windows.candidates import Ints, fold
+from millpond.windows.run_sums import run_float_sums, run_minima, run_sums
 
 Array = NDArray[Any]
 
@@ -42,10 +43,6 @@ def _valid(column: pa.ChunkedArray) -> Array:
     return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
 
 
-def _plus(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...]:
-    return tuple(a + b if a.dtype != bool else a | b for a, b in zip(left, right, strict=True))
-
-
 def _two_sum(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...]:
     """Knuth's error-free addition: the rounding error of the high part is kept in the low part."""
     a, c, u = left
@@ -58,19 +55,21 @@ def _two_sum(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, 
 
 
 def _add(column: pa.ChunkedArray, low: Ints, high: Ints) -> pa.Array:
-    valid, kind = _valid(column), column.type
+    kind = column.type
+    valid = _valid(column)
+    whole = not column.null_count
+    some = high > low if whole else run_sums(valid.astype(np.int64), low, high) > 0
     if pa.types.is_floating(kind):
-        values = column.fill_null(0.0).to_numpy().astype(np.float64)
+        values = (column if whole else column.fill_null(0.0)).to_numpy().astype(np.float64)
+        if (exact := run_float_sums(values, low, high)) is not None:
+            return pa.array(exact, mask=~some)
         total, rest, some = fold((values, np.zeros_like(values), valid), low, high, _two_sum, (0.0, 0.0, False))
         with np.errstate(invalid="ignore", over="ignore"):
             return pa.array(total + rest, mask=~some)
     if pa.types.is_decimal(kind):
-        limbs = _limbs(column)
-        *parts, some = fold((*limbs, valid), low, high, _plus, (0, 0, 0, 0, False))
-        return _from_limbs(parts, some, kind)
-    values = column.fill_null(0).to_numpy().astype(np.int64)
-    total, some = fold((values, valid), low, high, _plus, (0, False))
-    return pa.array(total, mask=~some)
+        return _from_limbs([run_sums(limb, low, high) for limb in _limbs(column)], some, kind)
+    counts = (column if whole else column.fill_null(0)).to_numpy().astype(np.int64)
+    return pa.array(run_sums(counts, low, high), mask=~some)
 
 
 def _limbs(column: pa.ChunkedArray) -> list[Array]:
@@ -112,10 +111,6 @@ def _from_limbs(limbs: list[Array], some: Array, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(top), [validity, pa.py_buffer(words.tobytes())])
 
 
-def _smaller(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...]:
-    return (np.minimum(left[0], right[0]),)
-
-
 def _extreme(db: duckdb.DuckDBPyConnection, column: pa.ChunkedArray, kind: str, low: Ints, high: Ints) -> pa.Array:
     """Minimum or maximum of any comparable type: rows are ranked once, ranks are folded, the winners are taken."""
     size = column.length() if hasattr(column, "length") else len(column)
@@ -127,7 +122,7 @@ def _extreme(db: duckdb.DuckDBPyConnection, column: pa.ChunkedArray, kind: str, 
     )["_at"].to_numpy()
     ranks = np.full(size, size, np.int64)
     ranks[ranked] = np.arange(len(ranked))
-    (best,) = fold((ranks,), low, high, _smaller, (size,))
+    best = run_minima(ranks, low, high, size)
     none = best >= size
     winners = ranked[np.where(none, 0, best)] if len(ranked) else np.zeros(len(best), np.int64)
     return _single(column.take(pa.array(winners, mask=none)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import duckdb
 import numpy as np
@@ -15,7 +15,8 @@ from millpond.synopses.aggregates import Component, components_of
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
-from millpond.types import BoundQuery, StreamDefinition
+from millpond.synopses.rows import RowsKept, kept_for, partial_rows, together
+from millpond.types import BoundQuery, QueryOptions, StreamDefinition
 from millpond.windows import Panes, Rows
 
 
@@ -25,6 +26,7 @@ class PanesSpec:
 
     single: all groups live in one shard, for queries whose answers need all groups of a window at once.
     casts: (quoted column, declared type) of columns whose type Arrow does not carry.
+    rows: it keeps rows instead of panes, for windows that end with rows; see `rows`.
     """
 
     stream: int
@@ -36,6 +38,7 @@ class PanesSpec:
     components: tuple[Component, ...]
     single: bool = False
     casts: tuple[tuple[str, str], ...] = ()
+    rows: RowsKept | None = None
 
     @property
     def source(self) -> str:
@@ -59,7 +62,8 @@ class PanesSpec:
     def key(self) -> str:
         """A stable text that is equal for equal definitions; state is stored under it."""
         parts = (self.stream, self.time, self.where, self.keys, self.panes.width, self.panes.phase, self.single)
-        text = json.dumps([parts, [c.name for c in self.components]])
+        rows = [] if self.rows is None else [astuple(self.rows)]
+        text = json.dumps([parts, [c.name for c in self.components], *rows])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
@@ -67,8 +71,9 @@ class PanesSpec:
         return (
             (self.stream, self.time, self.where, self.keys, self.single)
             == (needed.stream, needed.time, needed.where, needed.keys, needed.single)
-            and query.window is not None
-            and self.panes.serves(query.window)
+            and (self.rows is None) == (needed.rows is None)
+            and (self.rows is None or needed.rows is None or self.rows.serves(needed.rows))
+            and (needed.rows is not None or (query.window is not None and self.panes.serves(query.window)))
             and {c.name for c in needed.components} <= {c.name for c in self.components}
             and self.agrees(needed)
         )
@@ -78,9 +83,9 @@ class PanesSpec:
         return {c.name for c in needed.components if not c.safe} == {c.name for c in self.components if not c.safe}
 
 
-def spec_of(query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
+def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions | None = None) -> PanesSpec:
     """The synopsis that a window query needs, with the coarsest panes that compose its windows."""
-    assert query.window is not None
+    assert query.window is not None or query.row_window is not None
     components: dict[str, Component] = {}
     for aggregate in query.aggregates:
         components.update({c.name: c for c in components_of(aggregate, stream.options.time).components})
@@ -90,12 +95,17 @@ def spec_of(query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
         query.where,
         tuple(k.expression for k in query.keys),
         tuple(k.type for k in query.keys),
-        Panes.of(query.window),
+        Panes.of(query.window) if query.window is not None else Panes(1),
         tuple(components.values()),
-        single=bool(query.keys) and (query.limit is not None or query.distinct or bool(query.offset)),
+        single=query.window is not None and _needs_all_groups(query),
+        rows=None if query.row_window is None else kept_for(query, stream.options.late, options or QueryOptions()),
     )
     used = {_quoted(name) for name in spec.columns_of(stream)}
     return replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))
+
+
+def _needs_all_groups(query: BoundQuery) -> bool:
+    return bool(query.keys) and (query.limit is not None or query.distinct or bool(query.offset))
 
 
 #: Types that reach DuckDB from Arrow as declared; all others (UUID, ENUM, HUGEINT, nested, …) are cast back.
@@ -124,6 +134,8 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
         segment: rows with the stream's columns and `_id`.
         extra: a further grouping expression `… AS name`, used by back-fill.
     """
+    if spec.rows is not None:
+        return partial_rows(db, spec, segment, extra)
     pane = spec.panes.sql(f'epoch_us("{spec.time}")')
     columns = [f"({pane})::BIGINT AS pane", *(f"({e}) AS k{i}" for i, e in enumerate(spec.keys))]
     if extra:
@@ -140,6 +152,8 @@ def merge_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[p
     Panes that only one part has are passed through; on streams that arrive roughly in order that is most of them.
     """
     parts = [p for p in parts if p.num_rows]
+    if spec.rows is not None:
+        return together(parts)
     if len(parts) <= 1:
         return parts[0] if parts else pa.table({})
     bounds = [pc.min_max(p["pane"]).as_py() for p in parts]

@@ -1,0 +1,160 @@
+"""From rows to the windows that end with rows: order them, find the runs, fold each run per group."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.synopses.folds import fold_columns
+from millpond.synopses.panes import PanesSpec
+from millpond.synopses.rows import codes_of, cuts_of, partition_codes, together, weights
+from millpond.types import BoundQuery, RowWindow
+from millpond.windows import row_runs
+from millpond.windows.candidates import Ints
+from millpond.windows.row_runs import Flags, Runs
+
+
+def fold_row_windows(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table, since: int, before: int
+) -> pa.Table | None:
+    """One row per (window, group), of the windows that end at since <= t < before (microseconds).
+
+    Columns: start, end, number, k*, n and the components' columns. None when there is no such window.
+
+    Arguments:
+        table: rows as `rows` describes them, at least all that these windows need.
+    """
+    cut, numbered = cuts_of(table)
+    late = np.unique(cut[~numbered])
+    marks = [since, *(int(c) for c in late if since < c < before), before]
+    parts = []
+    for low, high in pairwise(marks):
+        # A late row lies in windows that end at its cut or later: what is visible changes at every cut.
+        seen = table if not len(late) else table.filter(pa.array(numbered | (cut <= low)))
+        folded = _fold(db, spec, query, seen, low, high)
+        if folded is not None:
+            parts.append(folded)
+    return together(parts) if parts else None
+
+
+def _fold(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table, since: int, before: int
+) -> pa.Table | None:
+    window = query.row_window
+    assert window is not None
+    if not table.num_rows:
+        return None
+    place, runs = _runs(db, spec, window, table, since, before)
+    if not len(runs):
+        return None
+    return _folded(db, spec, query, table if place is None else table.take(pa.array(place)), runs)
+
+
+def _runs(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, window: RowWindow, table: pa.Table, since: int, before: int
+) -> tuple[Ints | None, Runs]:
+    """Places of the rows in the order that windows are runs of (None: as they are), and the runs."""
+    time, ids, n = (table[name].to_numpy() for name in ("pane", "_id", "n"))
+    _, numbered = cuts_of(table)
+    weight = weights(n, numbered)
+    partition = partition_codes(db, spec, table)
+    by_rank = window.numbered == "rank"
+    order = row_runs.sorted_by(partition, time, ids) if by_rank else row_runs.sorted_by(partition, ids)
+    if order is not None:
+        partition, time, ids, n, weight = (x[order] for x in (partition, time, ids, n, weight))
+        numbered = numbered[order]
+    number = row_runs.numbers(partition, weight)
+    # Rows that stand for others have a say in numbers alone; rows without a number are in no window of rows.
+    member = n >= 0 if window.range is not None else (n >= 0) & numbered
+    if not member.all():
+        order = np.flatnonzero(member) if order is None else order[member]
+        partition, time, number, ids = (x[member] for x in (partition, time, number, ids))
+        numbered = numbered[member]
+    if window.range is None:
+        assert window.rows is not None
+        return order, row_runs.runs_of_rows(partition, time, number, window.rows, window.slide, since, before)
+    if not by_rank:
+        again = row_runs.sorted_by(partition, time, ids)
+        if again is not None:
+            order = again if order is None else order[again]
+            partition, time, number = (x[again] for x in (partition, time, number))
+            numbered = numbered[again]
+    runs = row_runs.runs_of_range(partition, time, number, numbered, window.range, window.slide, since, before)
+    return order, runs
+
+
+def last_row_windows(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table
+) -> pa.Table | None:
+    """As `fold_row_windows`: of each partition the window that ends with its last row, whatever its number."""
+    window = query.row_window
+    assert window is not None and window.rows is not None
+    if not table.num_rows:
+        return None
+    every = RowWindow(window.rows, None, 1, window.partition, window.numbered, window.attribute)
+    place, runs = _runs(db, spec, every, table, -(2**62), 2**62)
+    ordered = table if place is None else table.take(pa.array(place))
+    partition = partition_codes(db, spec, ordered)[runs.high - 1] if len(runs) else np.empty(0, np.int64)
+    last = np.flatnonzero(np.r_[partition[1:] != partition[:-1], True]) if len(runs) else np.empty(0, np.int64)
+    chosen = Runs(*(x[last] for x in (runs.start, runs.end, runs.number // window.slide, runs.low, runs.high)))
+    return _folded(db, spec, query, ordered, chosen) if len(chosen) else None
+
+
+def _folded(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table, runs: Runs
+) -> pa.Table | None:
+    """One row per (window, group) from rows in the order of the runs."""
+    assert spec.rows is not None
+    passes: Flags = table["n"].to_numpy() > 0
+    if not passes.any():
+        return None
+    if len(spec.keys) > spec.rows.partition:
+        at = np.flatnonzero(passes)
+        table = table if len(at) == len(passes) else table.take(pa.array(at))
+        group = codes_of(db, table, spec.key_names)
+        order = row_runs.stable_order(group)
+        if order is not None:
+            at, group, table = at[order], group[order], table.take(pa.array(order))
+        window, low, high = row_runs.of_groups(runs, at, group, len(passes))
+    elif passes.all():
+        window, low, high = np.arange(len(runs)), runs.low, runs.high
+    else:
+        window, low, high = row_runs.of_passing(runs, passes)
+        table = table.filter(pa.array(passes))
+    if not len(window):
+        return None
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        "start": pa.array(runs.start[window]),
+        "end": pa.array(runs.end[window]),
+        "number": pa.array(runs.number[window]),
+    }
+    for name in spec.key_names:
+        columns[name] = table[name].take(pa.array(high - 1))
+    components = [c for c in spec.components if c.names[0] in table.column_names]
+    return pa.table({**columns, **fold_columns(db, components, table, low, high)})
+
+
+def touched(db: duckdb.DuckDBPyConnection, spec: PanesSpec, late: pa.Table, *tables: pa.Table) -> list[pa.Table]:
+    """The rows of `tables` in the partitions that `late` has rows of."""
+    assert spec.rows is not None
+    if not spec.rows.partition:
+        return list(tables)
+    names = list(spec.key_names[: spec.rows.partition])
+    every = [t.select(names) for t in (late, *tables) if t.num_rows]
+    codes = codes_of(db, pa.concat_tables(every, promote_options="permissive"), tuple(names))
+    wanted = np.unique(codes[: late.num_rows])
+    found, at = [], late.num_rows
+    for table in tables:
+        mask = np.isin(codes[at : at + table.num_rows], wanted)
+        at += table.num_rows
+        found.append(table if not table.num_rows or mask.all() else table.filter(pa.array(mask)))
+    return found
+
+
+def earliest_time(rows: pa.Table) -> int:
+    """The smallest event time of some rows, microseconds."""
+    return int(pc.min(rows["pane"]).as_py())

@@ -1,0 +1,268 @@
+"""Rows as a synopsis, for windows that end with rows: their partial keeps each row, with its own components.
+
+A table of rows has the columns of pane rows, a pane being the microsecond of the row's event time, and `_id`. What `n`
+says of a row: 1: it passes the query's WHERE; 0: it does not, and so only counts as a row of the stream; below 0: the
+row stands for -n rows that nobody needs any more but for their number (`fold`). A row with a cut was late on a stream
+that drops late rows: it has no number, and lies only in windows over time that end at its cut or later.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millpond.synopses.aggregates import Component
+from millpond.synopses.kernel import query_table
+from millpond.types import DAY, BoundQuery, QueryOptions
+from millpond.windows.candidates import Ints
+from millpond.windows.row_runs import firsts, numbers, sorted_by
+
+if TYPE_CHECKING:
+    from millpond.synopses.panes import PanesSpec
+
+#: The column of a late row's cut; see `millpond.engine.cuts`.
+CUT = "cut"
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class RowsKept:
+    """What a synopsis of rows keeps, and how it numbers them.
+
+    partition: how many of its keys, the first ones, are columns of PARTITION BY.
+    rows, range: the largest extent of a window that it can answer, in rows and in microseconds.
+    numbered: as of `RowWindow`. late: of the stream.
+    behind: a row that lies more than this (microseconds) behind progress when it comes is too late: it has no number
+        and is in no window. 0 where late rows are dropped.
+    """
+
+    partition: int = 0
+    rows: int = 0
+    range: int = 0
+    numbered: Literal["rank", "arrival"] = "rank"
+    late: Literal["revise", "drop"] = "revise"
+    behind: int = 0
+
+    def serves(self, needed: RowsKept) -> bool:
+        """Whether a query that needs `needed` can be answered from it."""
+        same = (self.partition, self.numbered, self.late, self.behind)
+        return (
+            same == (needed.partition, needed.numbered, needed.late, needed.behind)
+            and needed.rows <= self.rows
+            and needed.range <= self.range
+        )
+
+
+def kept_for(query: BoundQuery, late: Literal["revise", "drop"], options: QueryOptions) -> RowsKept:
+    """What the synopsis of a query over a window of rows keeps."""
+    window = query.row_window
+    assert window is not None
+    behind = 0 if late == "drop" else revised_for(query, options)
+    return RowsKept(len(window.partition), window.rows or 0, window.range or 0, window.numbered, late, behind)
+
+
+def revised_for(query: BoundQuery, options: QueryOptions) -> int:
+    """How long behind progress late rows still count (SEMANTICS, late rows), microseconds."""
+    assert query.row_window is not None
+    return options.revise_for if options.revise_for is not None else max(DAY, 10 * (query.row_window.range or 0))
+
+
+_SIMPLE = re.compile(r'(count|sum|fsum|min|max)\(((?:"(?:[^"]|"")*")|\*)\)((?:::.*)?)')
+
+
+def _of_one(component: Component) -> list[str] | None:
+    """The component's columns as expressions over a single row; None where only the aggregate says it."""
+    found = []
+    for _, sql in component.columns:
+        call = _SIMPLE.fullmatch(sql)
+        if not component.safe or call is None:
+            return None
+        function, argument, cast = call.groups()
+        if argument == "*":
+            found.append("1::BIGINT")
+        elif function == "count":
+            found.append(f"({argument} IS NOT NULL)::BIGINT")
+        else:
+            found.append(f"{argument}{'::DOUBLE' if function == 'fsum' else cast}")
+    return found
+
+
+def partial_rows(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
+    """The rows of a segment as a partial: columns pane, k*, `_id`, [extra], n, and the components' columns.
+
+    Rows that do not pass WHERE have neither components nor keys but those of the partition.
+    """
+    assert spec.rows is not None
+    head = [f'epoch_us("{spec.time}")::BIGINT AS pane']
+    keys = [f"({e}) AS k{i}" for i, e in enumerate(spec.keys)]
+    own = ["_id", *([extra] if extra else [])]
+    singles = [_of_one(c) for c in spec.components]
+    if all(s is not None for s in singles):
+        columns = [f"({sql}) AS {name}" for c, s in zip(spec.components, singles, strict=True)
+                   for name, sql in zip(c.names, s or (), strict=True)]  # fmt: skip
+        tail = ""
+    else:
+        columns = [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
+        tail = " GROUP BY ALL"
+    where = f" WHERE ({spec.where})" if spec.where else ""
+    listed = ", ".join([*head, *keys, *own, "1::BIGINT AS n", *columns])
+    passing = query_table(db, f"SELECT {listed} FROM {spec.source}{where}{tail}", segment=segment)
+    if not spec.where:
+        return passing
+    listed = ", ".join([*head, *keys[: spec.rows.partition], *own, "0::BIGINT AS n"])
+    rest = query_table(db, f"SELECT {listed} FROM {spec.source} WHERE ({spec.where}) IS NOT TRUE", segment=segment)
+    return together([passing, rest])
+
+
+def together(parts: list[pa.Table]) -> pa.Table:
+    """Tables of rows one behind the other; what a table lacks is NULL."""
+    parts = [p for p in parts if p.num_rows]
+    if len(parts) <= 1:
+        return parts[0] if parts else pa.table({})
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def on_time(spec: PanesSpec, rows: pa.Table, bound: int, high: int) -> tuple[pa.Table, int]:
+    """The rows of an epoch that count, and how many do not because they come too late.
+
+    Arguments:
+        bound, high: progress and largest event time of the stream before the epoch.
+    """
+    kept = spec.rows
+    assert kept is not None
+    if not rows.num_rows:
+        return rows, 0
+    if kept.late == "revise":
+        late = pc.less(rows["pane"], max(-(2**62), min(bound, high) - kept.behind))
+        if not pc.any(late).as_py():
+            return rows, 0
+        return rows.filter(pc.invert(late)), int(pc.sum(late).as_py())
+    late = pc.less(rows["pane"], bound)
+    if not pc.any(late).as_py():
+        return rows, 0
+    if not kept.range:
+        return rows.filter(pc.invert(late)), 0
+    return rows.append_column(CUT, pc.if_else(late, pa.scalar(bound, pa.int64()), pa.scalar(None, pa.int64()))), 0
+
+
+def partition_codes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> Ints:
+    """A number for the partition of each row."""
+    assert spec.rows is not None
+    return codes_of(db, table, spec.key_names[: spec.rows.partition])
+
+
+def codes_of(db: duckdb.DuckDBPyConnection, table: pa.Table, names: tuple[str, ...]) -> Ints:
+    """A number from 0 for the values of some columns in each row; equal exactly for equal ones, NULL equal to NULL."""
+    codes = np.zeros(table.num_rows, np.int64)
+    count = 1
+    for name in names:
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if not (pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_boolean(column.type)
+                or pa.types.is_temporal(column.type)):  # fmt: skip
+            return _codes_by_join(db, table, names)
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        size = max(1, len(encoded.dictionary))
+        codes = codes * size + encoded.indices.to_numpy(zero_copy_only=False)
+        count *= size
+        if count > 2**40:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+            count = int(codes.max(initial=0)) + 1
+    return codes.astype(np.int64)
+
+
+def _codes_by_join(db: duckdb.DuckDBPyConnection, table: pa.Table, names: tuple[str, ...]) -> Ints:
+    keys = ", ".join(names)
+    rows = table.select(list(names)).append_column("_at", pa.array(np.arange(table.num_rows)))
+    joined = " AND ".join(f"r.{k} IS NOT DISTINCT FROM d.{k}" for k in names)
+    coded = query_table(
+        db,
+        f"WITH d AS (SELECT {keys}, row_number() OVER () - 1 AS code FROM (SELECT DISTINCT {keys} FROM rows))"
+        f" SELECT r._at, d.code FROM rows r JOIN d ON {joined}",
+        rows=rows,
+    )
+    codes = np.empty(table.num_rows, np.int64)
+    codes[coded["_at"].to_numpy()] = coded["code"].to_numpy()
+    return codes
+
+
+def cuts_of(table: pa.Table) -> tuple[Ints, Flags]:
+    """The cut of each row (0 without one), and which rows have none: those have a number."""
+    if CUT not in table.column_names:
+        return np.zeros(table.num_rows, np.int64), np.ones(table.num_rows, bool)
+    column = table[CUT]
+    return column.fill_null(0).to_numpy().astype(np.int64), np.asarray(pc.is_null(column).to_numpy(), bool)
+
+
+def weights(n: Ints, numbered: Flags) -> Ints:
+    """For how many numbers each row stands."""
+    return np.where(n < 0, -n, np.where(numbered, 1, 0)).astype(np.int64)
+
+
+def fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, since: int) -> pa.Table:
+    """The table without what no window needs that ends at `since` (microseconds) or later.
+
+    Of each partition the rows that such a window can hold stay, and one row with n = -(number of rows left out).
+    Later rows have event times from `since` on, so that numbers go on as if nothing had been left out.
+    """
+    kept = spec.rows
+    assert kept is not None
+    if not table.num_rows:
+        return table
+    time, n = table["pane"].to_numpy(), table["n"].to_numpy()
+    old = time < since
+    if int(np.count_nonzero(old)) <= 1:
+        return table
+    ids = table["_id"].to_numpy()
+    _, numbered = cuts_of(table)
+    partition = partition_codes(db, spec, table)
+    by_rank = kept.numbered == "rank"
+    at = np.flatnonzero(old) if by_rank else np.arange(len(time))
+    order = sorted_by(partition[at], time[at], ids[at]) if by_rank else sorted_by(partition[at], ids[at])
+    at = at if order is None else at[order]
+    if not by_rank:
+        at = at[_before_first(partition[at], ~old[at])]
+        if not len(at):
+            return table
+    stays = time[at] > since - kept.range if kept.range else np.zeros(len(at), bool)
+    stays &= n[at] >= 0
+    if kept.rows:
+        counts = numbered[at] & (n[at] >= 0)
+        stays |= counts & (_from_last(partition[at], counts) <= kept.rows)
+    gone = at[~stays]
+    if not len(gone) or (len(gone) == np.count_nonzero(n[gone] < 0) and len(np.unique(partition[gone])) == len(gone)):
+        return table
+    weight = weights(n, numbered)[gone]
+    owner = partition[gone]
+    starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
+    last = gone[np.r_[starts[1:], len(gone)] - 1]
+    total = np.add.reduceat(weight, starts)
+    last, total = last[total > 0], total[total > 0]
+    names = ["pane", *spec.key_names[: kept.partition], "_id"]
+    base = table.select(names).take(pa.array(last)).append_column("n", pa.array(-total))
+    mask = np.ones(len(time), bool)
+    mask[gone] = False
+    return together([base, table.filter(pa.array(mask))])
+
+
+def _before_first(partition: Ints, marked: Flags) -> Flags:
+    """The rows of each of sorted partitions before its first marked one."""
+    seen = np.cumsum(marked)
+    first = firsts(partition)
+    return np.asarray(seen == (seen[first] - marked[first]), bool) if len(seen) else np.zeros(0, bool)
+
+
+def _from_last(partition: Ints, counts: Flags) -> Ints:
+    """The place of each row that counts from the end of its (sorted) partition, the last being 1."""
+    return numbers(partition[::-1], counts[::-1].astype(np.int64))[::-1]
