@@ -53,8 +53,8 @@ class StreamOptions:
     timer: progress is announced every so often only, by the clock; lull: how far behind the clock it stays when nothing
         comes (needs a timer). step: progress is announced at multiples of so much event time only.
     marks_column: a column with the source's own bound on what follows. marks_record: DuckDB SQL over the columns: rows
-        for which it holds are no data; their event time is such a bound. marks_by: the bounds are for rows with the same
-        value in that column; at most `marks_groups` values are kept. marks_only: nothing else generates progress.
+        for which it holds are no data; their event time is such a bound. marks_by: the bounds are for rows with the
+        same value in that column; at most `marks_groups` values are kept. marks_only: nothing else makes progress.
     guard: what a row does that lies behind a bound which its own source gave.
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.

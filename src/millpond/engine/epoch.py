@@ -139,7 +139,7 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
     for stream, runtime in list(core.streams.items()):
         options = runtime.definition.options
         state = core.published.progress.get(str(stream))
-        if state is None or (options.time != ARRIVAL and options.idle is None):
+        if state is None or (options.time != ARRIVAL and options.idle is None and options.timer is None):
             continue
         bound = clock_bound(state, options, clock, arrivals.get(str(stream)))
         if bound <= state.bound:

@@ -25,7 +25,7 @@ _MARKS = "'column:<timestamp column>' or 'record:<condition>'"
 
 
 def generator_options(reader: OptionReader, columns: tuple[Column, ...], time: str) -> dict[str, Any]:
-    """The fields of `StreamOptions` that say where progress comes from; StatementError where they contradict each other."""
+    """The fields of `StreamOptions` that say where progress comes from; StatementError where they contradict."""
     found = _lateness(reader)
     timer, lull = reader.span("timer", "1s"), reader.span("lull", "10s")
     if lull is not None and timer is None:

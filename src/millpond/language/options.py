@@ -9,7 +9,7 @@ from typing import Any, Literal
 from millpond.language.column_types import TIMES
 from millpond.language.durations import parse_timestamp
 from millpond.language.generator_options import generator_options
-from millpond.language.option_reader import Option, OptionReader
+from millpond.language.option_reader import OptionReader
 from millpond.language.places import nearest
 from millpond.types import ARRIVAL, Column, QueryOptions, StreamOptions
 

@@ -1,9 +1,9 @@
 """Estimating how late rows come, from the disorder seen so far (Li 2008, 1.2 (c); Srivastava and Widom 2004).
 
-The delay of a row is how far it lies behind the largest event time before it in its source partition, 0 if it lies ahead.
-Delays are counted in buckets that grow by 9 % each (eight to a doubling), so that a sketch of any
-length of stream has at most some five hundred numbers. Old delays fade: when a sketch has counted MEMORY rows, all counts
-are halved, and what was seen once is forgotten.
+The delay of a row is how far it lies behind the largest event time before it in its source partition, 0 if it lies
+ahead. Delays are counted in buckets that grow by 9 % each (eight to a doubling), so that a sketch of any length of
+stream has at most some five hundred numbers. Old delays fade: when a sketch has counted MEMORY rows, all counts are
+halved, and what was seen once is forgotten.
 
 An estimate is a promise that may turn out wrong. Then rows are late, and are treated as `late` says.
 """

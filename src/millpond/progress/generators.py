@@ -211,7 +211,7 @@ def _generated(old: Partition, new: Partition, item: ItemSummary, options: Strea
 
 
 def _paced(partition: Partition, options: StreamOptions, clock: int, tick: bool) -> Partition:
-    """Announce what is ready: at once, at ticks of the timer (d), in steps (e). Groups behind the bound are folded in."""
+    """Announce what is ready: at once, at ticks of the timer (d), in steps (e). Groups behind the bound fold in."""
     bound = partition.bound
     if tick:
         bound = max(bound, partition.ready)

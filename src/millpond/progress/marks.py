@@ -1,8 +1,8 @@
 """Marks: statements that certain rows will not come any more (punctuation; Li 2008, 1.2, Tucker), as values.
 
 A mark has a pattern for some columns of a stream; a column without one matches anything (the wildcard). It says that no
-later row matches **all** of its patterns. `Below(v)` is the strict form: nothing with a value below v follows, v itself may
-(Li's E2).
+later row matches **all** of its patterns. `Below(v)` is the strict form: nothing with a value below v follows, v itself
+may (Li's E2).
 
     >>> linear(60).covers({}, 60), linear(60).covers({}, 61)
     (True, False)
@@ -57,7 +57,7 @@ class Mark:
     patterns: Mapping[str, Pattern] = field(default_factory=dict)
 
     def matches(self, row: Mapping[str, Value]) -> bool:
-        """Whether a row is one of those that were said not to come: then it breaks the mark, and is late by definition."""
+        """Whether a row is one of those that were said not to come: it breaks the mark, and is late by definition."""
         return all(p.matches(row.get(c)) for c, p in self.patterns.items())
 
     def covers(self, constants: Mapping[str, Value], end: int, time: str = TIME) -> bool:
