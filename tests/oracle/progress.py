@@ -157,7 +157,9 @@ def trace(script: Script) -> list[Step]:
             if tick:
                 goal = reached[name]
                 if spec.lull is not None and times and epoch.clock - heard[name] >= (spec.timer or 0):
-                    goal = max(goal, max(times), *([epoch.clock - spec.lull] if epoch.clock - max(times) > spec.lull else []))
+                    goal = max(
+                        goal, max(times), *([epoch.clock - spec.lull] if epoch.clock - max(times) > spec.lull else [])
+                    )
                 if spec.step is not None and goal > NEVER:
                     goal = goal // spec.step * spec.step
                 announced[name] = max(announced.get(name, NEVER), goal)

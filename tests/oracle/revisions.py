@@ -58,9 +58,7 @@ def revisions_by_group(
     return log
 
 
-def _log(
-    case: Case, types: dict[str, str], late: str, steps: Sequence[Step], revise_for: int | None
-) -> list[Revision]:
+def _log(case: Case, types: dict[str, str], late: str, steps: Sequence[Step], revise_for: int | None) -> list[Revision]:
     assert case.range_us is not None
     kept = revise_for if revise_for is not None else max(DAY, 10 * case.range_us)
     log: list[Revision] = []
