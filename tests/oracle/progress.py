@@ -138,9 +138,9 @@ def trace(script: Script) -> list[Step]:
                 if spec.record is not None and spec.record(row):
                     said[item.partition].append((row.time, group))
                     continue
-                if spec.column is not None and row.values[spec.column] is not None:
-                    if spec.by is None or group is not None:
-                        said[item.partition].append((row.values[spec.column], group))
+                carried = None if spec.column is None else row.values[spec.column]
+                if carried is not None and (spec.by is None or group is not None):
+                    said[item.partition].append((carried, group))
                 if any(row.time < b and g in (None, group) for b, g in told.get(item.partition, [])):
                     broken.append(row)
                     if spec.reject:

@@ -321,6 +321,7 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             windows=before.windows + sum(a.windows - before.windows for a in after),
             revisions=before.revisions + sum(a.revisions - before.revisions for a in after),
             too_late=before.too_late + sum(a.too_late - before.too_late for a in after),
+            groups=after[0].groups,
             paused=None,
         )
     return merged
