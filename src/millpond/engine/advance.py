@@ -64,22 +64,19 @@ def advance(
     """
     task = Evaluation(db, spec, query, options, state, revisions)
     closed, until = end_pane(spec, task.window, progress.closed), end_pane(spec, task.window, bound)
-    pane = partial(end_pane, spec, task.window)
-    before = edges_of(progress.closed, groups, progress.groups, pane) if groups is not None else None
-    after = edges_of(max(progress.closed, bound), groups, progress.groups, pane)
-    furthest = closed if before is None else before.most
+    before, after = edges_of(progress.closed, bound, groups, progress.groups, partial(end_pane, spec, task.window))
+    own, furthest = bool(before.further or after.further), before.most
     revising = late == "revise" and (progress.closed > NEVER or furthest > closed)
     horizon = end_pane(spec, task.window, horizon_of(query, options, progress, high)) if revising else closed
     first = earliest(progress.first, first_end(spec, task.window, state.delta, horizon))
     changed, fresh, too_late = None, None, 0
     if revising and state.delta.num_rows:
-        touched, too_late = behind(state.delta, task.shape[0], horizon, closed if before is None else before)
+        touched, too_late = behind(state.delta, task.shape[0], horizon, before)
         if touched.num_rows:
-            changed = task.revise(touched, horizon, furthest, progress.first, first, before)
-    if before is not None and (after != before or until > closed):
-        fresh = task.close(closed, after.most, first, bound >= FOREVER, (before, after))
-    elif until > closed:
-        fresh = task.close(closed, until, first, bound >= FOREVER)
+            changed = task.revise(touched, horizon, furthest, progress.first, first, before if own else None)
+    if after != before:
+        pair = (before, after) if own else None
+        fresh = task.close(closed, max(until, after.most), first, bound >= FOREVER, pair)
     return advanced(query, progress, [changed], [fresh], bound, first, too_late, groups)
 
 

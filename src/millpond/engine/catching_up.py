@@ -59,9 +59,7 @@ def catch_up(
     task = Evaluation(db, spec, query, options, state, revisions)
     window, width = task.window, task.shape[0]
     closed, until = end_pane(spec, window, progress.closed), end_pane(spec, window, bound)
-    pane = partial(end_pane, spec, window)
-    before = edges_of(progress.closed, groups, progress.groups, pane)
-    after = edges_of(max(progress.closed, bound), groups, progress.groups, pane)
+    before, after = edges_of(progress.closed, bound, groups, progress.groups, partial(end_pane, spec, window))
     furthest, last = before.most, max(until, after.most)
     own = groups is not None and bool(before.further or after.further)
     revising = late == "revise"

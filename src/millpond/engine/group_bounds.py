@@ -85,18 +85,20 @@ class Edges:
         return replace(self, common=change(self.common), further={g: change(e) for g, e in self.further.items()})
 
 
-def edges_of(common: int, bounds: GroupBounds | None, known: Mapping[str, int], pane: Callable[[int], int]) -> Edges:
-    """Edges from bounds in microseconds.
+def edges_of(
+    closed: int, bound: int, bounds: GroupBounds | None, known: Mapping[str, int], pane: Callable[[int], int]
+) -> tuple[Edges, Edges]:
+    """Up to where windows were closed before an epoch, and up to where they are after it.
 
     Arguments:
-        common: the bound of all. bounds: the stream's bounds of groups, or None.
-        known: how far groups were closed before; they never go back. pane: a bound as a pane number.
+        closed, bound: what all groups had and have, microseconds. bounds: the stream's bounds of groups, or None.
+        known: how far groups were closed before. pane: a bound as a pane number.
     """
     if bounds is None:
-        return Edges(pane(common))
-    names = {*bounds.further, *known}
-    further = {g: max(bounds.further.get(g, NEVER), known.get(g, NEVER)) for g in names}
-    return Edges(pane(common), bounds.column, {g: pane(b) for g, b in further.items() if b > common})
+        return Edges(pane(closed)), Edges(pane(max(closed, bound)))
+    before = {g: pane(b) for g, b in known.items() if b > closed}
+    after = {g: pane(b) for g, b in closed_groups(max(closed, bound), bounds, known).items()}
+    return Edges(pane(closed), bounds.column, before), Edges(pane(max(closed, bound)), bounds.column, after)
 
 
 def closed_groups(bound: int, bounds: GroupBounds | None, known: Mapping[str, int]) -> dict[str, int]:
