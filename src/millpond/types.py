@@ -53,6 +53,13 @@ class StreamOptions:
     lateness / lateness_rows: how far a row may lag behind the largest event time, by time or by count;
         both None means `ordered` (progress is the largest event time seen).
     ahead: how far a row may lead the median of the cohort of rows before it; None: no limit.
+    lateness_share: the lateness is estimated: so much of the disorder seen so far is allowed for (1.0: all of it).
+    timer: progress is announced every so often only, by the clock; lull: how far behind the clock it stays when nothing
+        comes (needs a timer). step: progress is announced at multiples of so much event time only.
+    marks_column: a column with the source's own bound on what follows. marks_record: DuckDB SQL over the columns: rows
+        for which it holds are no data; their event time is such a bound. marks_by: the bounds are for rows with the
+        same value in that column; at most `marks_groups` values are kept. marks_only: nothing else makes progress.
+    guard: what a row does that lies behind a bound which its own source gave.
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.
     """
@@ -72,6 +79,16 @@ class StreamOptions:
     late: Literal["revise", "drop"] = "revise"
     retention: int | None = None
     archive: Literal["plain"] = "plain"
+    lateness_share: float | None = None
+    timer: int | None = None
+    lull: int | None = None
+    step: int | None = None
+    marks_column: str | None = None
+    marks_record: str | None = None
+    marks_by: str | None = None
+    marks_groups: int = 1000
+    marks_only: bool = False
+    guard: Literal["late", "reject"] = "late"
 
 
 @dataclass(frozen=True)

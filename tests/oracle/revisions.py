@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.oracle.case import Case
@@ -35,14 +36,37 @@ def revisions(case: Case, types: dict[str, str], script: Script, revise_for: int
     With `late='drop'` a row counts for a window only if the window was open at the start of the row's epoch; with
     `'revise'` only if the window still had state: it ended no longer than `revise_for` before the bound then.
     """
+    return _log(case, types, script.spec.late, trace(script), revise_for)
+
+
+def revisions_by_group(
+    case: Case, types: dict[str, str], script: Script, key: str, revise_for: int | None = None
+) -> list[Revision]:
+    """As `revisions`, for a query grouped by column `key` on a stream whose marks are for groups of it.
+
+    Every group is a stream of its own with its own bound.
+    """
+    steps = trace(script)
+    log: list[Revision] = []
+    for group in sorted({row.values[key] for step in steps for row in step.admitted}, key=repr):
+        own = []
+        for step in steps:
+            before, after = step.of(group)
+            rows = tuple(row for row in step.admitted if row.values[key] == group)
+            own.append(replace(step, before=before, after=after, admitted=rows))
+        log += _log(case, types, script.spec.late, own, revise_for)
+    return log
+
+
+def _log(case: Case, types: dict[str, str], late: str, steps: Sequence[Step], revise_for: int | None) -> list[Revision]:
     assert case.range_us is not None
     kept = revise_for if revise_for is not None else max(DAY, 10 * case.range_us)
     log: list[Revision] = []
     shown: dict[tuple[int, tuple[Any, ...]], Revision] = {}
     taken: list[tuple[Row, int]] = []
-    for number, step in enumerate(trace(script)):
+    for number, step in enumerate(steps):
         taken += [(row, step.before) for row in step.admitted]
-        current = _answers(case, types, script.spec.late, kept, taken, step)
+        current = _answers(case, types, late, kept, taken, step)
         for key, (start, items) in current.items():
             last = shown.get(key)
             if last is not None and last.op == "+" and rows_equal(last.items, items):

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
+from millpond.engine.group_bounds import group_bounds
 from millpond.engine.history import Range, close_history, map_history, merge_history, segments_in, tasks_of
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import keep_since, query_owner, results_folder
@@ -126,6 +127,7 @@ def _run(core: Core, owner: str) -> None:
         "wanted": to_json(wanted),
         "bound": state.bound,
         "high": state.high,
+        "groups": state.groups,
     }
     plan |= {
         "users": to_json(users),
@@ -228,7 +230,8 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         standing = from_json(Standing, value)
         query, options = standing.definition.query, standing.definition.options
         start = from_json(QueryProgress, plan["starts"][str(standing.id)])
-        answers, after = close_history(db, synopsis.spec, query, options, parts, start, plan["bound"])
+        groups = group_bounds(stream, query, synopsis.spec, plan["groups"])
+        answers, after = close_history(db, synopsis.spec, query, options, parts, start, plan["bound"], groups)
         progress[str(standing.id)] = to_json(after)
         keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
         if answers is not None and answers.num_rows:

@@ -6,6 +6,7 @@ One function for back-fills, ad hoc queries, and queries that resume or whose ba
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import duckdb
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from millpond.engine.advance import Advanced, advance, advanced, behind, horizon_of, revise_for
 from millpond.engine.cuts import CUT, separate
 from millpond.engine.evaluation import FAR, Evaluation, State, earliest, end_pane, first_end
+from millpond.engine.group_bounds import GroupBounds, edges_of
 from millpond.engine.records import QueryProgress
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
@@ -43,6 +45,7 @@ def catch_up(
     bound: int,
     high: int,
     revisions: Callable[[int, int], pa.Table | None],
+    groups: GroupBounds | None = None,
 ) -> Advanced:
     """Close the windows behind `progress` until `bound`, and revise those closed before.
 
@@ -51,7 +54,7 @@ def catch_up(
     Arguments:
         state: what was there when the query answered last.
         parts: pane rows that came since, with their cuts.
-        late, bound, high, revisions: as for `advance`.
+        late, bound, high, revisions, groups: as for `advance`.
     """
     if query.row_window is not None:  # cuts are a matter of its rows
         state.show(merge_partials(db, spec, list(parts)))
@@ -59,6 +62,9 @@ def catch_up(
     task = Evaluation(db, spec, query, options, state, revisions)
     window, width = task.window, task.shape[0]
     closed, until = end_pane(spec, window, progress.closed), end_pane(spec, window, bound)
+    before, after = edges_of(progress.closed, bound, groups, progress.groups, partial(end_pane, spec, window))
+    furthest, last = before.most, max(until, after.most)
+    own = groups is not None and bool(before.further or after.further)
     revising = late == "revise"
     spare = revise_for(query, options) if revising else 0
     horizon = end_pane(spec, window, horizon_of(query, options, progress, high)) if revising else closed
@@ -69,17 +75,19 @@ def catch_up(
     too_late, first, low = rows.lost(width), progress.first, horizon
     first = earliest(first, first_end(spec, window, rows.on_time, horizon))
     if revising and rows.on_time.num_rows:
-        too_late += behind(rows.on_time, width, horizon, closed)[1]
-    for limit in [*(n for n in rows.limits if horizon < n < until), until]:
+        too_late += behind(rows.on_time, width, horizon, before)[1]
+    for limit in [*(n for n in rows.limits if horizon < n < last), last]:
         first = earliest(first, *(first_end(spec, window, t, low) for t in rows.reveal(low)))
         state.show(rows.between(low + 1 - task.depth, limit))
-        if revising and low < min(limit, closed):
-            touched, _ = behind(state.delta, width, low, min(limit, closed))
-            changed.append(task.revise(touched, low, min(limit, closed), progress.first, first))
+        if revising and low < min(limit, furthest):
+            ends = before.map(partial(min, limit))
+            touched, _ = behind(state.delta, width, low, ends)
+            changed.append(task.revise(touched, low, ends.most, progress.first, first, ends if own else None))
         if limit > max(low, closed):
-            fresh.append(task.close(max(low, closed), limit, first, bound >= FOREVER and limit == until))
+            pair = (before.map(partial(max, low)), after.map(partial(min, limit))) if own else None
+            fresh.append(task.close(max(low, closed), limit, first, bound >= FOREVER and limit == last, pair))
         low = limit
-    return advanced(query, progress, changed, fresh, bound, first, too_late if revising else 0)
+    return advanced(query, progress, changed, fresh, bound, first, too_late if revising else 0, groups)
 
 
 class _Ranges:

@@ -139,7 +139,7 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
     for stream, runtime in list(core.streams.items()):
         options = runtime.definition.options
         state = core.published.progress.get(str(stream))
-        if state is None or (options.time != ARRIVAL and options.idle is None):
+        if state is None or (options.time != ARRIVAL and options.idle is None and options.timer is None):
             continue
         bound = clock_bound(state, options, clock, arrivals.get(str(stream)))
         if bound <= state.bound:
@@ -327,6 +327,7 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             windows=before.windows + sum(a.windows - before.windows for a in after),
             revisions=before.revisions + sum(a.revisions - before.revisions for a in after),
             too_late=before.too_late + sum(a.too_late - before.too_late for a in after),
+            groups=after[0].groups,
             paused=None,
         )
     return merged

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.engine.group_bounds import Edges
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, finish_windows, query_table
 from millpond.synopses.finish import fold_windows, identity
@@ -133,10 +134,18 @@ class Evaluation:
         """How many panes before an end can have a say in its answer."""
         return 2 * (self.reach or self.shape[0])
 
-    def close(self, closed: int, until: int, first: int | None, ended: bool) -> pa.Table | None:
+    def close(
+        self,
+        closed: int,
+        until: int,
+        first: int | None,
+        ended: bool,
+        groups: tuple[Edges, Edges] | None = None,
+    ) -> pa.Table | None:
         """Answers of the windows with closed < end <= until (pane numbers).
 
         Arguments:
+            groups: the same two bounds where groups have their own; `closed` and `until` are then the outermost.
             first: the end of the first window with data. ended: the source has ended, nothing follows.
         """
         rows = self.state.after(max(-FAR, closed + 1 - (self.reach or self.shape[0])))
@@ -145,7 +154,8 @@ class Evaluation:
             return self._close_all(rows, closed, until, first, ended)
         if not rows.num_rows:
             return None
-        folded = fold_windows(self.db, self.spec, self.query, rows, None, None, closed, until, self.reach)
+        after, before = (closed, until) if groups is None else (groups[0].of(rows), groups[1].of(rows))
+        folded = fold_windows(self.db, self.spec, self.query, rows, None, None, after, before, self.reach)
         return finish_windows(self.db, self.query, self.spec.time, folded) if folded.num_rows else None
 
     def _close_all(self, rows: pa.Table, closed: int, until: int, first: int | None, ended: bool) -> pa.Table | None:
@@ -159,19 +169,28 @@ class Evaluation:
         start = offset - ((offset - (low + 1)) // step) * step
         return self._listed(rows, _ends_between(start, until + 1, step))
 
-    def revise(self, late: pa.Table, horizon: int, closed: int, first: int | None, now: int | None) -> pa.Table | None:
+    def revise(
+        self,
+        late: pa.Table,
+        horizon: int,
+        closed: int,
+        first: int | None,
+        now: int | None,
+        groups: Edges | None = None,
+    ) -> pa.Table | None:
         """Rows of windows with horizon < end <= closed that pane rows `late` of the delta changed: revision and op.
 
         Arguments:
+            groups: `closed` where groups have their own; `closed` is then the furthest.
             first, now: the end of the first window with data, without and with the delta.
         """
         return (
             self._revise_all(late, horizon, closed, first, now)
             if self.reports_all
-            else self._revise(late, horizon, closed)
+            else self._revise(late, horizon, closed, groups)
         )
 
-    def _revise(self, late: pa.Table, horizon: int, closed: int) -> pa.Table | None:
+    def _revise(self, late: pa.Table, horizon: int, closed: int, groups: Edges | None = None) -> pa.Table | None:
         spec, state, shape, reach = self.spec, self.state, self.shape, self.reach
         if not late.num_rows:
             return None
@@ -188,7 +207,8 @@ class Evaluation:
             codes[before.num_rows : before.num_rows + after.num_rows],
             codes[before.num_rows + after.num_rows :],
         )
-        pairs = late_pairs(of_late, late["pane"].to_numpy(), shape, horizon, closed, reach)
+        until = closed if groups is None else groups.of(late)
+        pairs = late_pairs(of_late, late["pane"].to_numpy(), shape, horizon, until, reach)
         if not len(pairs[1]):
             return None
         ends = pairs[1]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import CUT, merge_cuts, without_cut
+from millpond.engine.group_bounds import GroupBounds
 from millpond.engine.mapping import Parcel, cut, tolerant_partial
 from millpond.engine.records import QueryProgress
 from millpond.engine.segments import archive_folder, read_rows, row_schema
@@ -149,14 +150,17 @@ def close_history(
     parts: list[pa.Table],
     progress: QueryProgress,
     bound: int,
+    groups: GroupBounds | None = None,
 ) -> tuple[pa.Table | None, QueryProgress]:
-    """Answers of the windows that end after `progress.closed` and until `bound`.
+    """Answers of the windows that end after `progress.closed` and until `bound` (groups: their own bounds).
 
     A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that were
     open then, exactly as it did live. Under 'revise' all rows count.
     """
     state = HistoryState(whole=spec.rows is not None)
-    result = catch_up(db, spec, query, options, "drop", state, parts, progress, bound, bound, lambda low, high: None)
+    result = catch_up(
+        db, spec, query, options, "drop", state, parts, progress, bound, bound, lambda low, high: None, groups
+    )
     return result.answers, result.progress
 
 

@@ -6,17 +6,18 @@ import hashlib
 import json
 import time as clock
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from millpond.catalog import Catalog
+from millpond.engine.own_marks import BROKEN, group_texts, known_bounds, own_bounds, said
 from millpond.engine.records import Manifest, Split
 from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
 from millpond.engine.soup import meet_queries
-from millpond.progress import StreamProgress, ahead_mask, summarise
+from millpond.progress import NEVER, StreamProgress, ahead_mask, summarise
 from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.intake import Item
 from millpond.sources.read import Read, read, tail_times
@@ -113,6 +114,7 @@ def _take(
             times = tail_times(Item.from_json(record), stream, db, rows=2**31)
             if len(times):
                 median = cohort_median(times[((len(times) - 1) // COHORT) * COHORT :])
+    highs = _highs(db, stream, split, progress)
     tables: list[pa.Table] = []
     dead: list[pa.Table] = []
     summaries: list[object] = []
@@ -128,21 +130,72 @@ def _take(
             dead.append(_letters(result.rejected, source, manifest.epoch))
         positions = np.arange(rows.num_rows) if result.positions is None else result.positions.to_numpy()
         times = times_of(rows, time)
+        reference = median
         ahead, median = ahead_mask(times, stream.options, median)
         if ahead is not None:
-            dead.append(_ahead_letters(rows.filter(pa.array(ahead)), positions[ahead], source, stream, manifest.epoch))
+            reason = (
+                f"event time runs ahead of the rows before it by more than ahead = {stream.options.ahead} microseconds"
+            )
+            dead.append(_refused(rows.filter(pa.array(ahead)), positions[ahead], source, reason, manifest.epoch))
             rows, positions, times = rows.filter(pa.array(~ahead)), positions[~ahead], times[~ahead]
-        summaries.append(
-            summarise(times, stream.options, item.partition, median if stream.options.ahead is not None else None)
+        groups = group_texts(rows, stream.options)
+        last = median if reference is None else reference
+        most = None if stream.options.ahead is None or last is None else last + stream.options.ahead
+        marks = said(rows, times, stream, groups, most)
+        broken = np.zeros(len(times), np.bool_)
+        partition = progress.partitions.get(item.partition)
+        if partition is not None and (stream.options.marks_column or stream.options.marks_record):
+            broken = times < own_bounds(partition, groups, len(times))
+        if marks.records is not None:
+            broken &= ~marks.records
+        out = np.zeros(len(times), np.bool_) if marks.records is None else marks.records
+        if stream.options.guard == "reject" and broken.any():
+            dead.append(_refused(rows.filter(pa.array(broken)), positions[broken], source, BROKEN, manifest.epoch))
+            out = out | broken
+        if out.any():
+            rows, positions, times = rows.filter(pa.array(~out)), positions[~out], times[~out]
+            groups = None if groups is None else groups.filter(pa.array(~out))
+        known = known_bounds(progress, groups, len(times))
+        summary = summarise(
+            times,
+            stream.options,
+            item.partition,
+            median if stream.options.ahead is not None else None,
+            highs.get(item.partition, NEVER),
         )
+        summary = replace(
+            summary,
+            mark=marks.mark,
+            groups=marks.groups,
+            late=int((times < known).sum()),
+            broken=int(broken.sum()),
+            marks=marks.count,
+        )
+        summaries.append(summary)
+        highs[item.partition] = max(highs.get(item.partition, NEVER), summary.high)
         hidden = [
             pa.array(positions.astype(np.int64) + (item.ordinal << 32)),
             pa.array(np.full(len(times), manifest.epoch, np.int64)),
-            pa.array(np.full(len(times), progress.bound, np.int64), mask=times >= progress.bound),
+            pa.array(known, mask=times >= known),
         ]
         tables.append(pa.table([*rows.columns, *hidden], schema=schema))
     segment = pa.concat_tables(tables) if tables else schema.empty_table()
     return segment, dead, summaries, unknown
+
+
+def _highs(
+    db: duckdb.DuckDBPyConnection, stream: StreamDefinition, split: Split, progress: StreamProgress
+) -> dict[str, int]:
+    """The largest event time of each source partition before a split, where delays are measured against it."""
+    highs = {name: p.high for name, p in progress.partitions.items()}
+    if stream.options.lateness_share is None:
+        return highs
+    for record in split.before:
+        item = Item.from_json(record)
+        times = tail_times(item, stream, db, rows=2**31)
+        if len(times):
+            highs[item.partition] = max(highs.get(item.partition, NEVER), int(times.max()))
+    return highs
 
 
 def _read(item: Item, stream: StreamDefinition) -> Read:
@@ -247,15 +300,11 @@ def _texts(rows: pa.Table) -> pa.Array:
     return shown["t"]
 
 
-def _ahead_letters(
-    rows: pa.Table,
-    positions: np.ndarray[tuple[int], np.dtype[np.int64]],
-    source: str,
-    stream: StreamDefinition,
-    epoch: int,
+def _refused(
+    rows: pa.Table, positions: np.ndarray[tuple[int], np.dtype[np.int64]], source: str, reason: str, epoch: int
 ) -> pa.Table:
+    """Dead letters of rows that can be read and are not taken."""
     n = rows.num_rows
-    reason = f"event time runs ahead of the rows before it by more than ahead = {stream.options.ahead} microseconds"
     return pa.table(
         [
             pa.array([reason] * n),

@@ -19,6 +19,7 @@ from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.engine.advance import advance, revise_for
 from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import merge_cuts, with_cut, without_cut
+from millpond.engine.group_bounds import bound_of_rows, group_bounds
 from millpond.engine.mapping import Parcel, home_shard, one_line
 from millpond.engine.ordering import in_order
 from millpond.engine.records import Manifest, QueryProgress
@@ -176,11 +177,12 @@ def _advance_synopsis(
         owner = query_owner(standing.id)
         given = partial(_given, db, pond, segments, owner)
         since = _unanswered_since(manifest, synopsis, standing)
+        groups = group_bounds(stream, query, spec, progress[str(stream.id)].groups)
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
                 if since is None:
                     result = advance(
-                        db, spec, query, options, stream.options.late, panes, before, bound, known.high, given
+                        db, spec, query, options, stream.options.late, panes, before, bound, known.high, given, groups
                     )
                 else:
                     missed = PaneState(
@@ -188,8 +190,9 @@ def _advance_synopsis(
                     )
                     parts = [*missed.parts(), marked]
                     result = catch_up(
-                        db, spec, query, options, stream.options.late, missed, parts, before, bound, known.high, given
-                    )
+                        db, spec, query, options, stream.options.late, missed, parts, before, bound, known.high,
+                        given, groups,
+                    )  # fmt: skip
                 break
             except FAULTS as error:
                 reason = one_line(error)
@@ -242,7 +245,12 @@ def _marked(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, delta: pa.
     stream = catalog.streams[synopsis.spec.stream]
     known = manifest.progress.get(str(stream.id), StreamProgress())
     if stream.options.late == "drop":
-        return with_cut(synopsis.spec, delta, known.bound)
+        bounds = None
+        if delta.num_rows:
+            bounds = group_bounds(stream, waiting[0].definition.query, synopsis.spec, known.groups)
+        return with_cut(
+            synopsis.spec, delta, known.bound if bounds is None else bound_of_rows(delta, known.bound, bounds)
+        )
     spare = min(revise_for(q.definition.query, q.definition.options) for q in waiting)
     return with_cut(synopsis.spec, delta, min(known.bound, known.high), spare)
 

@@ -31,6 +31,7 @@ class QueryProgress:
     start: windows that end at or before it are not the query's business: they were closed when it was registered.
     first: end of the first window with data, from which on `empty='report'` reports.
     paused: the first epoch in which the query was paused; None while it runs.
+    groups: groups whose windows are closed further than `closed`, on a stream with bounds of groups (microseconds).
     covered: retention had removed rows before this instant when the query's back-fill read the archive: windows that
         start before it are answered from what was left.
     """
@@ -43,6 +44,7 @@ class QueryProgress:
     too_late: int = 0
     paused: int | None = None
     covered: int = NEVER
+    groups: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

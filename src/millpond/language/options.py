@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from millpond.errors import StatementError
 from millpond.language.column_types import TIMES
-from millpond.language.durations import parse_duration, parse_timestamp
+from millpond.language.durations import parse_timestamp
+from millpond.language.generator_options import generator_options
+from millpond.language.option_reader import OptionReader
 from millpond.language.places import nearest
 from millpond.types import ARRIVAL, Column, QueryOptions, StreamOptions
 
-T = TypeVar("T")
 Format = Literal["parquet", "csv", "ndjson"]
 
 FORMATS: dict[str, Format] = {
@@ -27,91 +25,11 @@ FORMATS: dict[str, Format] = {
 }
 STREAM_OPTIONS = (
     "source", "path", "format", "order", "header", "delimiter", "null", "progress", "ordered", "lateness", "idle",
-    "ahead", "late", "retention", "archive",
+    "timer", "lull", "step", "marks", "marks_by", "marks_groups", "guard", "ahead", "late", "retention", "archive",
 )  # fmt: skip
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
 QUERY_OPTIONS = ("since", "empty", "revise_for", "materialize")
 MATERIALIZE = ("auto", "partial", "complete", "none")
-
-
-@dataclass(frozen=True)
-class Option:
-    """One `name = value` with the places of both in the script."""
-
-    name: str
-    value: str
-    place: tuple[int, int]
-    value_place: tuple[int, int]
-
-
-class OptionReader:
-    """Options by name; takes what it is asked for and raises StatementError with the place of what is wrong."""
-
-    def __init__(self, options: list[Option], known: Collection[str], script: str, place: tuple[int, int]) -> None:
-        self.script, self.place = script, place
-        self.options: dict[str, Option] = {}
-        for option in options:
-            if option.name not in known:
-                raise self.fault(
-                    f"there is no option '{option.name}' here", option.place, f"one of {', '.join(known)}",
-                    nearest(option.name, known),
-                )  # fmt: skip
-            if option.name in self.options:
-                raise self.fault(f"option '{option.name}' is given twice", option.place)
-            self.options[option.name] = option
-
-    def fault(self, message: str, place: tuple[int, int], expected: str = "", like: str = "") -> StatementError:
-        """An error at `place`."""
-        return StatementError(message, self.script, *place, expected, like)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.options
-
-    def text(self, name: str, default: T) -> str | T:
-        """The value as written, or the default."""
-        return self.options[name].value if name in self.options else default
-
-    def read(self, name: str, reader: Callable[[str], T], expected: str) -> T | None:
-        """The value through `reader` (raises ValueError), or None when it is not given."""
-        if name not in self.options:
-            return None
-        option = self.options[name]
-        try:
-            return reader(option.value)
-        except ValueError as fault:
-            raise self.fault(f"option '{name}': {fault}", option.value_place, expected) from None
-
-    def choice(self, name: str, choices: Collection[str], default: Any) -> Any:
-        """One of `choices`, any case."""
-        if name not in self.options:
-            return default
-        option = self.options[name]
-        if option.value.lower() not in choices:
-            raise self.fault(
-                f"option '{name}' cannot be '{option.value}'", option.value_place,
-                " or ".join(f"'{c}'" for c in choices), nearest(option.value, choices),
-            )  # fmt: skip
-        return option.value.lower()
-
-    def span(self, name: str, example: str, zero: bool = False) -> int | None:
-        """A duration in microseconds, longer than nothing unless `zero`."""
-
-        def positive(text: str) -> int:
-            value = parse_duration(text)
-            if value < 0 or (value == 0 and not zero):
-                raise ValueError(f"'{text}' must be longer than nothing")
-            return value
-
-        return self.read(name, positive, f"a span of time such as '{example}'")
-
-    def boolean(self, name: str, default: bool) -> bool:
-        """true or false."""
-        return bool(self.choice(name, ("true", "false"), str(default).lower()) == "true")
-
-    def conflict(self, name: str, reason: str) -> None:
-        """Raise if `name` is given."""
-        if name in self.options:
-            raise self.fault(f"option '{name}' {reason}", self.options[name].place)
 
 
 def file_options(reader: OptionReader, mixed: bool = False) -> dict[str, Any]:
@@ -171,47 +89,25 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
     else:
         for name in ("path", "format", "order", "header", "delimiter", "null"):
             reader.conflict(name, "is for source='files', but the source is 'ingest'")
-    lateness = _lateness(reader)
+    time = time_column(reader, columns)
+    generator = generator_options(reader, columns, time)
     if "archive" in reader and reader.text("archive", "").lower() != "plain":
         option = reader.options["archive"]
         raise reader.fault(f"archive '{option.value}' is not available yet", option.value_place, "'plain'")
     return StreamOptions(
         source=source,
-        time=_time_column(reader, columns),
-        lateness=lateness[0],
-        lateness_rows=lateness[1],
+        time=time,
         idle=reader.span("idle", "30s"),
         ahead=reader.span("ahead", "10 minutes"),
         late=reader.choice("late", ("revise", "drop"), "revise"),
         retention=reader.span("retention", "90d"),
         **files,
+        **generator,
     )
 
 
-def _lateness(reader: OptionReader) -> tuple[int | None, int | None]:
-    """Lateness by time and by rows; both None means ordered."""
-    if reader.boolean("ordered", "lateness" not in reader):
-        reader.conflict("lateness", "contradicts ordered=true")
-        return None, None
-    if "lateness" not in reader:
-        raise reader.fault("ordered=false needs a lateness", reader.options["ordered"].place, "lateness='5s'")
-
-    def either(text: str) -> tuple[int | None, int | None]:
-        rows = re.fullmatch(r"\s*([0-9_]+)\s*rows?\s*", text, re.IGNORECASE)
-        if rows:
-            count = int(rows[1].replace("_", "") or 0)
-            if not 0 <= count < 2**62:
-                raise ValueError(f"'{text}' is out of range")
-            return None, count
-        value = parse_duration(text)
-        if value < 0:
-            raise ValueError(f"'{text}' is negative")
-        return value, None
-
-    return reader.read("lateness", either, "a span of time such as '5s' or a count such as '100 rows'") or (None, None)
-
-
-def _time_column(reader: OptionReader, columns: tuple[Column, ...]) -> str:
+def time_column(reader: OptionReader, columns: tuple[Column, ...]) -> str:
+    """The event-time column that `progress` names, or the only one there is."""
     times = [c for c in columns if c.type in TIMES]
     if "progress" not in reader:
         if len(times) == 1:

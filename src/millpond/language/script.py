@@ -17,6 +17,7 @@ from millpond.language.bounds import BOUNDS, EdgeReader, cut_bounds
 from millpond.language.column_types import NAMES, TypeRefused, canonical
 from millpond.language.dialect import MillpondParser, SyntaxFault, new_parser, tokenize
 from millpond.language.durations import parse_timestamp
+from millpond.language.option_reader import Option, OptionReader
 from millpond.language.places import SCRIPT, nearest
 from millpond.language.statements import (
     AlterQuery,
@@ -305,22 +306,22 @@ class _Reader:
                 return index - 1 if opening else None
         return None
 
-    def with_options(self, known: Collection[str], at: Token) -> opts.OptionReader:
+    def with_options(self, known: Collection[str], at: Token) -> OptionReader:
         place = (at.start, at.end + 1)
         if not self.take("WITH"):
-            return opts.OptionReader([], known, self.script, place)
+            return OptionReader([], known, self.script, place)
         if not self.take("("):
             self.fail("WITH is followed by options in parentheses", expected="WITH (name = value, …)")
-        found: list[opts.Option] = []
+        found: list[Option] = []
         while True:
             token = self.token
             name = self.name("an option")
             if not self.take("="):
                 self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
             value, value_place = self.option_value(name)
-            found.append(opts.Option(name.lower(), value, (token.start, token.end + 1), value_place))
+            found.append(Option(name.lower(), value, (token.start, token.end + 1), value_place))
             if self.take(")"):
-                return opts.OptionReader(found, known, self.script, place)
+                return OptionReader(found, known, self.script, place)
             if not self.take(","):
                 what = f"'{self.token.text}' is not expected here" if self.token else "the options are not closed"
                 self.fail(what, expected="',' or ')'")
@@ -371,7 +372,7 @@ class _Reader:
         return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type] # one of the words
 
     def show(self) -> Show:
-        what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES").lower()
+        what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS").lower()
         return Show(what=what, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case
 
     def explain(self) -> Explain:

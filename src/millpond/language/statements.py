@@ -64,9 +64,9 @@ class Drop(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES."""
+    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS."""
 
-    what: Literal["streams", "tables", "queries", "synopses"]
+    what: Literal["streams", "tables", "queries", "synopses", "progress"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Progress of streams: how far event time is complete, announced as bounds (punctuation), never inferred from order.
 
 Pure functions over summaries of intake items; the engine carries their JSON state from epoch to epoch. A new generator
-is added in `generators.py` without looking elsewhere.
+is added in `generators.py` without looking elsewhere. `marks` has punctuation as values, and the operators on it.
 """
 
 from millpond.progress.generators import (
@@ -13,6 +13,8 @@ from millpond.progress.generators import (
     absorb,
     ahead_mask,
     clock_bound,
+    lull_mark,
+    silent,
     summarise,
 )
 
@@ -25,5 +27,7 @@ __all__ = [
     "absorb",
     "ahead_mask",
     "clock_bound",
+    "lull_mark",
+    "silent",
     "summarise",
 ]

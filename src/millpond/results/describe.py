@@ -121,7 +121,11 @@ def _rate(recent: list[dict[str, Any]]) -> float:
 
 
 def show(core: Core, what: str) -> pa.Table:
-    """SHOW STREAMS | TABLES | QUERIES | SYNOPSES."""
+    """SHOW STREAMS | TABLES | QUERIES | SYNOPSES | PROGRESS."""
+    if what == "progress":
+        from millpond.results.describe_progress import show_progress
+
+        return show_progress(core)
     now = status(core)
     if what == "streams":
         rows = [

@@ -44,8 +44,8 @@ def fold_windows(
     panes: pa.Table,
     pairs: tuple[Ints, Ints] | None,
     codes: Ints | None,
-    after: int,
-    until: int,
+    after: int | Ints,
+    until: int | Ints,
     reach: int | None = None,
 ) -> pa.Table:
     """One row per (window, group): columns end (microseconds), k*, n and the components' columns.
@@ -53,6 +53,7 @@ def fold_windows(
     Arguments:
         panes: merged pane rows, at least all that the wanted windows need.
         pairs: the wanted (group code, end pane) pairs; None: every window with after < end pane <= until.
+        after, until: pane numbers, the same for all or one for each row of `panes` (equal in a group).
         codes: the group code of each row of `panes`; None: computed here.
         reach: panes before an end in which a group must have a row for the window to be reported.
     """
@@ -67,6 +68,8 @@ def fold_windows(
         return chosen.drop_columns(["pane"]).append_column("end", pa.array(end))
     codes = group_codes(db, spec, panes) if codes is None else codes
     rows, order = Rows.sort(codes, panes["pane"].to_numpy())
+    after = after[order] if isinstance(after, np.ndarray) else after
+    until = until[order] if isinstance(until, np.ndarray) else until
     group, end = rows.ends(shape, after, until, reach) if pairs is None else pairs
     low, high = rows.runs(group, end, width)
     if pairs is not None and reach is None:

@@ -46,12 +46,14 @@ class Rows:
         high = np.searchsorted(self.code, base + np.searchsorted(self.panes, end))
         return low, high
 
-    def ends(self, shape: tuple[int, int, int], after: int, until: int, reach: int | None = None) -> tuple[Ints, Ints]:
+    def ends(
+        self, shape: tuple[int, int, int], after: int | Ints, until: int | Ints, reach: int | None = None
+    ) -> tuple[Ints, Ints]:
         """All (group, end) with after < end <= until that have a pane row in the `reach` panes before `end`.
 
         Arguments:
             shape: (panes per window, panes per slide, offset) of `Panes.shape`.
-            after, until: bounds of the ends, as pane numbers.
+            after, until: bounds of the ends, as pane numbers: the same for all, or for each row (equal in a group).
             reach: panes before an end that count; default: the window. More reports windows that are empty.
         """
         width, step, offset = shape
@@ -72,10 +74,13 @@ class Rows:
 
 
 def late_pairs(
-    group: Ints, pane: Ints, shape: tuple[int, int, int], after: int, until: int, reach: int | None = None
+    group: Ints, pane: Ints, shape: tuple[int, int, int], after: int, until: int | Ints, reach: int | None = None
 ) -> tuple[Ints, Ints]:
     """The (group, end) pairs of already closed windows (after < end <= until) that new pane rows fall into."""
-    rows, _ = Rows.sort(group, pane) if len(group) else (Rows(group, pane, pane, pane), None)
+    if not len(group):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    rows, order = Rows.sort(group, pane)
+    until = until[order] if isinstance(until, np.ndarray) else until
     return rows.ends(shape, after, until, reach)
 
 

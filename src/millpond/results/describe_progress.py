@@ -1,0 +1,176 @@
+"""SHOW PROGRESS: how far streams, their source partitions and queries are, and who holds them up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.engine.records import QueryProgress
+from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, silent
+from millpond.progress.delays import estimate
+from millpond.results.describe import duration, moment
+from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
+from millpond.windows import first_end_after
+
+_COLUMNS = {
+    "kind": pa.string(),
+    "name": pa.string(),
+    "source": pa.string(),
+    "bound": pa.string(),
+    "high_watermark": pa.string(),
+    "lag": pa.string(),
+    "late": pa.int64(),
+    "broke_marks": pa.int64(),
+    "groups": pa.int64(),
+    "idle": pa.bool_(),
+    "generator": pa.string(),
+    "waiting_for": pa.string(),
+}
+
+
+def show_progress(core: Core) -> pa.Table:
+    """One row per stream, source partition and window query.
+
+    Columns: kind ('stream', 'partition', 'query'), name, source (the partition), bound (a query: closed until),
+    high_watermark, lag (event time between the two), late (rows behind progress), broke_marks (rows that broke marks of
+    their own source), groups (that are ahead by marks of their own), idle, generator, waiting_for.
+    """
+    with core.lock:
+        published, catalog = core.published, core.catalog
+    rows: list[dict[str, Any]] = []
+    for stream in catalog.streams.values():
+        state = published.progress.get(str(stream.id), StreamProgress())
+        rows += _stream_rows(stream, state, published.clock)
+    for standing in catalog.queries.values():
+        known = published.queries.get(str(standing.id), QueryProgress())
+        streams = [catalog.stream_of(standing)]
+        rows.append(_query_row(standing, known, [(s, published.progress.get(str(s.id), StreamProgress()))
+                                                 for s in streams], published.clock))  # fmt: skip
+    return pa.table({name: pa.array([r.get(name) for r in rows], kind) for name, kind in _COLUMNS.items()})
+
+
+def _stream_rows(stream: StreamDefinition, state: StreamProgress, clock: int) -> list[dict[str, Any]]:
+    options, parts = stream.options, state.partitions
+    ahead = len(state.groups)
+    first = {
+        "kind": "stream",
+        "name": stream.name,
+        "bound": moment(state.bound),
+        "high_watermark": moment(state.high),
+        "lag": _lag(state.bound, state.high),
+        "late": sum(p.late for p in parts.values()),
+        "broke_marks": sum(p.broken for p in parts.values()),
+        "groups": ahead,
+        "idle": state.idle,
+        "generator": generator(options),
+        "waiting_for": "" if state.ended else ", ".join(holders(stream, state, clock)),
+    }
+    return [
+        first,
+        *(
+            {
+                "kind": "partition",
+                "name": stream.name,
+                "source": name,
+                "bound": moment(p.bound),
+                "high_watermark": moment(p.high),
+                "lag": _lag(p.bound, p.high),
+                "late": p.late,
+                "broke_marks": p.broken,
+                "groups": len(p.groups),
+                "idle": silent(p, options, clock),
+                "generator": _promise(p, options),
+            }
+            for name, p in sorted(parts.items())
+        ),
+    ]
+
+
+def holders(stream: StreamDefinition, state: StreamProgress, clock: int) -> list[str]:
+    """Who holds a stream up: the partitions that are furthest behind of several; before any row, that row."""
+    if not state.partitions:
+        return ["the first row"]
+    awake = {n: p for n, p in state.partitions.items() if not silent(p, stream.options, clock)}
+    if len(state.partitions) < 2 or not awake:
+        return []
+    least = min(p.bound for p in awake.values())
+    if least == max(p.bound for p in awake.values()):
+        return []
+    return [f"partition {n}" for n, p in sorted(awake.items()) if p.bound == least]
+
+
+def _query_row(
+    standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
+) -> dict[str, Any]:
+    high = min((s.high for _, s in streams), default=NEVER)
+    waiting: str = standing.status if standing.status != "live" else ""
+    window = standing.definition.query.window
+    if not waiting and known.closed < FOREVER:
+        least = min(s.bound for _, s in streams)
+        held = [" ".join([s.name, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
+        end = (
+            moment(first_end_after(window, known.closed))
+            if window is not None and window.landmark is None and window.slide and known.closed > NEVER
+            else ""
+        )
+        waiting = ", ".join(held) + (f" to reach {end}" if end else "")
+    return {
+        "kind": "query",
+        "name": standing.definition.name,
+        "bound": moment(known.closed),
+        "high_watermark": moment(high),
+        "lag": _lag(known.closed, high),
+        "late": known.too_late,
+        "waiting_for": waiting,
+    }
+
+
+def _lag(bound: int, high: int) -> str | None:
+    if high <= NEVER or bound <= NEVER:
+        return None
+    return duration(max(0, high - bound))
+
+
+def generator(options: StreamOptions) -> str:
+    """Where a stream's progress comes from, in words.
+
+    >>> generator(StreamOptions(time="ts", lateness=5_000_000, step=60_000_000))
+    'lateness 5s, in steps of 1m'
+    """
+    parts: list[str] = []
+    if options.time == ARRIVAL:
+        parts.append("arrival")
+    elif options.lateness_share is not None:
+        parts.append("lateness estimated " + _share(options.lateness_share))
+    elif options.lateness_rows is not None:
+        parts.append(f"lateness {options.lateness_rows} rows")
+    elif options.lateness is not None:
+        parts.append(f"lateness {duration(options.lateness)}")
+    elif not options.marks_only:
+        parts.append("ordered")
+    by = f" by {options.marks_by}" if options.marks_by else ""
+    if options.marks_column:
+        parts.append(f"marks in column {options.marks_column}{by}")
+    if options.marks_record:
+        parts.append(f"marks in records{by}")
+    if options.timer is not None:
+        lull = f", in a lull {duration(options.lull)} behind the clock" if options.lull is not None else ""
+        parts.append(f"every {duration(options.timer)}{lull}")
+    if options.step is not None:
+        parts.append(f"in steps of {duration(options.step)}")
+    return ", ".join(parts)
+
+
+def _share(share: float) -> str:
+    return "auto" if share >= 1 else f"p{share * 100:.10g}"
+
+
+def _promise(partition: Partition, options: StreamOptions) -> str | None:
+    """What a partition's estimate promises at the moment."""
+    if options.lateness_share is None:
+        return None
+    delay = estimate(partition.delays, options.lateness_share)
+    return "nothing is promised yet" if delay is None else f"no row later than {duration(delay)}"

@@ -1,0 +1,189 @@
+"""The engine against the definitions, for every generator: bounds, late rows, guards, and answers group by group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.progress import FOREVER, NEVER
+from tests.oracle import (
+    Case,
+    Epoch,
+    Item,
+    Row,
+    Script,
+    StreamSpec,
+    Table,
+    assert_rows_equal,
+    evaluate,
+    latest,
+    revisions,
+    trace,
+)
+from tests.oracle.revisions import revisions_by_group
+from tests.progress.ponds import GROUPED, PLAIN, S, TYPES, Kind, MarkedPond, epochs, is_mark, kinds, marked_pond, rows
+from tests.properties.harness import wanted
+
+
+def clipped(bound: int) -> int:
+    return max(NEVER, min(FOREVER, bound))
+
+
+def case_of(data: st.DataObject, grouped: bool) -> Case:
+    size = data.draw(st.sampled_from([2, 5, 10])) * S
+    slide = data.draw(st.sampled_from([size, size, 2 * S, 3 * S]))
+    return Case(GROUPED if grouped else PLAIN, size, slide, group_by=("k",) if grouped else ())
+
+
+@given(st.data())
+def test_progress_is_what_the_definitions_say(data: st.DataObject) -> None:
+    kind = data.draw(kinds())
+    script = Script(kind.spec, data.draw(epochs(data.draw(rows()))))
+    before = NEVER
+    with marked_pond(kind.options) as pond:
+        late = broken = 0
+        for epoch, step in zip(script.epochs, trace(script), strict=True):
+            pond.epoch(epoch)
+            state = pond.progress
+            assert state.bound == clipped(step.after)
+            assert state.bound >= before  # progress never goes back
+            before = state.bound
+            assert state.groups == {g: b for g, b in step.groups_after.items() if b > step.after}
+            late, broken = late + len(step.late), broken + len(step.broken)
+            assert sum(p.late for p in state.partitions.values()) == late
+            assert sum(p.broken for p in state.partitions.values()) == broken
+        (shown,) = [r for r in pond.sql("SHOW PROGRESS").table.to_pylist() if r["kind"] == "stream"]
+        assert (shown["late"], shown["broke_marks"]) == (late, broken)
+        refused = pond.rows("SELECT reason FROM dead(s)")
+        assert len(refused) == (broken if kind.spec.reject else 0)
+
+
+def run(pond: MarkedPond, script: Script, data: st.DataObject) -> None:
+    for epoch in script.epochs:
+        if data.draw(st.integers(0, 4)) == 0:
+            pond.restart()
+        pond.epoch(epoch)
+
+
+@given(st.data())
+def test_groups_are_answered_by_their_own_progress(data: st.DataObject) -> None:
+    """First answers, revisions and what is dropped: each group is as a stream of its own."""
+    kind, case = data.draw(kinds(grouped=True)), case_of(data, grouped=True)
+    script = Script(kind.spec, data.draw(epochs(data.draw(rows()))))
+    log = revisions_by_group(case, TYPES, script, "k")
+    with marked_pond(kind.options) as pond:
+        pond.sql(case.statement())
+        run(pond, script, data)
+        got = pond.log(case)
+        expected = wanted([(r.start, r.end, r.revision, r.op, *r.items) for r in log if r.op == "+"])
+        assert_rows_equal(expected, [r for r in got if r[3] == "+"], what=f"{kind.options}: {case.query()}")
+
+
+@given(st.data())
+def test_other_queries_follow_the_stream(data: st.DataObject) -> None:
+    """Marks for groups say nothing to a query that does not group by their column."""
+    kind, case = data.draw(kinds()), case_of(data, grouped=False)
+    script = Script(kind.spec, data.draw(epochs(data.draw(rows()))))
+    log = revisions(case, TYPES, script)
+    with marked_pond(kind.options) as pond:
+        pond.sql(case.statement())
+        run(pond, script, data)
+        assert_rows_equal(wanted(latest(log)), pond.answers(case), what=f"{kind.options}: {case.query()}")
+
+
+@given(st.data())
+def test_answers_that_come_later_are_the_same(data: st.DataObject) -> None:
+    """A query that is back-filled, or pauses and resumes, answers what one did that was there all the time."""
+    kind, case = data.draw(kinds(grouped=True)), case_of(data, grouped=True)
+    script = Script(kind.spec, data.draw(epochs(data.draw(rows()))))
+    count = len(script.epochs)
+    start, pause = data.draw(st.integers(0, count)), data.draw(st.integers(0, count))
+    resume = data.draw(st.integers(pause, count))
+    with marked_pond(kind.options) as pond:
+        pond.sql(case.statement("all_along"))
+        pond.sql(case.statement("paused"))
+        for number, epoch in enumerate([*script.epochs, None]):
+            if number == start:
+                pond.sql(case.statement("later", since="start"))
+            if number == pause:
+                pond.sql("ALTER QUERY paused PAUSE")
+            if number == resume:
+                pond.sql("ALTER QUERY paused RESUME")
+            if epoch is not None:
+                pond.epoch(epoch)
+        pond.settle()
+        expected = pond.answers(case, "all_along")
+        assert_rows_equal(expected, pond.answers(case, "later"), what=f"back-fill, {kind.options}: {case.query()}")
+        assert_rows_equal(expected, pond.answers(case, "paused"), what=f"pause, {kind.options}: {case.query()}")
+
+
+@given(st.data())
+def test_any_order_within_the_marks_gives_the_same_answers(data: st.DataObject) -> None:
+    """Rows permuted between grammatical marks, cut into epochs anyhow, of any partition: equal final answers."""
+    taken = [r for r in data.draw(rows()) if not is_mark(r)]
+    ends = sorted(data.draw(st.lists(st.integers(0, 45), max_size=4))) + [50]
+    by = data.draw(st.booleans())
+    case = case_of(data, grouped=True)
+    answers = []
+    for _ in (1, 2):
+        order, left = [], list(taken)
+        for end in ends:
+            # Rows below a mark come before it; others may come before it too.
+            due = [r for r in left if r.time < end * S]
+            early = [r for r in left if r.time >= end * S and data.draw(st.integers(0, 3)) == 0]
+            group = data.draw(st.permutations(due + early))
+            left = [r for r in left if not any(r is g for g in group)]
+            order += [
+                *group,
+                *(Row(end * S, 0, {"k": k, "n": 0, "kind": 1, "wm": None}) for k in (["a", "b", None] if by else ["a"])),
+            ]
+        script = data.draw(epochs(tuple(order), partitions=False))
+        kind = Kind(StreamSpec(record=is_mark, by="k" if by else None, only=True, late="drop", reject=True))
+        with marked_pond(kind.options) as pond:
+            pond.sql(case.statement())
+            for epoch in script:
+                pond.epoch(epoch)
+            assert sum(p.late + p.broken for p in pond.progress.partitions.values()) == 0
+            answers.append(pond.answers(case))
+    expected = evaluate(case, Table(tuple(taken), TYPES), 50 * S)
+    assert_rows_equal(wanted([(s, e, *items) for s, e, items, _ in expected]), answers[0])
+    assert_rows_equal(answers[0], answers[1])
+
+
+def test_t17_a_mark_for_one_address_releases_only_its_count() -> None:
+    """The stream of Fig 2-1, its address as `k`: p1 ends one address, p3 the day."""
+
+    def row(time: int, k: str | None, kind: int = 0) -> Row:
+        return Row(time * S, 0, {"k": k, "n": 1, "kind": kind, "wm": None})
+
+    kind = Kind(StreamSpec(record=is_mark, by="k", only=True))
+    case = Case(GROUPED, 60 * S, 60 * S, group_by=("k",))
+    midnight = 86_400
+    seen = [row(midnight - 37, "202"), row(midnight - 120, "10"), row(midnight - 7, "10"), row(midnight - 5, "202")]
+    with marked_pond(kind.options) as pond:
+        pond.sql(case.statement())
+        pond.epoch(Epoch((Item((*seen, row(midnight, "202", 1))),)))
+        minute = (("time", (midnight - 60) * S), ("time", midnight * S))
+        assert pond.answers(case) == [(*minute, "202", 2, 2)]
+        pond.epoch(Epoch((Item((row(midnight, None, 1), row(midnight + 23, "10"), row(midnight + 53, "10"))),)))
+        before = (("time", (midnight - 120) * S), ("time", (midnight - 60) * S))
+        assert sorted(pond.answers(case)) == sorted(
+            [(*minute, "202", 2, 2), (*before, "10", 1, 1), (*minute, "10", 1, 1)]
+        )
+
+
+def test_groups_beyond_the_limit_wait_for_the_stream() -> None:
+    kind = Kind(StreamSpec(record=is_mark, by="k", only=True))
+    case = replace(Case(GROUPED, 10 * S, 10 * S, group_by=("k",)))
+    values = {"n": 1, "wm": None}
+    data = [Row(S, 0, {"k": k, "kind": 0, **values}) for k in "ab"]
+    said = [Row(10 * S, 0, {"k": k, "kind": 1, **values}) for k in "ab"]
+    everybody = Row(10 * S, 0, {"k": None, "kind": 1, **values})
+    with marked_pond(kind.options + ", marks_groups=1") as pond:
+        pond.sql(case.statement())
+        pond.epoch(Epoch((Item((*data, *said)),)))
+        assert [r[2] for r in pond.answers(case)] == ["a"]
+        pond.epoch(Epoch((Item((everybody,)),)))
+        assert sorted(r[2] for r in pond.answers(case)) == ["a", "b"]
