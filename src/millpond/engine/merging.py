@@ -23,6 +23,7 @@ from millpond.engine.group_bounds import bound_of_rows, group_bounds
 from millpond.engine.mapping import Parcel, home_shard, one_line
 from millpond.engine.ordering import in_order
 from millpond.engine.records import Manifest, QueryProgress
+from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb
 from millpond.synopses import connection, merge_partials, query_table
@@ -120,6 +121,7 @@ def merge_shard(
         except FAULTS as error:
             failures.update({str(q.id): one_line(error) for q in catalog.users(synopsis.owner)})
     forget(pond_id, set(catalog.synopses))
+    forget_rows(pond_id, set(catalog.synopses))
     answered = clock.perf_counter()
     written: dict[str, Any] = {"state": [], "results": []}
     name = f"e{manifest.epoch:012d}-{shard:04d}.parquet"
@@ -167,7 +169,7 @@ def _advance_synopsis(
     bound = progress[str(stream.id)].bound
     known = manifest.progress.get(str(stream.id), StreamProgress())
     users = catalog.users(synopsis.owner)
-    panes = PaneState(db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta)
+    panes = state_of(PaneState(db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta))
     lowest: list[int] = []
     for standing in users:
         before = manifest.queries.get(str(standing.id), QueryProgress())
@@ -185,8 +187,10 @@ def _advance_synopsis(
                         db, spec, query, options, stream.options.late, panes, before, bound, known.high, given, groups
                     )
                 else:
-                    missed = PaneState(
-                        db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta, since
+                    missed = state_of(
+                        PaneState(
+                            db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta, since
+                        )
                     )
                     parts = [*missed.parts(), marked]
                     result = catch_up(

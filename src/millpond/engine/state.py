@@ -19,7 +19,6 @@ from millpond.engine.cuts import without_cut
 from millpond.engine.records import manifest_path
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
-from millpond.synopses.rows import fold, together
 from millpond.tables import Chunk, Segment, read_chunks
 
 #: Rows of a synopsis kept in memory beyond what open windows need.
@@ -94,7 +93,7 @@ class PaneState:
             wanted = None if since is None else lambda epoch: epoch < since
             self._before = self._as_of_before(low, self._load(low, wanted))
             self._after.clear()
-        return self._from(self._before.table, low)
+        return _from(self._before.table, low)
 
     def _as_of_before(self, low: int, table: pa.Table) -> _Kept:
         return _Kept(self.epoch - 1, low, table, self._files(), None)
@@ -108,7 +107,7 @@ class PaneState:
         kept = _kept.get((self.pond_id, self.owner, self.shard))
         if kept is None or kept.epoch >= self.epoch or kept.manifest is None:
             return None
-        if kept.manifest != _manifest(self.pond, kept.epoch):
+        if kept.manifest != manifest_file(self.pond, kept.epoch):
             return None
         low, panes = kept.low, self.spec.panes
         if _rounds(
@@ -125,11 +124,8 @@ class PaneState:
             if segment.level or segment.first_epoch <= kept.epoch:
                 return None
             since.append(segment)
-        if not since:
-            return self._as_of_before(low, kept.table)
-        if self.spec.rows is not None:
-            return self._as_of_before(low, together([kept.table, *self._read(since, None, None)]))
-        return self._as_of_before(low, self._merged([_from(kept.table, low), *self._rows_of(since, low, None)]))
+        parts = [_from(kept.table, low), *self._rows_of(since, low, None)]
+        return self._as_of_before(low, self._merged(parts) if since else kept.table)
 
     def after(self, low: int) -> pa.Table:
         """Merged pane rows from pane `low` on, with this epoch's delta."""
@@ -137,10 +133,9 @@ class PaneState:
         assert self._before is not None
         held = self._before.low
         if held not in self._after:
-            delta = self.delta if self.spec.rows is not None else self._from(self.delta, held)
-            parts = [p for p in (self._before.table, delta) if p.num_rows]
+            parts = [p for p in (self._before.table, _from(self.delta, held)) if p.num_rows]
             self._after = {held: merge_partials(self.db, self.spec, parts) if parts else before}
-        return self._from(self._after[held], low)
+        return _from(self._after[held], low)
 
     def keep(self, low: int, rewritten: bool) -> None:
         """Keep the state for the next epoch, at least from pane `low` on.
@@ -157,16 +152,10 @@ class PaneState:
         if whole.num_rows > KEPT_ROWS and held < low:
             held, whole = low, table
         _kept[(self.pond_id, self.owner, self.shard)] = _Kept(
-            self.epoch, held, whole, self._files(), _manifest(self.pond, self.epoch)
+            self.epoch, held, whole, self._files(), manifest_file(self.pond, self.epoch)
         )
 
-    def _from(self, table: pa.Table, low: int) -> pa.Table:
-        """What is needed from pane `low` on; of rows that takes more than those of later panes."""
-        return _from(table, low) if self.spec.rows is None else fold(self.db, self.spec, table, low)
-
     def _load(self, low: int, wanted: Callable[[int], bool] | None) -> pa.Table:
-        if self.spec.rows is not None:  # rows before `low` have a say in numbers
-            return fold(self.db, self.spec, together(self._read(self.segments, None, wanted)), low)
         return self._merged(self._rows_of(self.segments, low, wanted))
 
     def _merged(self, parts: list[pa.Table]) -> pa.Table:
@@ -213,7 +202,7 @@ def forget(pond_id: str, owners: set[str]) -> None:
         del _kept[key]
 
 
-def _manifest(pond: str, epoch: int) -> tuple[int, int] | None:
+def manifest_file(pond: str, epoch: int) -> tuple[int, int] | None:
     """Which file the manifest of an epoch is; None when it has been removed."""
     try:
         status = os.stat(manifest_path(pond, epoch))
@@ -224,7 +213,7 @@ def _manifest(pond: str, epoch: int) -> tuple[int, int] | None:
 
 def _rounds(spec: PanesSpec, schema: pa.Schema) -> bool:
     """Whether the order in which parts are merged shows in the result, if only in its last bits."""
-    return spec.rows is None and any(
+    return any(
         c.kind in ("moments", "comoments")
         or (c.kind == "add" and c.name in schema.names and pa.types.is_floating(schema.field(c.name).type))
         for c in spec.components
