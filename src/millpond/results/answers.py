@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.catalog import Standing
 from millpond.engine.core import Core
@@ -17,7 +18,7 @@ from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity, identity_columns
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import read_heads
-from millpond.types import NUMBER, Column, QueryDefinition
+from millpond.types import NUMBER, STATUS, Column, QueryDefinition
 
 
 def quoted(name: str) -> str:
@@ -55,6 +56,8 @@ def read_log(core: Core, standing: Standing, after: int = 0, until: int | None =
                     tables.append(chunk.table.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
     if tables:
         log = pa.concat_tables(tables, promote_options="permissive")
+        if standing.definition.options.early is not None:
+            log = _with_status(log)
         if not standing.definition.retained:
             return log
         # What its back-fill did not find any more is missing in all windows that need it, those closed later included.
@@ -62,6 +65,15 @@ def read_log(core: Core, standing: Standing, after: int = 0, until: int | None =
         return with_coverage(log, covered, standing.definition.query.row_window)
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
+
+
+def _with_status(log: pa.Table) -> pa.Table:
+    """The log with a status in every row: those without are of windows that progress had passed."""
+    closed = pa.scalar("closed", pa.string())
+    if STATUS not in log.column_names:
+        return log.append_column(STATUS, pa.array(["closed"] * log.num_rows, pa.string()))
+    at = log.column_names.index(STATUS)
+    return log.set_column(at, STATUS, pc.fill_null(log[STATUS], closed))
 
 
 def spans_of(core: Core, standing: Standing, after: int, until: int, most: int) -> Iterator[int]:
