@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import millpond.engine.epoch as epoch_module
 from millpond.testing.clock import START
 from tests.oracle import Epoch, Script, StreamSpec, assert_rows_equal
 from tests.oracle.early import early_log
 from tests.properties.harness import Pond, floor, options, pond, wanted
 from tests.properties.queries import BOUNDED, EXACT, HOLISTIC, cases
 from tests.properties.streams import TYPES, Drawn, cuts, streams
+from tests.properties.test_invariances import files
 
 S = 1_000_000
 
@@ -79,3 +83,47 @@ def test_final_answers_are_those_without_early(data: st.DataObject) -> None:
         expected = p.answers(case, "plain")
         assert_rows_equal(expected, p.answers(case), floor=floor(stream.rows), what=case.query())
         assert p.rows("SELECT DISTINCT status FROM q") in ([("closed",)], [])
+
+
+class Crash(Exception):
+    """What a killed process looks like from inside."""
+
+
+def run_with_crashes(p: Pond, epochs: tuple[Epoch, ...], crash: bool) -> dict[str, bytes]:
+    """Feed and finish; with `crash`, every epoch dies between its tasks and its commits, and is run again from disk.
+
+    Returns: the data files of the pond.
+    """
+
+    def dies(*args: object) -> None:
+        raise Crash
+
+    def attempt(act: Callable[[], object]) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            if crash:
+                patch.setattr(epoch_module, "_commit", dies)
+            with contextlib.suppress(Crash):
+                act()
+        if crash:
+            p.restart()
+
+    for epoch in epochs:
+        attempt(lambda epoch=epoch: p.epoch(epoch))
+    attempt(p.finish)
+    if crash:
+        p.finish()
+    return files(p.folder)
+
+
+@settings(max_examples=max(3, settings.default.max_examples // 5))  # a life per epoch costs
+@given(st.data())
+def test_replay_is_byte_equal(data: st.DataObject) -> None:
+    stream = data.draw(streams(max_rows=12))
+    case = data.draw(cases(stream.unit))
+    timed = _timed(data, data.draw(cuts(stream.rows, max_epochs=3)))
+    seen = []
+    for crash in (False, True):
+        with pond(options(lateness=10 * stream.unit), compact_files=2) as p:
+            p.sql(_statement(case.statement()))
+            seen.append(run_with_crashes(p, timed, crash))
+    assert seen[0] == seen[1]
