@@ -71,7 +71,7 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
     if shown is not None:
         answers, behind = settle(db, query, answers, shown, after.closed)
         parts = [t for t in (given, behind) if t is not None and t.num_rows]
-        given = pa.concat_tables(parts, promote_options="permissive") if parts else None
+        given = _largest(db, pa.concat_tables(parts, promote_options="permissive")) if parts else None
     stirred = before.stirred or task.stirred
     early: pa.Table | None = None
     if stirred and after.closed < FOREVER and due(task.options, before, task.clock):
@@ -189,6 +189,13 @@ def _behind(table: pa.Table, bound: int) -> pa.Table:
     if bound <= NEVER or not table.num_rows:
         return table
     return table.filter(pc.greater(table["window_end"].cast(pa.int64()), bound))
+
+
+def _largest(db: duckdb.DuckDBPyConnection, given: pa.Table) -> pa.Table:
+    """Revision numbers, the largest of each (window, group)."""
+    return query_table(
+        db, "SELECT * EXCLUDE (revision), max(revision)::BIGINT AS revision FROM t GROUP BY ALL", t=given
+    )
 
 
 def _marked(table: pa.Table, status: str) -> pa.Table:
