@@ -254,16 +254,23 @@ class Pond:
         return self._handle(number)
 
     def subscribe(
-        self, query: str, since: Cursor | str | None = None, timeout: float | None = None
+        self,
+        query: str,
+        since: Cursor | str | None = None,
+        timeout: float | None = None,
+        *,
+        final: bool = False,
+        status: str | None = None,
     ) -> Iterator[AnswerBatch]:
         """Iterate over a query's answers as they are published, from `since` (None: the first) on.
 
         Ends when nothing new came for `timeout` seconds. Each batch has rows and the cursor to go on from.
+        `final`, `status`: only some of the answers; see `QueryHandle.subscribe`.
         """
         self._check()
         if self._core.catalog.query(query) is None and self._core.register.id_of(query) is not None:
-            return self.query(query).subscribe(since, timeout)
-        return subscribe(self._core, query, since, timeout)
+            return self.query(query).subscribe(since, timeout, final=final, status=status)
+        return subscribe(self._core, query, since, timeout, final, status)
 
     def status(self) -> dict[str, Any]:
         """What the pond is doing: streams, queries, epochs. Cheap."""
