@@ -86,9 +86,19 @@ class RemoteQueryHandle:
         found: dict[str, Any] = self._http.json("GET", self._path)
         return found
 
-    def subscribe(self, since: Cursor | str | None = None, timeout: float | None = None) -> Iterator[AnswerBatch]:
-        """Its answers as they are published, from `since` on; a lost connection is made again, from the cursor."""
-        return _subscribe(self._http, str(self.id), since, timeout)
+    def subscribe(
+        self,
+        since: Cursor | str | None = None,
+        timeout: float | None = None,
+        *,
+        final: bool = False,
+        status: str | None = None,
+    ) -> Iterator[AnswerBatch]:
+        """Its answers as they are published, from `since` on; a lost connection is made again, from the cursor.
+
+        `final`, `status`: as of the embedded handle's.
+        """
+        return _subscribe(self._http, str(self.id), since, timeout, final, status)
 
 
 class RemotePond:
@@ -211,11 +221,17 @@ class RemotePond:
         self._http.request("POST", "/v1/drain", body=body, headers={"Content-Type": wire.JSON}, timeout=86_400.0)
 
     def subscribe(
-        self, query: str, since: Cursor | str | None = None, timeout: float | None = None
+        self,
+        query: str,
+        since: Cursor | str | None = None,
+        timeout: float | None = None,
+        *,
+        final: bool = False,
+        status: str | None = None,
     ) -> Iterator[AnswerBatch]:
         """Iterate over a query's answers as they are published, from `since` (None: the first) on."""
         self._check()
-        return _subscribe(self._http, query, since, timeout)
+        return _subscribe(self._http, query, since, timeout, final, status)
 
     def status(self) -> dict[str, Any]:
         """What the pond is doing: streams, queries, epochs."""
@@ -264,12 +280,15 @@ def connect(url: str, token: str | None = None, timeout: float = 120.0) -> Remot
     return pond
 
 
-def _subscribe(http: Http, query: str, since: Cursor | str | None, timeout: float | None) -> Iterator[AnswerBatch]:
+def _subscribe(
+    http: Http, query: str, since: Cursor | str | None, timeout: float | None, final: bool, status: str | None
+) -> Iterator[AnswerBatch]:
     cursor = None if since is None else str(since)
     path = f"/v1/queries/{segment(query)}/subscription"
     lost: float | None = None
     while True:
-        arguments = {"since": cursor, "timeout": timeout, "rows": "arrow"}
+        arguments = {"since": cursor, "timeout": timeout, "rows": "arrow", "status": status}
+        arguments["final"] = "true" if final else None
         try:
             with contextlib.closing(_events(http, f"{path}?{urlencode(_given(arguments))}")) as events:
                 for kind, data in events:

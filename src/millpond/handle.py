@@ -83,14 +83,27 @@ class QueryHandle:
             return evaluate(self._core, registered, moment, *edges)
         return evaluate(self._core, registered, moment, *edges, most)
 
-    def subscribe(self, since: Cursor | str | None = None, timeout: float | None = None) -> Iterator[AnswerBatch]:
+    def subscribe(
+        self,
+        since: Cursor | str | None = None,
+        timeout: float | None = None,
+        *,
+        final: bool = False,
+        status: str | None = None,
+    ) -> Iterator[AnswerBatch]:
         """Iterate over answers as they are published, from a cursor on (None: those since the registration).
 
         Ends when nothing new came for `timeout` seconds (None: never), or the query is dropped.
+
+        Arguments:
+            final: (window queries) only rows that can no longer change, each once.
+            status: (window queries) 'closed': no early answers; 'final': as `final`; None: as the cursor says, or all.
         """
         if self._of_rows:
+            if final or status is not None:
+                raise QueryError("rows that match never change: 'final' and 'status' are for window queries")
             return subscribe_selection(self._core, self.id, since, timeout)
-        return subscribe(self._core, self._standing().definition.name, since, timeout)
+        return subscribe(self._core, self._standing().definition.name, since, timeout, final, status)
 
     def drop(self) -> None:
         """Drop the query."""

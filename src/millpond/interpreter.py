@@ -26,6 +26,7 @@ from millpond.results.selection import evaluate, select_once
 from millpond.row_queries import RowQueries
 from millpond.sources.listing import check_path
 from millpond.types import (
+    STATUS,
     BoundQuery,
     QueryDefinition,
     QueryOptions,
@@ -289,6 +290,10 @@ class Interpreter:
             raise QueryError("'materialize' is for row queries; the state of a window query is always kept")
         if name is not None and old is None:
             check_name(name)
+        if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
+            raise QueryError(
+                f"with 'early' answers have a column {STATUS} of their own; give yours another name with AS"
+            )
         number = self.core.register.reserve_id(self.core.catalog.next_id)
         name = f"#{number}" if name is None else name
         if old is None and self.core.catalog.lookup(name) is not None:

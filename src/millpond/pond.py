@@ -170,7 +170,7 @@ class Pond:
             text: a row query (`SELECT … FROM s WHERE … [BEGIN b END e]`) or a window query (`… FROM s [RANGE …]`).
             name: None: it is called '#<id>'. owner: whom it counts for. limit: queries that the owner may have.
             materialize: how much of a row query's answer is kept ready: 'auto', 'partial', 'complete', 'none'.
-            options: of window queries: since, empty, revise_for.
+            options: of window queries: since, empty, revise_for, early (times in microseconds).
         Raises: StatementError with the place in the text; QueryError when the name is taken or a limit is reached.
 
             >>> import tempfile
@@ -199,7 +199,7 @@ class Pond:
         return self._register(texts, names or [None] * len(texts), owner, self._options(materialize, {}), limit)
 
     def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
-        known = ("since", "empty", "revise_for")
+        known = ("since", "empty", "revise_for", "early")
         for option in options:
             if option not in known:
                 raise QueryError(f"there is no option '{option}'; there are {', '.join(known)}")
@@ -254,16 +254,23 @@ class Pond:
         return self._handle(number)
 
     def subscribe(
-        self, query: str, since: Cursor | str | None = None, timeout: float | None = None
+        self,
+        query: str,
+        since: Cursor | str | None = None,
+        timeout: float | None = None,
+        *,
+        final: bool = False,
+        status: str | None = None,
     ) -> Iterator[AnswerBatch]:
         """Iterate over a query's answers as they are published, from `since` (None: the first) on.
 
         Ends when nothing new came for `timeout` seconds. Each batch has rows and the cursor to go on from.
+        `final`, `status`: only some of the answers; see `QueryHandle.subscribe`.
         """
         self._check()
         if self._core.catalog.query(query) is None and self._core.register.id_of(query) is not None:
-            return self.query(query).subscribe(since, timeout)
-        return subscribe(self._core, query, since, timeout)
+            return self.query(query).subscribe(since, timeout, final=final, status=status)
+        return subscribe(self._core, query, since, timeout, final, status)
 
     def status(self) -> dict[str, Any]:
         """What the pond is doing: streams, queries, epochs. Cheap."""

@@ -32,6 +32,9 @@ ARRIVAL = "arrival_ts"
 #: The column that answers have beside `revision` where a stream has a retention.
 COVERED = "covered_from"
 
+#: The column that answers of a query with the option `early` have beside `revision`: 'early' or 'closed'.
+STATUS = "status"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -361,12 +364,14 @@ class QueryOptions:
         ten times RANGE.
     materialize: how much of a selection's answer is kept ready: 'partial' (which rows match), 'complete' (the answer of
         the current window), 'none', or 'auto' (decided by use and space while it runs).
+    early: how often windows that are still open are answered speculatively, microseconds of clock time; None: never.
     """
 
     since: Literal["start"] | int | None = None
     empty: Literal["skip", "report"] = "skip"
     revise_for: int | None = None
     materialize: Literal["auto", "partial", "complete", "none"] = "auto"
+    early: int | None = None
 
 
 @dataclass(frozen=True)
@@ -390,6 +395,7 @@ class QueryDefinition:
             *((NUMBER,) if self.query.row_window is not None else ()),
             *(Column(o.name, o.type) for o in self.query.select),
             Column("revision", "BIGINT"),
+            *((Column(STATUS, "VARCHAR"),) if self.options.early is not None else ()),
             *((Column(COVERED, "TIMESTAMP"),) if self.retained else ()),
         )
 
@@ -441,6 +447,7 @@ __all__ = [
     "MINUTE",
     "NUMBER",
     "SECOND",
+    "STATUS",
     "Aggregate",
     "BoundQuery",
     "Column",

@@ -181,11 +181,11 @@ def test_replay_is_byte_equal(data: st.DataObject) -> None:
                 p.sql(case.statement(f"q{i}"))
             p.feed(epochs)
             p.finish()
-            seen.append(_files(p.folder))
+            seen.append(files(p.folder))
     assert seen[0] == seen[1]
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def files(folder: Path) -> dict[str, bytes]:
     """Data files of the pond by path; logs of commits name wall-clock times and are left out."""
     return {
         str(f.relative_to(folder)): f.read_bytes()

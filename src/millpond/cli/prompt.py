@@ -43,7 +43,7 @@ HELP: Final = {
     "\\q": "leave; Ctrl-D does too",
     "\\d": "list streams, tables and queries; \\d NAME describes one",
     "\\i": "\\i FILE runs the statements of a file",
-    "\\follow": "\\follow QUERY [CURSOR] shows answers as they are published, until Ctrl-C",
+    "\\follow": "\\follow QUERY [CURSOR] [closed|final] shows answers as they are published, until Ctrl-C",
     "\\watch": "\\watch [SECONDS] repeats the last statements, until Ctrl-C",
     "\\timing": "\\timing [on|off] says how long statements take",
     "\\x": "\\x [on|off|auto] shows a record below the other; auto: where a table does not fit",
@@ -211,17 +211,19 @@ class Prompt:
         self.execute(script)
 
     def _follow(self, argument: str) -> None:
-        name, _, since = argument.partition(" ")
-        if not name:
-            self.say("\\follow QUERY [CURSOR] shows answers as they are published", "red")
+        words = argument.split()
+        status = words.pop().lower() if len(words) > 1 and words[-1].lower() in ("all", "closed", "final") else None
+        if not 0 < len(words) < 3:
+            self.say("\\follow QUERY [CURSOR] [closed|final] shows answers as they are published", "red")
             return
-        name, cursor = name.strip('"'), since.strip() or None
+        name, cursor = words[0].strip('"'), words[1] if len(words) > 1 else None
+        only = {} if status is None else {"status": status}
         stopped = threading.Event()
 
         def batches() -> Iterator[Any]:
             at = cursor
             while not stopped.is_set():
-                for batch in self.pond.subscribe(name, since=at, timeout=_PATIENCE):
+                for batch in self.pond.subscribe(name, since=at, timeout=_PATIENCE, **only):
                     at = str(batch.cursor)
                     yield batch
 

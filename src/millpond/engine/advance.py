@@ -26,11 +26,15 @@ from millpond.types import DAY, BoundQuery, QueryOptions
 
 @dataclass(frozen=True)
 class Advanced:
-    """What an epoch gives for a query: rows to report, revision numbers to remember, its new progress."""
+    """What an epoch gives for a query: rows to report, revision numbers to remember, its new progress.
+
+    early: those of the rows that are early answers, to be remembered as shown (see `millpond.engine.early`).
+    """
 
     answers: pa.Table | None
     revisions: pa.Table | None
     progress: QueryProgress
+    early: pa.Table | None = None
 
 
 def revise_for(query: BoundQuery, options: QueryOptions) -> int:
@@ -113,7 +117,7 @@ def advanced(
     answers = [*revised, *closed]
     return Advanced(
         pa.concat_tables(answers, promote_options="permissive") if answers else None,
-        _numbers(query, pa.concat_tables(revised, promote_options="permissive")) if revised else None,
+        numbers(query, pa.concat_tables(revised, promote_options="permissive")) if revised else None,
         replace(
             progress,
             closed=max(progress.closed, bound),
@@ -131,6 +135,7 @@ def _first_answers(fresh: pa.Table) -> pa.Table:
     return fresh.append_column("revision", pa.array(np.zeros(n, np.int64))).append_column("op", pa.array(["+"] * n))
 
 
-def _numbers(query: BoundQuery, changed: pa.Table) -> pa.Table:
+def numbers(query: BoundQuery, changed: pa.Table) -> pa.Table:
+    """The revision numbers of answers as they are remembered: columns end, _k*, revision."""
     ends = changed["window_end"].cast(pa.int64())
     return pa.table({"end": ends, **{k: changed[k] for k in identity(query)}, "revision": changed["revision"]})

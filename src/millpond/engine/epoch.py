@@ -15,6 +15,7 @@ from typing import Any
 from millpond.engine.admission import admit, splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
 from millpond.engine.core import Core
+from millpond.engine.early import due
 from millpond.engine.merging import end_of_need
 from millpond.engine.records import (
     Manifest,
@@ -75,7 +76,15 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             for s, r in streams.items()
             if r.definition.options.time == ARRIVAL
         }
-        if not (taken or ends or adoptions or force or _tick_closes(core, clock, arrivals) or _resumed(core)):
+        if not (
+            taken
+            or ends
+            or adoptions
+            or force
+            or _tick_closes(core, clock, arrivals)
+            or _early_due(core, clock)
+            or _resumed(core)
+        ):
             return None
         for adoption in adoptions:
             core.catalog_log.record(
@@ -159,6 +168,18 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
             if end <= bound and reported:
                 return True
     return False
+
+
+def _early_due(core: Core, clock: int) -> bool:
+    """Whether early answers are to be made of rows that have come already."""
+    known = core.published.queries
+    return any(
+        q.status == "live"
+        and (p := known.get(str(q.id))) is not None
+        and p.stirred
+        and due(q.definition.options, p, clock)
+        for q in core.catalog.queries.values()
+    )
 
 
 def _resumed(core: Core) -> bool:
@@ -329,6 +350,8 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             too_late=before.too_late + sum(a.too_late - before.too_late for a in after),
             groups=after[0].groups,
             paused=None,
+            early_at=max(a.early_at for a in after),
+            stirred=any(a.stirred for a in after),
         )
     return merged
 

@@ -19,6 +19,7 @@ from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.engine.advance import advance, revise_for
 from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import merge_cuts, with_cut, without_cut
+from millpond.engine.early import EARLY, Speculation, latest_shown, open_answers, with_early
 from millpond.engine.group_bounds import bound_of_rows, group_bounds
 from millpond.engine.mapping import Parcel, home_shard, one_line
 from millpond.engine.ordering import in_order
@@ -166,7 +167,8 @@ def _advance_synopsis(
     failures: dict[str, str],
 ) -> None:
     spec, stream = synopsis.spec, catalog.streams[synopsis.spec.stream]
-    bound = progress[str(stream.id)].bound
+    bound, high = progress[str(stream.id)].bound, progress[str(stream.id)].high
+    stirred = any(s.stream == stream.id for s in manifest.splits)
     known = manifest.progress.get(str(stream.id), StreamProgress())
     users = catalog.users(synopsis.owner)
     panes = state_of(PaneState(db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta))
@@ -197,6 +199,16 @@ def _advance_synopsis(
                         db, spec, query, options, stream.options.late, missed, parts, before, bound, known.high,
                         given, groups,
                     )  # fmt: skip
+                if options.early is not None:
+                    speculation = Speculation(
+                        query,
+                        options,
+                        partial(_shown, pond, segments, owner),
+                        partial(open_answers, db, spec, query, options, panes, high),
+                        manifest.clock,
+                        stirred,
+                    )
+                    result = with_early(db, speculation, before, result)
                 break
             except FAULTS as error:
                 reason = one_line(error)
@@ -215,6 +227,9 @@ def _advance_synopsis(
             ends = pc.min_max(result.revisions["end"]).as_py()
             numbers = in_order(db, result.revisions)
             state.append(Chunk(owner, REVISIONS, manifest.epoch, ends["min"], ends["max"], numbers))
+        if result.early is not None and result.early.num_rows:
+            ends = pc.min_max(result.early["window_end"].cast(pa.int64())).as_py()
+            state.append(Chunk(owner, EARLY, manifest.epoch, ends["min"], ends["max"], in_order(db, result.early)))
     # Without what a back-fill is going to bring, a kept table would not be the whole state.
     if lowest and not any("backfilling" in (q.status, q.reason) for q in users):
         adopting = any(str(q.id) in manifest.adopt for q in users)
@@ -291,6 +306,12 @@ def _given(
     return _latest_numbers(db, pa.concat_tables(parts, promote_options="permissive")) if parts else None
 
 
+def _shown(pond: str, segments: Sequence[Segment], owner: str, bound: int) -> list[pa.Table]:
+    """What was shown early of windows of a query that end behind `bound`."""
+    paths = [os.path.join(state_folder(pond), s.path) for s in segments if s.high > bound]
+    return [c.table for c in read_chunks(paths, {owner}, lambda _o, kind, _e, _l, high: kind == EARLY and high > bound)]
+
+
 def _latest_numbers(db: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
     return query_table(
         db, "SELECT * EXCLUDE (revision), max(revision)::BIGINT AS revision FROM t GROUP BY ALL", t=table
@@ -336,6 +357,13 @@ def _compact(
             table = _latest_numbers(db, pa.concat_tables([c.table for c in group], promote_options="permissive"))
             ends = pc.min_max(table["end"]).as_py()
             chunks.append(Chunk(owner, kind, epoch, ends["min"], ends["max"], table))
+        elif kind == EARLY and int(owner[1:]) in catalog.queries:
+            standing = catalog.queries[int(owner[1:])]
+            closed = manifest.queries.get(owner[1:], QueryProgress()).closed
+            shown = latest_shown(db, standing.definition.query, [c.table for c in group], closed)
+            if shown is not None:
+                ends = pc.min_max(shown["window_end"].cast(pa.int64())).as_py()
+                chunks.append(Chunk(owner, kind, epoch, ends["min"], ends["max"], shown))
     level = 1 + max(s.level for s in chosen)
     return write_chunks(
         state_folder(pond),

@@ -34,6 +34,8 @@ class QueryProgress:
     groups: groups whose windows are closed further than `closed`, on a stream with bounds of groups (microseconds).
     covered: retention had removed rows before this instant when the query's back-fill read the archive: windows that
         start before it are answered from what was left.
+    early_at: the clock reading of its last early answers. stirred: whether rows of its stream came since; both only
+        with the option `early`.
     """
 
     closed: int = NEVER
@@ -45,6 +47,8 @@ class QueryProgress:
     paused: int | None = None
     covered: int = NEVER
     groups: dict[str, int] = field(default_factory=dict)
+    early_at: int = NEVER
+    stirred: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from millpond.language.relations import RelationQuery, bind_relation, streams_in
 from millpond.language.row_windows import bound_row_window
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
-from millpond.language.window_clause import REVISIONS, WORKS
+from millpond.language.window_clause import FINAL, REVISIONS, WORKS
 from millpond.types import BoundQuery, Output, QueryDefinition, RowWindow, StreamDefinition, Window
 
 _CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
@@ -159,6 +159,8 @@ class SelectBinder:
             )
         if revisions := table.meta.get(REVISIONS):
             raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)
+        if final := table.meta.get(FINAL):
+            raise source.error("FINAL is for the answers of a query, and this is a stream", final)
         return table, found
 
     def grouped_parts(self, items: list[SelectItem]) -> Iterator[exp.Expr]:

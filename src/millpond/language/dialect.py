@@ -18,7 +18,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.duck import quote
-from millpond.language.window_clause import REVISIONS, WINDOW, parse_window
+from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, parse_window
 
 #: Key of a node's `meta`: start and end of a whole item of SELECT in the script.
 WRITTEN = "millpond_written"
@@ -63,6 +63,7 @@ class MillpondParser(DuckDBParser):
     ) -> exp.Table | exp.Dot | None:
         table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
         if isinstance(table, exp.Table) and not schema:
+            self._unalias_final(table)
             self._parse_suffix(table)
         return table
 
@@ -80,8 +81,28 @@ class MillpondParser(DuckDBParser):
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
         if isinstance(table, exp.Table) and not schema:
+            self._unalias_final(table)
             self._parse_suffix(table)
         return table
+
+    def _unalias_final(self, table: exp.Table) -> None:
+        """`FROM q FINAL` has no alias: without AS and quotes, the word says which answers are meant."""
+        alias = table.args.get("alias")
+        at = alias.this if isinstance(alias, exp.TableAlias) else None
+        said = self._tokens[self._index - 1] if self._index else None
+        before = self._tokens[self._index - 2] if self._index > 1 else None
+        if (
+            isinstance(at, exp.Identifier)
+            and not at.args.get("quoted")
+            and at.name.upper() == "FINAL"
+            and said is not None
+            and said.text.upper() == "FINAL"
+            and (before is None or before.token_type != TokenType.ALIAS)
+        ):
+            table.set("alias", None)
+            table.meta[FINAL] = (said.start, said.end + 1)
+            if self._curr.token_type == TokenType.ALIAS or self._curr.token_type == TokenType.VAR:
+                table.set("alias", self._parse_table_alias())
 
     def _parse_suffix(self, table: exp.Table) -> None:
         """What may follow the name, or the alias, of a FROM item; kept in the node's meta."""
@@ -93,6 +114,9 @@ class MillpondParser(DuckDBParser):
             elif self._curr.token_type == TokenType.ALL and self._next.text.upper() == "REVISIONS":
                 table.meta[REVISIONS] = (self._curr.start, self._next.end + 1)
                 self._advance(2)
+            elif self._curr.text.upper() == "FINAL" and self._curr.token_type != TokenType.IDENTIFIER:
+                table.meta[FINAL] = (self._curr.start, self._curr.end + 1)
+                self._advance()
             else:
                 return
 

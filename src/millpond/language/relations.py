@@ -26,11 +26,11 @@ from millpond.language.from_items import Schema, find, no_window, side_stream, s
 from millpond.language.functions import RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.outputs import written_text
 from millpond.language.places import Source, nearest, own_span
-from millpond.language.window_clause import REVISIONS
+from millpond.language.window_clause import FINAL, REVISIONS
 from millpond.language.zoned import cast_in_utc, in_utc, utc_text
 from millpond.types import Column, QueryDefinition, StreamDefinition
 
-Kind = Literal["query", "revisions", "late", "dead", "table"]
+Kind = Literal["query", "revisions", "final", "late", "dead", "table"]
 
 #: Columns of `dead(s)`.
 DEAD_COLUMNS = (
@@ -91,7 +91,8 @@ _FUNCTIONS = SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS
 class RelationRef:
     """A relation that `RelationQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
 
-    kind: 'query' (latest revisions), 'revisions' (all of them), 'late', 'dead', 'table'. name: of the query, table or
+    kind: 'query' (latest revisions), 'revisions' (all of them), 'final' (those that can
+    no longer change), 'late', 'dead', 'table'. name: of the query, table or
     stream, as declared. columns: what the SQL expects, with DuckDB types, in this order.
     """
 
@@ -274,7 +275,7 @@ def _bind_table(
 ) -> None:
     """Put a generated name in the place of a FROM item; its own name stays as the alias."""
     no_window(table, source)
-    revisions = table.meta.get(REVISIONS)
+    revisions, final = table.meta.get(REVISIONS), table.meta.get(FINAL)
     side = side_stream(table, source)
     kind: Kind
     if side is not None:
@@ -287,11 +288,16 @@ def _bind_table(
         assert not isinstance(found, StreamDefinition)
         name = visible = found.name
         columns = found.columns
-        kind = ("revisions" if revisions else "query") if isinstance(found, QueryDefinition) else "table"
+        kind = "table"
+        if isinstance(found, QueryDefinition):
+            kind = "revisions" if revisions else "final" if final else "query"
         if kind == "revisions":
             columns = (*columns, Column("op", "VARCHAR"))
     if revisions and kind != "revisions":
         raise source.error("ALL REVISIONS is for the answers of a query", revisions, "FROM query ALL REVISIONS")
+    if final and kind != "final":
+        what = "FINAL and ALL REVISIONS exclude each other" if revisions else "FINAL is for the answers of a query"
+        raise source.error(what, final, "FROM query FINAL")
     key = (kind, name.lower())
     ref = relations.setdefault(key, RelationRef(f"{prefix}{len(relations)}", kind, name, columns))
     table.set("this", exp.Identifier(this=ref.alias, quoted=True))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 #: Keys of a table node's `meta`.
 WINDOW = "millpond_window"
 REVISIONS = "millpond_revisions"
+FINAL = "millpond_final"
 
 PARAMETERS = (
     "RANGE", "ROWS", "TUMBLING", "SLIDE", "ON", "ORIGIN", "ALIGN", "NOW", "PARTITION BY", "SINCE", "BY",

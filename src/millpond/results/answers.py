@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.catalog import Standing
 from millpond.engine.core import Core
@@ -17,7 +18,7 @@ from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity, identity_columns
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import read_heads
-from millpond.types import NUMBER, Column, QueryDefinition
+from millpond.types import NUMBER, STATUS, Column, QueryDefinition
 
 
 def quoted(name: str) -> str:
@@ -31,30 +32,44 @@ def segments_of(core: Core, after: int, until: int) -> list[Segment]:
     return sorted(chosen, key=lambda s: (s.first_epoch, s.path))
 
 
-def read_log(core: Core, standing: Standing, after: int = 0, until: int | None = None) -> pa.Table:
+def read_log(
+    core: Core,
+    standing: Standing,
+    after: int = 0,
+    until: int | None = None,
+    windows: tuple[int, int] | None = None,
+) -> pa.Table:
     """Every reported row: the query's columns, hidden `_k*`, `op`, `_epoch`, `_backfilled`.
 
     Arguments:
         after, until: only what was published after epoch `after`, up to epoch `until` (default: the last published).
+        windows: only of windows that end behind the first and not behind the second (microseconds).
     """
     until = core.published.epoch if until is None else until
     owner = query_owner(standing.id)
     tables: list[pa.Table] = []
     with core.pinned():
         for segment in segments_of(core, after, until):
+            if windows is not None and (segment.high <= windows[0] or segment.low > windows[1]):
+                continue
             adopted = segment.last_epoch if segment.path.startswith("b") else None
 
             def wanted(owner: str, kind: str, epoch: int, low: int, high: int, adopted: int | None = adopted) -> bool:
+                if windows is not None and (high <= windows[0] or low > windows[1]):
+                    return False
                 return after < (epoch if adopted is None else adopted) <= until
 
             for chunk in read_chunks([os.path.join(results_folder(core.path), segment.path)], {owner}, wanted):
                 epoch = chunk.epoch if adopted is None else adopted
-                if chunk.table.num_rows:
-                    n = chunk.table.num_rows
+                rows = chunk.table if windows is None else _windows_in(chunk.table, windows)
+                if rows.num_rows:
+                    n = rows.num_rows
                     marks = [pa.array([epoch] * n, pa.int64()), pa.array([chunk.kind == "backfilled"] * n)]
-                    tables.append(chunk.table.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
+                    tables.append(rows.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
     if tables:
         log = pa.concat_tables(tables, promote_options="permissive")
+        if standing.definition.options.early is not None:
+            log = _with_status(log)
         if not standing.definition.retained:
             return log
         # What its back-fill did not find any more is missing in all windows that need it, those closed later included.
@@ -62,6 +77,21 @@ def read_log(core: Core, standing: Standing, after: int = 0, until: int | None =
         return with_coverage(log, covered, standing.definition.query.row_window)
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
+
+
+def _windows_in(table: pa.Table, windows: tuple[int, int]) -> pa.Table:
+    """The answers of windows with after < end <= until."""
+    end = table["window_end"].cast(pa.int64())
+    return table.filter(pc.and_(pc.greater(end, windows[0]), pc.less_equal(end, windows[1])))
+
+
+def _with_status(log: pa.Table) -> pa.Table:
+    """The log with a status in every row: those without are of windows that progress had passed."""
+    closed = pa.scalar("closed", pa.string())
+    if STATUS not in log.column_names:
+        return log.append_column(STATUS, pa.array(["closed"] * log.num_rows, pa.string()))
+    at = log.column_names.index(STATUS)
+    return log.set_column(at, STATUS, pc.fill_null(log[STATUS], closed))
 
 
 def spans_of(core: Core, standing: Standing, after: int, until: int, most: int) -> Iterator[int]:

@@ -15,6 +15,7 @@ from millpond.engine.history import Range, batches, segments_in
 from millpond.errors import QueryError, SourceError
 from millpond.language import RelationQuery, RelationRef
 from millpond.results.answers import all_revisions, latest_answers
+from millpond.results.finals import final_answers
 from millpond.sources.intake import Item
 from millpond.sources.read import read
 from millpond.synopses import connection, query_table
@@ -29,10 +30,12 @@ def select_relations(core: Core, query: RelationQuery) -> pa.Table:
 
 
 def _relation(core: Core, ref: RelationRef) -> pa.Table:
-    if ref.kind in ("query", "revisions"):
+    if ref.kind in ("query", "revisions", "final"):
         standing = core.catalog.query(ref.name)
         if standing is None:
             raise QueryError(f"there is no query '{ref.name}'")
+        if ref.kind == "final":
+            return final_answers(core, standing)
         return latest_answers(core, standing) if ref.kind == "query" else all_revisions(core, standing)
     found = core.catalog.lookup(ref.name)
     if isinstance(found, TableDefinition):

@@ -240,6 +240,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             _QUERY,
             Parameter("since", summary="the cursor to go on from; without it: from the first answer"),
             Parameter("timeout", "number", "end after this many seconds without an answer", least=0, most=86_400),
+            Parameter("final", "boolean", "only rows that can no longer change, each once (window queries)"),
+            Parameter(
+                "status", choices=("all", "closed", "final"), summary="closed: no early answers; final: as `final`"
+            ),
             Parameter("rows", choices=("json", "arrow"), summary="how an event carries rows; arrow: IPC in base64"),
             Parameter("Last-Event-ID", place="header", summary="as `since`; browsers send it"),
         ),

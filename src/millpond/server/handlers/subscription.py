@@ -19,7 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from millpond import wire
 from millpond.errors import QueryError
-from millpond.results.subscription import AnswerBatch, Cursor
+from millpond.progress import NEVER
+from millpond.results.subscription import AnswerBatch, Cursor, final_cursor, wanted_of
 from millpond.server.call import Call
 from millpond.server.encoding import rows_json
 from millpond.server.failures import Failure, bad_request, of_exception
@@ -38,10 +39,15 @@ async def subscribe(call: Call) -> EventStream:
             cursor = Cursor.parse(since)
         except QueryError as error:
             raise bad_request(str(error)) from None
-        if len(since) > 80 or min(cursor.epoch, cursor.ordinal, cursor.query) < 0:
+        if len(since) > 80:
             raise bad_request(f"'{since[:80]}' is not a cursor; pass one that a batch of answers carried")
     handle = await call.run(call.service.query, call.arguments["query"])
-    batches = handle.subscribe(since=cursor, timeout=0)
+    final, status = call.arguments.get("final", False), call.arguments.get("status")
+    batches = handle.subscribe(since=cursor, timeout=0, final=final, status=status)
+    if handle.info()["kind"] == "windows":
+        wanted = wanted_of(final, status, cursor)
+        if cursor is None or cursor.wanted != wanted:
+            cursor = Cursor(NEVER if wanted == "final" else 0, 0, handle.id, wanted)
     first = await call.run(next, batches, None)  # a wrong cursor fails here, with a status of its own
     slot = call.service.load.subscription(call.caller.owner)
     slot.__enter__()
@@ -115,8 +121,8 @@ class EventStream:
                 quiet_since = time.monotonic()
                 if watch.stopped():
                     return
-            if seen > self.cursor.epoch:  # nothing of these epochs is outstanding
-                self.cursor = Cursor(seen, 0, self.handle.id)
+            if self.cursor.wanted != "final" and seen > self.cursor.epoch:  # nothing of these epochs is outstanding
+                self.cursor = Cursor(seen, 0, self.handle.id, self.cursor.wanted)
             if not await self.call.run(self._exists):
                 return
             beat = time.monotonic() + _HEARTBEAT
@@ -147,7 +153,10 @@ class EventStream:
         before = end.ordinal - batch.rows.num_rows
         for start in range(0, max(1, batch.rows.num_rows), _MOST_ROWS):
             rows = batch.rows.slice(start, _MOST_ROWS)
-            cursor = Cursor(end.epoch, before + start + rows.num_rows, end.query)
+            if end.wanted == "final":
+                cursor = final_cursor(rows, self.cursor)
+            else:
+                cursor = Cursor(end.epoch, before + start + rows.num_rows, end.query, end.wanted)
             about = {
                 "cursor": str(cursor),
                 "epoch": batch.epoch,

@@ -1,0 +1,202 @@
+"""Early answers: what windows that are still open would answer now, and how the answer that counts follows it.
+
+An answer with `status = 'early'` is speculative: it is that of a window as though it closed now. Windows that end up to
+the first end behind the high watermark are looked at: those behind it hold little more than their beginning. Only what
+differs from what was shown last is reported, with the next revision. When progress passes the window, its answers are
+reported once more with `status = 'closed'`, behind the revisions of the early ones. A row that was shown early and is
+not in the answer is taken back by a row with op '-' that is 'early' too, since it never counted.
+
+Everything here is about tables of answers, whatever kind of window they are of (windows.md has speculation as future
+work, [L2029]; the model of revisions is SEMANTICS, late rows). When early answers are due is decided by clock readings
+that stand in manifests, so that replaying gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.engine.advance import Advanced, numbers
+from millpond.engine.evaluation import Evaluation, State, difference, end_pane
+from millpond.engine.records import QueryProgress
+from millpond.progress import FOREVER, NEVER
+from millpond.synopses import PanesSpec, query_table
+from millpond.synopses.finish import identity
+from millpond.types import STATUS, BoundQuery, QueryOptions
+from millpond.windows import first_end_after
+
+#: Kind of the state chunks that hold what was shown early: answers with revision and op.
+EARLY = "early"
+
+#: Values of the column `status`: of a window that was open; of one that progress has passed.
+OPEN, CLOSED = "early", "closed"
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What an epoch needs for the early answers of one query.
+
+    query, options: the query's.
+    shown: bound -> answers shown early of windows that end behind it, any revision (chunks of kind `EARLY`).
+    current: what the open windows would answer now; see `open_answers` for windows on panes.
+    clock: the clock reading of the epoch. stirred: whether the epoch took rows of the query's stream.
+    """
+
+    query: BoundQuery
+    options: QueryOptions
+    shown: Callable[[int], Sequence[pa.Table]]
+    current: Callable[[QueryProgress], pa.Table | None]
+    clock: int
+    stirred: bool
+
+
+def due(options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
+    """Whether early answers are to be made at `clock`, provided that rows came since the last ones."""
+    return options.early is not None and (progress.early_at <= NEVER or clock - progress.early_at >= options.early)
+
+
+def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryProgress, result: Advanced) -> Advanced:
+    """The epoch's result for a query, with early answers, and with those that count numbered behind them.
+
+    Arguments:
+        before: how far the query had answered before the epoch. result: what it answered of closed windows.
+    """
+    query, after = task.query, result.progress
+    shown = latest_shown(db, query, task.shown(before.closed), before.closed)
+    answers, given = result.answers, result.revisions
+    if shown is not None:
+        answers, behind = settle(db, query, answers, shown, after.closed)
+        parts = [t for t in (given, behind) if t is not None and t.num_rows]
+        given = _largest(db, pa.concat_tables(parts, promote_options="permissive")) if parts else None
+    stirred = before.stirred or task.stirred
+    early: pa.Table | None = None
+    if stirred and after.closed < FOREVER and due(task.options, before, task.clock):
+        still = None if shown is None else _behind(shown, after.closed)
+        early = speculate(db, query, task.current(after), still)
+        after, stirred = replace(after, early_at=task.clock), False
+    if early is not None:
+        parts = [early, *([answers] if answers is not None else [])]
+        answers = pa.concat_tables(parts, promote_options="permissive")
+    return replace(result, answers=answers, revisions=given, progress=replace(after, stirred=stirred), early=early)
+
+
+def latest_shown(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, parts: Sequence[pa.Table], bound: int
+) -> pa.Table | None:
+    """The last of what was shown early of each (window, group) whose window ends behind `bound`; None if nothing."""
+    parts = [t for t in (_behind(t, bound) for t in parts) if t.num_rows]
+    if not parts:
+        return None
+    table = pa.concat_tables(parts, promote_options="permissive")
+    if len(parts) == 1:
+        return table  # one epoch shows a row once
+    key = ", ".join(["window_end", *identity(query)])
+    return query_table(
+        db, f"SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY revision DESC) = 1", t=table
+    )
+
+
+def speculate(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, current: pa.Table | None, shown: pa.Table | None
+) -> pa.Table | None:
+    """What differs between the answers that open windows have now and those shown last; None if nothing does.
+
+    Arguments:
+        current: the answers of open windows, without revision. shown: of `latest_shown`.
+    """
+    if current is None and shown is None:
+        return None
+    old = None if shown is None else shown.filter(pc.equal(shown["op"], "+")).drop_columns(["revision", "op", STATUS])
+    given = None if shown is None else numbers(query, shown)
+    changed = difference(db, query, old, current, given)
+    return _marked(changed, OPEN) if changed.num_rows else None
+
+
+def settle(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table | None, shown: pa.Table, until: int
+) -> tuple[pa.Table | None, pa.Table | None]:
+    """Answers of closed windows, numbered behind what was shown early, and the revision numbers to remember.
+
+    A row that was shown early of a window that has closed and does not answer it is taken back.
+
+    Arguments:
+        answers: of closed windows, with revision and op. shown: of `latest_shown`, of windows that were open before.
+        until: windows that end until then are closed now.
+    """
+    ended = shown.filter(pc.less_equal(shown["window_end"].cast(pa.int64()), until))
+    if not ended.num_rows:
+        return (None if answers is None else _marked(answers, CLOSED)), None
+    key = ["window_end", *identity(query)]
+    same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM s.{c}" for c in key)
+    gone = "SELECT s.* REPLACE (s.revision + 1 AS revision, '-' AS op) FROM shown s WHERE s.op = '+'"
+    parts: list[pa.Table] = []
+    # What was shown and taken back before the window closed has used up numbers, too.
+    known: list[pa.Table] = [ended.filter(pc.equal(ended["op"], "-"))]
+    if answers is None or not answers.num_rows:
+        taken_back = query_table(db, gone, shown=ended)
+    else:
+        sql = (
+            f"SELECT a.* REPLACE ((a.revision + coalesce(s.revision + 1, 0))::BIGINT AS revision), '{CLOSED}' AS"
+            f" {STATUS} FROM answers a LEFT JOIN shown s ON {same}"
+        )
+        numbered = query_table(db, sql, answers=answers, shown=ended)
+        parts.append(numbered)
+        known.append(numbered.filter(pc.greater(numbered["revision"], 0)))
+        taken_back = query_table(
+            db, f"{gone} AND NOT EXISTS (SELECT 1 FROM answers a WHERE {same})", answers=answers, shown=ended
+        )
+    if taken_back.num_rows:
+        parts.append(taken_back)
+        known.append(taken_back)
+    known = [numbers(query, t) for t in known if t.num_rows]
+    return (
+        pa.concat_tables(parts, promote_options="permissive") if parts else None,
+        pa.concat_tables(known, promote_options="permissive") if known else None,
+    )
+
+
+def open_answers(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: BoundQuery,
+    options: QueryOptions,
+    state: State,
+    high: int,
+    progress: QueryProgress,
+) -> pa.Table | None:
+    """What the windows on panes that are open now would answer: those that end up to the first end behind `high`.
+
+    Arguments:
+        state: pane rows of everything that has come. high: high watermark of the stream. progress: of the query, now.
+    """
+    # Windows without a row are not shown early, wherever the query reports them.
+    task = Evaluation(db, spec, query, replace(options, empty="skip"), state, lambda low, high: None)
+    if high <= NEVER:
+        return None
+    after, until = (
+        end_pane(spec, task.window, progress.closed),
+        end_pane(spec, task.window, first_end_after(task.window, high)),
+    )
+    return task.close(after, until, None, False) if until > after else None
+
+
+def _behind(table: pa.Table, bound: int) -> pa.Table:
+    """The answers of windows that end behind `bound`."""
+    if bound <= NEVER or not table.num_rows:
+        return table
+    return table.filter(pc.greater(table["window_end"].cast(pa.int64()), bound))
+
+
+def _largest(db: duckdb.DuckDBPyConnection, given: pa.Table) -> pa.Table:
+    """Revision numbers, the largest of each (window, group)."""
+    return query_table(
+        db, "SELECT * EXCLUDE (revision), max(revision)::BIGINT AS revision FROM t GROUP BY ALL", t=given
+    )
+
+
+def _marked(table: pa.Table, status: str) -> pa.Table:
+    return table.append_column(STATUS, pa.array([status] * table.num_rows, pa.string()))
