@@ -28,7 +28,7 @@ STREAM_OPTIONS = (
     "timer", "lull", "step", "marks", "marks_by", "marks_groups", "guard", "ahead", "late", "retention", "archive",
 )  # fmt: skip
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
-QUERY_OPTIONS = ("since", "empty", "revise_for", "materialize")
+QUERY_OPTIONS = ("since", "empty", "revise_for", "materialize", "every")
 MATERIALIZE = ("auto", "partial", "complete", "none")
 
 
@@ -149,4 +149,5 @@ def query_options(reader: OptionReader) -> QueryOptions:
         empty=reader.choice("empty", ("skip", "report"), "skip"),
         revise_for=reader.span("revise_for", "2 days", zero=True),
         materialize=reader.choice("materialize", MATERIALIZE, "auto"),
+        every=reader.span("every", "1 s"),
     )
