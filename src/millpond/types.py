@@ -183,8 +183,8 @@ class RowWindow:
 class RelationWindow:
     """A window without SLIDE: it makes a stream a relation, defined at every instant (CQL's stream-to-relation).
 
-    kind: 'range': the rows with τ - range <= event time <= τ (`[NOW]`: range 0); 'rows': the last `rows` rows up to τ in
-        total order (of each partition); 'unbounded': all rows up to τ.
+    kind: 'range': the rows with τ - range <= event time <= τ (`[NOW]`: range 0); 'rows': the last `rows` rows up to τ
+        in total order (of each partition); 'unbounded': all rows up to τ.
     partition: columns of PARTITION BY, as declared.
     """
 
@@ -226,9 +226,9 @@ class Relational:
     """SQL over windowed streams: a relation at every instant, and what becomes of its changes.
 
     operator: what makes a stream of it; None: the relation itself.
-    sql: DuckDB SQL over the inputs' aliases as they are at one instant. lifted: the same for many instants at once, over
-        inputs with a column `_instant`, and over the instants themselves, called `instants`; None: DuckDB cannot lift
-        it, and it is evaluated instant by instant.
+    sql: DuckDB SQL over the inputs' aliases as they are at one instant.
+    lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
+        called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
     plan: 'elements': select and project over one window, row by row; else 'recomputed' at each instant of change.
     """
 
@@ -303,8 +303,8 @@ class Output:
 class BoundQuery:
     """A SELECT over one stream after names and types have been resolved: what the engine plans from.
 
-    A standing query has `window` (it ends at instants) or `row_window` (it ends with rows); or it is about a `relation`,
-    and then `stream` is the first of its streams, `select` has the answer's columns, and nothing else is set.
+    A standing query has `window` (it ends at instants) or `row_window` (it ends with rows); or it is about a
+    `relation`: then `stream` is the first of its streams, `select` has the answer's columns, nothing else is set.
 
     All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
     quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.language import parse
 from millpond.language.continuous import bind_relational
-from millpond.relations import answers, content_of, snapshot
+from millpond.relations import Ticks, answers, content_of, snapshot
 from millpond.synopses import connection
 from millpond.types import BoundQuery, Column, StreamDefinition, StreamOptions, TableDefinition
 from tests.oracle.cql import Row, Stamped
@@ -79,6 +79,7 @@ class Evaluated:
         assert query.relation is not None
         self.db, self.query, self.relation = connection(), query, query.relation
         self.contents = [content_of(self.db, i, rows[i.stream], 0) for i in self.relation.inputs]
+        self.first = min((int(c.begin.min()) for c in self.contents if len(c.begin)), default=0)
         self.tables = {t.alias: (tables or {})[t.name] for t in self.relation.tables}
 
     def at(self, instant: int) -> Counter[Row]:
@@ -88,7 +89,7 @@ class Evaluated:
 
     def stream(self, low: int, high: int, every: int = 1) -> Counter[tuple[int, Row]]:
         """What ISTREAM, DSTREAM or RSTREAM reports."""
-        found = answers(self.db, self.query, self.contents, self.tables, low, high, (0, every))
+        found = answers(self.db, self.query, self.contents, self.tables, low, high, Ticks(every, self.first, high))
         rows = list(zip(*(c.to_pylist() for c in found.columns), strict=True))
         return Counter({(at, tuple(values)): n for at, _, *values, n in rows})
 

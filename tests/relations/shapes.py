@@ -1,4 +1,4 @@
-"""Shapes of CQL queries: text over `{0}`, `{1}`, which become windowed streams for Millpond and tables for the oracle."""
+"""Shapes of CQL queries over `{0}` and `{1}`: windowed streams for Millpond, tables for the oracle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def millpond(shape: str, operator: str, *windows: str) -> str:
     items = [f"{name} {window}" for name, window in zip("su", windows, strict=False)]
     text = shape.replace("{r}(", "{r}(" if operator else "(", 1)
     if not operator:
-        start = text.index("(", text.index("SELECT DISTINCT (") if "SELECT DISTINCT (" in text else text.rindex("SELECT ("))
+        start = text.index(
+            "(", text.index("SELECT DISTINCT (") if "SELECT DISTINCT (" in text else text.rindex("SELECT (")
+        )
         text = _without_parenthesis(text, start)
     return text.format(*items, r=operator)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from millpond.engine.admission import admit, splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
+from millpond.engine.bounds import bound_of
 from millpond.engine.core import Core
 from millpond.engine.merging import end_of_need
 from millpond.engine.records import (
@@ -91,7 +92,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
         for standing in catalog.queries.values():
             runs = standing.status == "live" or (standing.status == "paused" and standing.reason != "backfilling")
             if runs and str(standing.id) not in queries:
-                bound = progress[str(catalog.stream_of(standing).id)].bound
+                bound = bound_of(catalog, standing, progress, clock)
                 start = _start(standing.definition.options, bound)
                 queries[str(standing.id)] = QueryProgress(closed=start, start=start)
         queries = {k: q for k, q in queries.items() if int(k) in catalog.queries}
@@ -100,7 +101,8 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             if standing.status == "paused" and known.paused is None:
                 # One that was paused while its back-fill ran has seen nothing of what came live.
                 adopted = any(key in a.progress for a in adoptions)
-                since = catalog.synopses[standing.synopsis].first_epoch if adopted else published.epoch + 1
+                first = standing.first_epoch if standing.inputs else catalog.synopses[standing.synopsis].first_epoch
+                since = first if adopted else published.epoch + 1
                 queries[key] = replace(known, paused=since)
         compact, expire = _upkeep(core, state, catalog, progress, queries)
         manifest = Manifest(
@@ -147,6 +149,12 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
         for standing in core.catalog.on_stream(stream):
             window = standing.definition.query.window
             known = core.published.queries.get(str(standing.id))
+            if known is not None and standing.inputs:
+                after = {**core.published.progress, str(stream): replace(state, bound=bound)}
+                options, until = standing.definition.options, bound_of(core.catalog, standing, after, clock)
+                if standing.status == "live" and _moves(known, options, until):
+                    return True
+                continue
             if known is None or state.high <= NEVER:
                 continue
             if window is None:
@@ -161,6 +169,15 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
     return False
 
 
+def _moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:
+    """Whether a relational query has something to report when its bound becomes `bound`."""
+    if known.pending is not None and known.pending < bound:
+        return True
+    if options.every is None or known.first is None:
+        return False
+    return -(-max(known.closed, known.first) // options.every) * options.every < bound
+
+
 def _resumed(core: Core) -> bool:
     """Whether a query that was paused has something to catch up on."""
     return any(
@@ -169,7 +186,7 @@ def _resumed(core: Core) -> bool:
         and (
             core.published.queries[str(q.id)].paused is not None
             or core.published.queries[str(q.id)].closed
-            < core.published.progress.get(str(core.catalog.stream_of(q).id), StreamProgress()).bound
+            < bound_of(core.catalog, q, core.published.progress, core.published.clock)
         )
         for q in core.catalog.queries.values()
     )
@@ -329,6 +346,7 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             too_late=before.too_late + sum(a.too_late - before.too_late for a in after),
             groups=after[0].groups,
             paused=None,
+            pending=after[0].pending,
         )
     return merged
 

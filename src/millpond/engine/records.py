@@ -34,6 +34,7 @@ class QueryProgress:
     groups: groups whose windows are closed further than `closed`, on a stream with bounds of groups (microseconds).
     covered: retention had removed rows before this instant when the query's back-fill read the archive: windows that
         start before it are answered from what was left.
+    pending: of a relational query, the next instant at which rows leave their windows, if nothing comes before.
     """
 
     closed: int = NEVER
@@ -45,6 +46,7 @@ class QueryProgress:
     paused: int | None = None
     covered: int = NEVER
     groups: dict[str, int] = field(default_factory=dict)
+    pending: int | None = None
 
 
 @dataclass(frozen=True)

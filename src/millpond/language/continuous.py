@@ -200,7 +200,7 @@ class _Binder:
     # --- rendering ----------------------------------------------------------------------------------------------------
 
     def at(self, tree: exp.Expr, instants: str | None) -> exp.Expr:
-        """The tree with streams as derived tables of their columns' own types; at the instant of `instants` if given."""
+        """The tree with streams as derived tables with the types of their columns; at an instant of `instants` if given."""
         for table in list(tree.find_all(exp.Table)):
             stream = self.streams.get(table.name)
             if stream is None or is_cte(table):
@@ -209,8 +209,7 @@ class _Binder:
             if not wanted:
                 wanted = [c for c in stream.all_columns if c.name.lower() == stream.options.time.lower()]
             casts: list[exp.Expr] = [
-                exp.Alias(this=CheckedCast(this=column(c.name), kind=c.type), alias=_identifier(c.name))
-                for c in wanted
+                exp.Alias(this=CheckedCast(this=column(c.name), kind=c.type), alias=_identifier(c.name)) for c in wanted
             ]
             inner = exp.Select(expressions=casts, from_=exp.From(this=exp.Table(this=_identifier(table.name))))
             if instants is not None:

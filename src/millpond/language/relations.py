@@ -28,7 +28,7 @@ from millpond.language.outputs import written_text
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.window_clause import REVISIONS
 from millpond.language.zoned import cast_in_utc, in_utc, utc_text
-from millpond.types import Column, QueryDefinition, StreamDefinition
+from millpond.types import Column, QueryDefinition, StreamDefinition, TableDefinition
 
 Kind = Literal["query", "revisions", "late", "dead", "table", "stream"]
 
@@ -95,7 +95,8 @@ class RelationRef:
     """A relation that `RelationQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
 
     kind: 'query' (latest revisions), 'revisions' (all of them), 'late', 'dead', 'table'; 'stream' only where the caller
-    of `bound_tree` says what a stream is. name: of the query, table or stream, as declared. columns: what the SQL expects, with DuckDB types, in this order.
+    of `bound_tree` says what a stream is. name: of the query, table or stream, as declared. columns: what the SQL
+    expects, with DuckDB types, in this order.
     """
 
     alias: str
@@ -313,7 +314,7 @@ def _bind_table(
         found = find(schema, table, source)
         assert not isinstance(found, StreamDefinition)
         name = visible = found.name
-        columns = found.columns
+        columns = _columns_of(found, bool(revisions))
         kind = ("revisions" if revisions else "query") if isinstance(found, QueryDefinition) else "table"
         if kind == "revisions":
             columns = (*columns, Column("op", "VARCHAR"))
@@ -324,6 +325,14 @@ def _bind_table(
     _put(table, ref, visible)
     if any("ENUM(" in c.type for c in ref.columns):
         table.replace(exp.Subquery(this=_with_enums(ref), alias=table.args["alias"]))
+
+
+def _columns_of(found: QueryDefinition | TableDefinition, revisions: bool) -> tuple[Column, ...]:
+    """What FROM sees of a query or a table: of a relation of CQL its rows as they are now, not its changes."""
+    relation = found.query.relation if isinstance(found, QueryDefinition) else None
+    if isinstance(found, QueryDefinition) and relation is not None and relation.operator is None and not revisions:
+        return tuple(Column(o.name, o.type) for o in found.query.select)
+    return found.columns
 
 
 def _put(table: exp.Table, ref: RelationRef, visible: str) -> None:

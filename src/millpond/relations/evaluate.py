@@ -1,12 +1,13 @@
 """SQL over relations that change with time: its answer at an instant, and how that changes from instant to instant.
 
-What an instant needs is never kept: a relation is evaluated where some window changes, all such instants of a stretch in
-one SQL query (lifted, see `language.continuous`), and consecutive answers are compared as bags (digest B3, C3).
+What an instant needs is never kept: a relation is evaluated where some window changes, all such instants of a stretch
+in one SQL query (lifted, see `language.continuous`), and consecutive answers are compared as bags (digest B3, C3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
@@ -26,6 +27,18 @@ ROWS_AT_ONCE = 500_000
 TICKS = 5_000_000
 
 _INSTANT = "_instant"
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """The instants that RSTREAM reports: multiples of `every` (microseconds) from `first` on.
+
+    last: where nothing follows, the instant at which everything has happened; the first tick from there on is the last.
+    """
+
+    every: int
+    first: int
+    last: int
 
 
 def snapshot(
@@ -74,14 +87,14 @@ def answers(
     tables: Tables,
     low: int,
     high: int,
-    ticks: tuple[int, int] | None = None,
+    ticks: Ticks | None = None,
 ) -> pa.Table:
     """What the query reports for the instants low <= τ < high: `_at`, `_sign`, c0, c1, …, `_n` (how often).
 
     `_sign` is 1 for a row that enters (ISTREAM, RSTREAM) and -1 for one that leaves (DSTREAM); a relation has both.
 
     Arguments:
-        ticks: (origin, every) of RSTREAM, microseconds.
+        ticks: the instants that RSTREAM reports.
     """
     operator = _relation(query).operator
     if operator == "rstream":
@@ -139,16 +152,12 @@ def _reported(
     tables: Tables,
     low: int,
     high: int,
-    ticks: tuple[int, int],
+    ticks: Ticks,
 ) -> pa.Table:
     """RSTREAM: the whole relation at every tick."""
-    origin, every = ticks
-    first = max(low, min((int(c.begin.min()) for c in contents if len(c.begin)), default=high))
-    last = high - 1
-    if high >= FOR_EVER:  # nothing follows: up to the first tick at which everything has happened
-        ends = [int(a.max()) for c in contents for a in (c.begin, c.end[c.end < FOR_EVER]) if len(a)]
-        last = -((origin - max(ends, default=first)) // every) * every + origin
-    start = origin - ((origin - first) // every) * every
+    every = ticks.every
+    last = high - 1 if high < FOR_EVER else -(-ticks.last // every) * every
+    start = -(-max(low, ticks.first) // every) * every
     count = max(0, (last - start) // every + 1)
     if count > TICKS:
         raise ValueError(f"RSTREAM would report {count} instants in one epoch; at most {TICKS} are allowed")
@@ -211,7 +220,9 @@ def _lifted(
         instant = np.repeat(first, count) + within
         inputs[item.alias] = content.rows.take(pa.array(row)).append_column(_INSTANT, pa.array(instant))
     inputs[relation.instants] = pa.table({_INSTANT: np.arange(len(points))})
-    return query_table(db, f"SELECT i, {_values(query)} FROM ({relation.lifted}) AS q(i, {_names(query)})", **inputs, **tables)
+    return query_table(
+        db, f"SELECT i, {_values(query)} FROM ({relation.lifted}) AS q(i, {_names(query)})", **inputs, **tables
+    )
 
 
 def _one_by_one(
@@ -234,9 +245,7 @@ def _timed(found: pa.Table, points: Ints) -> pa.Table:
     return found.set_column(0, "_at", pa.array(at, pa.int64()))
 
 
-def _nothing(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, tables: Tables, contents: Sequence[Content]
-) -> pa.Table:
+def _nothing(db: duckdb.DuckDBPyConnection, query: BoundQuery, tables: Tables, contents: Sequence[Content]) -> pa.Table:
     none = [Content(c.rows.slice(0, 0), c.begin[:0], c.end[:0]) for c in contents]
     empty = _lifted(db, query, none, tables, np.empty(0, np.int64))
     sql = f"SELECT i AS _at, {_list(query)}, 0::BIGINT AS _net FROM e"
