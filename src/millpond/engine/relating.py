@@ -134,7 +134,8 @@ def advance_relation(
 def _visible(rows: pa.Table, spare: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     times = rows["_t"].to_numpy()
     limits = pc.fill_null(rows["_cut"], NEVER).to_numpy() - spare
-    return np.maximum(times, limits)
+    visible: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(times, limits)
+    return visible
 
 
 def _last(item: Any, high: int) -> int:

@@ -200,7 +200,7 @@ class _Binder:
     # --- rendering ----------------------------------------------------------------------------------------------------
 
     def at(self, tree: exp.Expr, instants: str | None) -> exp.Expr:
-        """The tree with streams as derived tables with the types of their columns; at an instant of `instants` if given."""
+        """The tree with streams as derived tables of typed columns; at an instant of `instants` if given."""
         for table in list(tree.find_all(exp.Table)):
             stream = self.streams.get(table.name)
             if stream is None or is_cte(table):

@@ -28,7 +28,7 @@ FOR_EVER = 2**62
 
 @dataclass(frozen=True)
 class Content:
-    """The rows of an input that are in its window at some instant, in total order, with their intervals [begin, end)."""
+    """The rows of an input that are in its window at some instant, in total order, with intervals [begin, end)."""
 
     rows: pa.Table
     begin: Ints
@@ -105,7 +105,7 @@ def _pushed_out(visible: Ints, partition: Ints, count: int) -> Ints:
 
 
 def _pushed_out_by_late_rows(seen: Ints, part: Ints, count: int) -> Ints:
-    """As `_pushed_out` where rows become visible out of order (late ones of a stream that drops them): rare, row by row.
+    """As `_pushed_out` where rows become visible out of order (late ones, dropped by earlier instants): rare, row by row.
 
     From the last row back, a heap holds the `count` smallest instants at which later rows become visible.
     """

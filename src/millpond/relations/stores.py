@@ -1,8 +1,8 @@
 """Stores: the rows of a stream that relational queries need, kept in one shard and shared between queries.
 
 A store (a shared synopsis in the sense of Babu 2005, 2.4) holds rows that pass a filter, with the columns that its
-users need and what gives each row its place: `_t` event time, `_id`, `_epoch` in which it came, `_cut` the progress that
-a late row was behind (NULL: it was on time).
+users need and what gives each row its place: `_t` event time, `_id`, `_epoch` in which it came, `_cut` the progress
+that a late row was behind (NULL: it was on time).
 """
 
 from __future__ import annotations

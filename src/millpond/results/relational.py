@@ -28,7 +28,7 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
 
     Arguments:
         as_of: None: τ is NOW, the largest event time admitted. 'progress': τ is the last final instant.
-            ('timestamp', t): τ is t, with all that is known today. ('epoch', n): NOW as it was when epoch n was published.
+            ('timestamp', t): τ is t, with all that is known today. ('epoch', n): NOW when epoch n was published.
     """
     query = standing.definition.query
     now, published = _moment(core, core.catalog.streams_of(standing), as_of)
@@ -37,10 +37,10 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
         return empty_answers(connection(), columns)
     found = _at(core, query, core.catalog.streams_of(standing), published, now)
     final = "true" if progress_of(core.published, core.catalog.streams_of(standing)) > now else "false"
+    shown_at = f'make_timestamp({now}) AS "at"'
     return query_table(
-        connection(), f"SELECT make_timestamp({now}) AS \"at\", {_outputs(query)}, {final} AS final FROM f ORDER BY ALL",
-        f=found,
-    )  # fmt: skip
+        connection(), f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL", f=found
+    )
 
 
 def relation_moment(
