@@ -105,7 +105,7 @@ def _pushed_out(visible: Ints, partition: Ints, count: int) -> Ints:
 
 
 def _pushed_out_by_late_rows(seen: Ints, part: Ints, count: int) -> Ints:
-    """As `_pushed_out` where rows become visible out of order (late ones, dropped by earlier instants): rare, row by row.
+    """As `_pushed_out` where rows become visible out of order (late ones that were dropped before): row by row.
 
     From the last row back, a heap holds the `count` smallest instants at which later rows become visible.
     """
