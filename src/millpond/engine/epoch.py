@@ -151,8 +151,8 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
             known = core.published.queries.get(str(standing.id))
             if known is not None and standing.inputs:
                 after = {**core.published.progress, str(stream): replace(state, bound=bound)}
-                options, until = standing.definition.options, bound_of(core.catalog, standing, after, clock)
-                if standing.status == "live" and _moves(known, options, until):
+                until = bound_of(core.catalog, standing, after, clock)
+                if standing.status == "live" and _moves(known, standing.definition.options, until):
                     return True
                 continue
             if known is None or state.high <= NEVER:
