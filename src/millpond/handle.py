@@ -24,6 +24,7 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.results.deliveries import subscribe_selection
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
+from millpond.results.relational import relation_moment
 from millpond.results.selection import Answer, evaluate
 from millpond.results.subscription import AnswerBatch, Cursor, subscribe
 from millpond.types import Edge, to_json
@@ -184,6 +185,8 @@ def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer
     epoch = as_of[1] if isinstance(as_of, tuple) and as_of[0] == "epoch" else published.epoch
     progress = published.progress.get(str(stream.id), StreamProgress())
     begin = end = None
+    if standing.inputs:
+        return Answer(table, epoch, *relation_moment(core, published, standing, as_of))
     if table.num_rows:
         # No datetime: a window may begin before the year 1.
         begin, end = (table[name].cast(pa.int64())[0].as_py() for name in ("window_start", "window_end"))

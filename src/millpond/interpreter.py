@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond import language as lang
-from millpond.catalog import Catalog, Registered, Standing, assign, check_name
+from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
 from millpond.engine.core import Core
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.progress import StreamProgress
@@ -21,6 +21,7 @@ from millpond.results.describe import explain, moment, show
 from millpond.results.explain_rows import explain_selection
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
+from millpond.results.relational import explain_relational, select_relational
 from millpond.results.relations import select_relations
 from millpond.results.selection import evaluate, select_once
 from millpond.row_queries import RowQueries
@@ -162,6 +163,9 @@ class Interpreter:
         if isinstance(bound, Selection):
             return select_once(self.core, bound).table, ""
         if isinstance(bound, BoundQuery):
+            check_options(bound, QueryOptions())
+            if bound.relation is not None:
+                return select_relational(self.core, bound), ""
             return select_stream(self.core, bound), ""
         read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]
         notes = [
@@ -177,10 +181,14 @@ class Interpreter:
             standing = self._query(statement.target, statement)
             if isinstance(standing, Registered):
                 return explain_selection(self.core, standing.selection, standing)
+            if standing.inputs:
+                return explain_relational(self.core, standing.definition.query, standing)
             return explain(self.core, standing.definition.query, standing, statement.analyze)
         bound = lang.bind_select(statement.target, statement.text, statement.offset, self.rows.names)
         if isinstance(bound, Selection):
             return explain_selection(self.core, bound, None)
+        if isinstance(bound, BoundQuery) and bound.relation is not None:
+            return explain_relational(self.core, bound, None)
         if not isinstance(bound, BoundQuery):
             return pa.table({"plan": ["answers, tables and side streams, joined by DuckDB in one process", bound.sql]})
         return explain(self.core, bound, None, statement.analyze)
@@ -288,6 +296,7 @@ class Interpreter:
         """
         if options.materialize != "auto":
             raise QueryError("'materialize' is for row queries; the state of a window query is always kept")
+        check_options(query, options)
         if name is not None and old is None:
             check_name(name)
         if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
@@ -317,6 +326,8 @@ class Interpreter:
         text: str,
         old: Standing | Registered | None,
     ) -> str:
+        if query.relation is not None:
+            return self._register_relation(number, name, query, options, text, old)
         catalog = self.core.catalog
         stream = catalog.stream(query.stream)
         assert stream is not None
@@ -370,6 +381,37 @@ class Interpreter:
         )
         verb = "created" if old is None else f"replaced, version {definition.version}{kept}"
         return f"query {name} {verb}" + ("; back-filling from the archive" if waits else "")
+
+    def _register_relation(
+        self,
+        number: int,
+        name: str,
+        query: BoundQuery,
+        options: QueryOptions,
+        text: str,
+        old: Standing | Registered | None,
+    ) -> str:
+        """Register a relational query with its stores."""
+        catalog = self.core.catalog
+        assert query.relation is not None
+        streams = [s for i in query.relation.inputs if (s := catalog.stream(i.stream)) is not None]
+        next_epoch = max(self.core.last_manifest, self.core.published.epoch) + 1
+        stored = assign_stores(
+            catalog, query, streams, next_epoch, [self._taken(s.id) > 0 for s in streams], number,
+            self.core.settings.shards, options.since is not None, self.core.settings.share,
+        )  # fmt: skip
+        version = 1 if old is None else _version(old) + 1
+        definition = QueryDefinition(name, query, options, number, version, text)
+        previous = () if old is None else (*old.previous, old.id)
+        status: Status = "backfilling" if stored.waits else "live"
+        standing = Standing(definition, "", next_epoch, status, previous=previous, inputs=stored.inputs)
+        event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
+        event["stores"] = [to_json(s) for s in stored.changed]
+        if old is not None:
+            event["replaces"] = old.id
+        self.core.catalog_log.record(event)
+        verb = "created" if old is None else f"replaced, version {version}"
+        return f"query {name} {verb}" + ("; back-filling from the archive" if stored.waits else "")
 
     def _taken(self, stream: int) -> int:
         """How many intake items epochs have taken, the running one included."""
@@ -477,6 +519,19 @@ class Interpreter:
         status = "backfilling" if waits else "live"
         self.core.catalog_log.record({"do": "set_status", "id": standing.id, "status": status})
         return f"query {statement.name} resumed"
+
+
+def check_options(query: BoundQuery, options: QueryOptions) -> None:
+    """Refuse options that have no meaning for a query of its kind: QueryError."""
+    operator = None if query.relation is None else query.relation.operator
+    if (operator == "rstream") != (options.every is not None):
+        raise QueryError(
+            "RSTREAM reports the whole relation again and again: say how often, WITH (every='1 s')"
+            if operator == "rstream"
+            else "'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen"
+        )
+    if query.relation is not None and options.empty == "report":
+        raise QueryError("empty='report' is for windows with SLIDE; a relation is defined at every instant")
 
 
 def _version(query: Standing | Registered) -> int:

@@ -183,6 +183,68 @@ class RowWindow:
 
 
 @dataclass(frozen=True)
+class RelationWindow:
+    """A window without SLIDE: it makes a stream a relation, defined at every instant (CQL's stream-to-relation).
+
+    kind: 'range': the rows with τ - range <= event time <= τ (`[NOW]`: range 0); 'rows': the last `rows` rows up to τ
+        in total order (of each partition); 'unbounded': all rows up to τ.
+    partition: columns of PARTITION BY, as declared.
+    """
+
+    kind: Literal["range", "rows", "unbounded"]
+    range: int = 0
+    rows: int = 0
+    partition: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RelationInput:
+    """A windowed stream in the FROM of a relational query.
+
+    alias: what the SQL calls it. columns: those of the stream that the query needs. where: DuckDB SQL over the stream's
+        columns, pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so
+        that a row on which they fail goes to the dead letters.
+    """
+
+    alias: str
+    stream: str
+    window: RelationWindow
+    columns: tuple[Column, ...]
+    where: str | None = None
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConstantInput:
+    """A relation that does not change with time: a table (ad hoc also the answers of a query, or a side stream)."""
+
+    alias: str
+    kind: str
+    name: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Relational:
+    """SQL over windowed streams: a relation at every instant, and what becomes of its changes.
+
+    operator: what makes a stream of it; None: the relation itself.
+    sql: DuckDB SQL over the inputs' aliases as they are at one instant.
+    lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
+        called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
+    plan: 'elements': select and project over one window, row by row; else 'recomputed' at each instant of change.
+    """
+
+    operator: Literal["istream", "dstream", "rstream"] | None
+    inputs: tuple[RelationInput, ...]
+    tables: tuple[ConstantInput, ...]
+    sql: str
+    lifted: str | None
+    instants: str
+    plan: Literal["elements", "recomputed"] = "recomputed"
+
+
+@dataclass(frozen=True)
 class OrderTerm:
     """One term of an ORDER BY: DuckDB SQL text, direction, place of NULLs."""
 
@@ -244,7 +306,8 @@ class Output:
 class BoundQuery:
     """A SELECT over one stream after names and types have been resolved: what the engine plans from.
 
-    A standing query has `window` (it ends at instants) or `row_window` (it ends with rows).
+    A standing query has `window` (it ends at instants) or `row_window` (it ends with rows); or it is about a
+    `relation`: then `stream` is the first of its streams, `select` has the answer's columns, nothing else is set.
 
     All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
     quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
@@ -266,6 +329,7 @@ class BoundQuery:
     grouped: bool = True
     text: str = ""
     row_window: RowWindow | None = None
+    relation: Relational | None = None
 
 
 @dataclass(frozen=True)
@@ -365,6 +429,7 @@ class QueryOptions:
     materialize: how much of a selection's answer is kept ready: 'partial' (which rows match), 'complete' (the answer of
         the current window), 'none', or 'auto' (decided by use and space while it runs).
     early: how often windows that are still open are answered speculatively, microseconds of clock time; None: never.
+    every: how far apart the instants are that RSTREAM reports, microseconds.
     """
 
     since: Literal["start"] | int | None = None
@@ -372,6 +437,7 @@ class QueryOptions:
     revise_for: int | None = None
     materialize: Literal["auto", "partial", "complete", "none"] = "auto"
     early: int | None = None
+    every: int | None = None
 
 
 @dataclass(frozen=True)
@@ -389,6 +455,13 @@ class QueryDefinition:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of its answers as a table."""
+        if self.query.relation is not None:
+            return (
+                Column("at", "TIMESTAMP"),
+                *(Column(o.name, o.type) for o in self.query.select),
+                *((Column("change", "VARCHAR"),) if self.query.relation.operator is None else ()),
+                Column("revision", "BIGINT"),
+            )
         return (
             Column("window_start", "TIMESTAMP"),
             Column("window_end", "TIMESTAMP"),
@@ -451,6 +524,7 @@ __all__ = [
     "Aggregate",
     "BoundQuery",
     "Column",
+    "ConstantInput",
     "Edge",
     "Interval",
     "JoinFactor",
@@ -460,6 +534,9 @@ __all__ = [
     "Output",
     "QueryDefinition",
     "QueryOptions",
+    "RelationInput",
+    "RelationWindow",
+    "Relational",
     "RowWindow",
     "Selection",
     "Side",

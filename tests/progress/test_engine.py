@@ -23,7 +23,7 @@ from tests.oracle import (
     trace,
 )
 from tests.oracle.revisions import revisions_by_group
-from tests.progress.ponds import GROUPED, PLAIN, S, TYPES, Kind, MarkedPond, epochs, is_mark, kinds, marked_pond, rows
+from tests.progress.ponds import GROUPED, PLAIN, TYPES, Kind, MarkedPond, S, epochs, is_mark, kinds, marked_pond, rows
 from tests.properties.harness import wanted
 
 

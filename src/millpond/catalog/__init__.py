@@ -7,8 +7,8 @@ of their own. How statements become events is decided in `millpond.interpreter`,
 
 from millpond.catalog.log import CatalogLog
 from millpond.catalog.register import NewSelection, Register, Registered, check_name
-from millpond.catalog.sharing import assign
-from millpond.catalog.state import Catalog, Standing, Status, Synopsis, apply
+from millpond.catalog.sharing import Stored, assign, assign_stores
+from millpond.catalog.state import Catalog, Standing, Status, Store, Synopsis, apply
 
 __all__ = [
     "Catalog",
@@ -18,8 +18,11 @@ __all__ = [
     "Registered",
     "Standing",
     "Status",
+    "Store",
+    "Stored",
     "Synopsis",
     "apply",
     "assign",
+    "assign_stores",
     "check_name",
 ]

@@ -5,11 +5,13 @@ A pure decision; the caller records it as an event.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from millpond.catalog.state import Catalog, Synopsis
+from millpond.catalog.state import Catalog, Store, Synopsis
+from millpond.relations import rows_needed
 from millpond.synopses import spec_of
-from millpond.types import BoundQuery, QueryOptions, StreamDefinition
+from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput, StreamDefinition
 
 
 def assign(
@@ -51,3 +53,83 @@ def assign(
 
 def _widens(synopsis: Synopsis, query: BoundQuery) -> bool:
     return query.window is not None and synopsis.spec.panes.serves(query.window)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The stores of a relational query: one owner per input, those that are new or widened, whether to back-fill."""
+
+    inputs: tuple[str, ...]
+    changed: tuple[Store, ...]
+    waits: bool
+
+
+def assign_stores(
+    catalog: Catalog,
+    query: BoundQuery,
+    streams: Sequence[StreamDefinition],
+    next_epoch: int,
+    history: Sequence[bool],
+    number: int,
+    shards: int,
+    backdated: bool = False,
+    share: bool = True,
+) -> Stored:
+    """The stores that a relational query reads: shared where rows and columns agree and reach far enough back.
+
+    Arguments:
+        history: per input, whether the stream has rows of epochs before `next_epoch`.
+        number: the query's id. backdated: it wants answers from before its registration.
+    """
+    relation = query.relation
+    assert relation is not None
+    made: dict[str, Store] = {}
+    owners: list[str] = []
+    waits = backdated and any(history)
+    home: int | None = None
+    for item, stream, old in zip(relation.inputs, streams, history, strict=True):
+        wanted = rows_needed(item, stream)
+        found: Store | None = next((s for s in made.values() if s.spec.serves(wanted)), None)
+        for store in catalog.stores.values() if share and found is None else ():
+            if home not in (None, store.home):
+                continue
+            if store.first_epoch >= next_epoch and not old:  # not born yet: it may still take in more columns
+                wider = store.spec.with_columns(wanted)
+                if wider.serves(wanted) and wider.where == store.spec.where and wider.serves(store.spec):
+                    found = replace(store, spec=wider) if wider != store.spec else store
+            elif store.first_epoch < next_epoch and not backdated and store.spec.serves(wanted):
+                found = store if _reaches(catalog, store, item) else None
+            if found is not None:
+                break
+        if found is None:
+            found = Store(f"{wanted.key}.{next_epoch}.{number}.{len(owners)}", wanted, next_epoch, -1)
+            waits = waits or old
+        if found.home >= 0:
+            home = found.home
+        owners.append(found.owner)
+        if catalog.stores.get(found.owner) != found:
+            made[found.owner] = found
+    home = number % shards if home is None else home
+    changed = tuple(replace(s, home=home) if s.home < 0 else s for s in made.values())
+    return Stored(tuple(owners), changed, waits)
+
+
+def _reaches(catalog: Catalog, store: Store, item: RelationInput) -> bool:
+    """Whether a store certainly holds what is in the window of a new input, since a running one needs as much."""
+    for standing in catalog.users(store.owner):
+        relation = standing.definition.query.relation
+        if relation is None or standing.status != "live":
+            continue
+        for owner, other in zip(standing.inputs, relation.inputs, strict=True):
+            if owner == store.owner and _covers(relation, other, item):
+                return True
+    return False
+
+
+def _covers(relation: Relational, other: RelationInput, item: RelationInput) -> bool:
+    mine, needed = other.window, item.window
+    if mine.kind == "unbounded":
+        return relation.plan != "elements" or relation.operator != "istream"
+    if mine.kind != needed.kind or mine.partition != needed.partition:
+        return False
+    return mine.range >= needed.range and mine.rows >= needed.rows

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from millpond.relations import Rows
 from millpond.synopses import PanesSpec
 from millpond.types import QueryDefinition, StreamDefinition, TableDefinition, from_json
 
@@ -29,8 +30,24 @@ class Synopsis:
 
 
 @dataclass(frozen=True)
+class Store:
+    """Rows of a stream that one or more relational queries share.
+
+    owner: the name that its rows are stored under. first_epoch: the first epoch whose rows it receives live.
+    home: the shard that has all of them; every store of a query has the same.
+    """
+
+    owner: str
+    spec: Rows
+    first_epoch: int
+    home: int
+
+
+@dataclass(frozen=True)
 class Standing:
     """A standing query: definition, the synopsis that serves it, its state in life.
+
+    inputs: of a relational query, the store of each input; it has no synopsis then.
 
     first_epoch: the first epoch that it is live in; its back-fill covers exactly the epochs before.
     previous: ids of the versions that it replaced.
@@ -42,6 +59,7 @@ class Standing:
     status: Status = "live"
     reason: str = ""
     previous: tuple[int, ...] = ()
+    inputs: tuple[str, ...] = ()
 
     @property
     def id(self) -> int:
@@ -59,6 +77,7 @@ class Catalog:
     tables: dict[int, TableDefinition] = field(default_factory=dict)
     queries: dict[int, Standing] = field(default_factory=dict)
     synopses: dict[str, Synopsis] = field(default_factory=dict)
+    stores: dict[str, Store] = field(default_factory=dict)
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
         """The stream, table or query of that name, or None."""
@@ -87,16 +106,22 @@ class Catalog:
         return self.queries.get(found.id) if isinstance(found, QueryDefinition) else None
 
     def stream_of(self, standing: Standing) -> StreamDefinition:
-        """The stream that a query reads."""
-        return self.streams[self.synopses[standing.synopsis].spec.stream]
+        """The stream that a query reads, the first if there are several."""
+        return self.streams_of(standing)[0]
+
+    def streams_of(self, standing: Standing) -> list[StreamDefinition]:
+        """The streams that a query reads, one per input."""
+        if standing.inputs:
+            return [self.streams[self.stores[owner].spec.stream] for owner in standing.inputs]
+        return [self.streams[self.synopses[standing.synopsis].spec.stream]]
 
     def on_stream(self, stream: int) -> list[Standing]:
         """The queries that read a stream."""
-        return [q for q in self.queries.values() if self.synopses[q.synopsis].spec.stream == stream]
+        return [q for q in self.queries.values() if any(s.id == stream for s in self.streams_of(q))]
 
     def users(self, owner: str) -> list[Standing]:
-        """The queries that a synopsis serves."""
-        return [q for q in self.queries.values() if q.synopsis == owner]
+        """The queries that a synopsis or a store serves."""
+        return [q for q in self.queries.values() if q.synopsis == owner or owner in q.inputs]
 
 
 def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
@@ -115,6 +140,11 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
         if "synopsis" in event:
             synopsis = from_json(Synopsis, event["synopsis"])
             synopses[synopsis.owner] = synopsis
+        stores = dict(catalog.stores)
+        for value in event.get("stores", ()):
+            store = from_json(Store, value)
+            stores[store.owner] = store
+        after = replace(after, stores=stores)
         queries = {k: q for k, q in catalog.queries.items() if k != event.get("replaces")}
         after = replace(after, synopses=synopses, queries={**queries, standing.id: standing}, next_id=standing.id + 1)
         return _without_unused(after)
@@ -132,4 +162,9 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
 
 def _without_unused(catalog: Catalog) -> Catalog:
     used = {q.synopsis for q in catalog.queries.values()}
-    return replace(catalog, synopses={k: s for k, s in catalog.synopses.items() if k in used})
+    stored = {owner for q in catalog.queries.values() for owner in q.inputs}
+    return replace(
+        catalog,
+        synopses={k: s for k, s in catalog.synopses.items() if k in used},
+        stores={k: s for k, s in catalog.stores.items() if k in stored},
+    )

@@ -29,6 +29,9 @@ from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks
 from millpond.tables.chunks import Payload, unpack
 from millpond.types import StreamDefinition, from_json, to_json
 
+#: Back-fills of relational queries are called by this and the query's id.
+RELATION = "relation"
+
 
 @dataclass(frozen=True)
 class Adoption:
@@ -65,11 +68,23 @@ def ready_backfills(core: Core, published: bool = True) -> list[Adoption]:
         for name in sorted(n for n in os.listdir(folder) if n.endswith(".json")):
             adoption = from_json(Adoption, read_json(os.path.join(folder, name)))
             adopted = any(str(q) in core.published.queries for q in adoption.queries)
-            if adopted or adoption.owner not in core.catalog.synopses:
+            if adopted or not _is_known(core.catalog, adoption):
                 remove_file(os.path.join(folder, name))
             elif not published or _covers(core, adoption):
                 found.append(adoption)
     return found
+
+
+def _is_known(catalog: Catalog, adoption: Adoption) -> bool:
+    """Whether what a back-fill was for is still there."""
+    if adoption.owner.startswith(RELATION):
+        return any(q in catalog.queries for q in adoption.queries)
+    return adoption.owner in catalog.synopses
+
+
+def backfill_owner(standing: Standing) -> str:
+    """What the back-fill of a query is called: its synopsis, which it may share; a relational one has its own."""
+    return f"{RELATION}{standing.id}" if standing.inputs else standing.synopsis
 
 
 def _covers(core: Core, adoption: Adoption) -> bool:
@@ -81,7 +96,7 @@ def waiting_owners(core: Core) -> list[str]:
     """Synopses whose back-fill has still to run and can: the epoch before their first one is published."""
     done = {a.owner for a in ready_backfills(core)}
     owners = {
-        q.synopsis: q.first_epoch
+        backfill_owner(q): q.first_epoch
         for q in core.catalog.queries.values()
         if q.status in ("backfilling", "paused") and str(q.id) not in core.published.queries
     }
@@ -94,12 +109,22 @@ def waiting_owners(core: Core) -> list[str]:
 
 def needs_backfill(core: Core, owner: str) -> bool:
     """Whether any query of the synopsis was registered on a stream with history."""
-    return any(q.status == "backfilling" or q.reason == "backfilling" for q in core.catalog.users(owner))
+    users = [q for q in core.catalog.queries.values() if backfill_owner(q) == owner]
+    return any(q.status == "backfilling" or q.reason == "backfilling" for q in users)
 
 
 def run_backfill(core: Core, owner: str) -> None:
     """Run the back-fill of one synopsis and record it as finished."""
     with core.pinned():
+        if owner.startswith(RELATION):
+            from millpond.engine.relation_history import backfill_relation
+
+            adoption = backfill_relation(core, int(owner[len(RELATION) :]))
+            if adoption is not None:
+                with core.lock:
+                    write_json(_record(core, owner), to_json(adoption))
+                    core.notify()
+            return
         _run(core, owner)
 
 

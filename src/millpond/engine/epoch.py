@@ -14,6 +14,7 @@ from typing import Any
 
 from millpond.engine.admission import admit, splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
+from millpond.engine.bounds import bound_of
 from millpond.engine.core import Core
 from millpond.engine.early import due
 from millpond.engine.merging import end_of_need
@@ -100,7 +101,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
         for standing in catalog.queries.values():
             runs = standing.status == "live" or (standing.status == "paused" and standing.reason != "backfilling")
             if runs and str(standing.id) not in queries:
-                bound = progress[str(catalog.stream_of(standing).id)].bound
+                bound = bound_of(catalog, standing, progress, clock)
                 start = _start(standing.definition.options, bound)
                 queries[str(standing.id)] = QueryProgress(closed=start, start=start)
         queries = {k: q for k, q in queries.items() if int(k) in catalog.queries}
@@ -109,7 +110,8 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             if standing.status == "paused" and known.paused is None:
                 # One that was paused while its back-fill ran has seen nothing of what came live.
                 adopted = any(key in a.progress for a in adoptions)
-                since = catalog.synopses[standing.synopsis].first_epoch if adopted else published.epoch + 1
+                first = standing.first_epoch if standing.inputs else catalog.synopses[standing.synopsis].first_epoch
+                since = first if adopted else published.epoch + 1
                 queries[key] = replace(known, paused=since)
         compact, expire = _upkeep(core, state, catalog, progress, queries)
         manifest = Manifest(
@@ -156,6 +158,12 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
         for standing in core.catalog.on_stream(stream):
             window = standing.definition.query.window
             known = core.published.queries.get(str(standing.id))
+            if known is not None and standing.inputs:
+                after = {**core.published.progress, str(stream): replace(state, bound=bound)}
+                until = bound_of(core.catalog, standing, after, clock)
+                if standing.status == "live" and _moves(known, standing.definition.options, until):
+                    return True
+                continue
             if known is None or state.high <= NEVER:
                 continue
             if window is None:
@@ -182,6 +190,15 @@ def _early_due(core: Core, clock: int) -> bool:
     )
 
 
+def _moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:
+    """Whether a relational query has something to report when its bound becomes `bound`."""
+    if known.pending is not None and known.pending < bound:
+        return True
+    if options.every is None or known.first is None:
+        return False
+    return -(-max(known.closed, known.first) // options.every) * options.every < bound
+
+
 def _resumed(core: Core) -> bool:
     """Whether a query that was paused has something to catch up on."""
     return any(
@@ -190,7 +207,7 @@ def _resumed(core: Core) -> bool:
         and (
             core.published.queries[str(q.id)].paused is not None
             or core.published.queries[str(q.id)].closed
-            < core.published.progress.get(str(core.catalog.stream_of(q).id), StreamProgress()).bound
+            < bound_of(core.catalog, q, core.published.progress, core.published.clock)
         )
         for q in core.catalog.queries.values()
     )
@@ -352,6 +369,7 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             paused=None,
             early_at=max(a.early_at for a in after),
             stirred=any(a.stirred for a in after),
+            pending=after[0].pending,
         )
     return merged
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time as clock
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial as partial_call
 
 import duckdb
 import numpy as np
@@ -19,6 +20,7 @@ from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, 
 from millpond.engine.soup import meet_queries
 from millpond.progress import NEVER, StreamProgress, ahead_mask, summarise
 from millpond.progress.generators import COHORT, cohort_median
+from millpond.relations import rows_of
 from millpond.sources.intake import Item
 from millpond.sources.read import Read, read, tail_times
 from millpond.synopses import PanesSpec, connection, partial, query_table
@@ -70,6 +72,19 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             dead.append(_failed_letters(failed, names, manifest.epoch))
         for shard, part in cut(db, synopsis.spec, synopsis.owner, table, manifest.shards):
             yield Parcel(shard, synopsis.owner, task, pack(part))
+    for store in catalog.stores.values():
+        if store.spec.stream != stream.id or store.first_epoch > manifest.epoch or not segment.num_rows:
+            continue
+        try:
+            table, failed = tolerant(partial_call(rows_of, db, store.spec), segment)
+        except duckdb.Error as error:
+            failures[store.owner] = one_line(error)
+            continue
+        if failed is not None:
+            names = ", ".join(sorted(q.definition.name for q in catalog.users(store.owner)))
+            dead.append(_failed_letters(failed, names, manifest.epoch))
+        if table.num_rows:
+            yield Parcel(store.home, store.owner, task, pack(table))
     made = clock.perf_counter()
     for failed, name in meet_queries(pond, manifest, stream, task, segment):
         dead.append(_failed_letters(failed, name, manifest.epoch))
@@ -223,8 +238,13 @@ def tolerant_partial(
     Returns: the partial of the good rows, and the failing rows with their `_reason` (None if there are none).
     Raises: duckdb.Error when more than FAILING_ROWS rows fail.
     """
+    return tolerant(lambda rows: partial(db, spec, rows, extra), segment)
+
+
+def tolerant(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+    """What `make` makes of a segment, without the rows that it fails on; see `tolerant_partial`."""
     try:
-        return partial(db, spec, segment, extra), None
+        return make(segment), None
     except duckdb.Error as error:
         if segment.num_rows == 0:
             raise
@@ -235,7 +255,7 @@ def tolerant_partial(
     while pending:
         piece = pending.pop()
         try:
-            partial(db, spec, piece, extra)
+            make(piece)
             good.append(piece)
         except duckdb.Error as error:
             if piece.num_rows == 1:
@@ -249,7 +269,7 @@ def tolerant_partial(
         raise first
     rows = pa.concat_tables([p for p, _ in bad]).append_column("_reason", pa.array([r for _, r in bad]))
     kept = pa.concat_tables(good) if good else segment.slice(0, 0)
-    return partial(db, spec, kept, extra), rows
+    return make(kept), rows
 
 
 def home_shard(spec: PanesSpec, owner: str, shards: int) -> int | None:

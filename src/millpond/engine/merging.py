@@ -24,9 +24,11 @@ from millpond.engine.group_bounds import bound_of_rows, group_bounds
 from millpond.engine.mapping import Parcel, home_shard, one_line
 from millpond.engine.ordering import in_order
 from millpond.engine.records import Manifest, QueryProgress
+from millpond.engine.relating import ROWS, Shard, need_of, needed_rows, row_chunk
 from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb
+from millpond.relations import merge_rows
 from millpond.synopses import connection, merge_partials, query_table
 from millpond.synopses.rows import fold, on_time
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
@@ -123,6 +125,12 @@ def merge_shard(
             failures.update({str(q.id): one_line(error) for q in catalog.users(synopsis.owner)})
     forget(pond_id, set(catalog.synopses))
     forget_rows(pond_id, set(catalog.synopses))
+    if catalog.stores:
+        given = partial(partial, _given, db, pond, segments)
+        Shard(
+            db, pond, pond_id, manifest, catalog, shard, parts, progress, segments, given,
+            state, results, advanced, failures,
+        ).run()  # fmt: skip
     answered = clock.perf_counter()
     written: dict[str, Any] = {"state": [], "results": []}
     name = f"e{manifest.epoch:012d}-{shard:04d}.parquet"
@@ -353,6 +361,10 @@ def _compact(
                 table = table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
             if table.num_rows:
                 chunks.append(pane_chunk(owner, synopsis.spec, epoch, table))
+        elif kind == ROWS and owner in catalog.stores:
+            rows = needed_rows(db, manifest, catalog, catalog.stores[owner], merge_rows([c.table for c in group]))
+            if rows.num_rows:
+                chunks.append(row_chunk(owner, epoch, rows))
         elif kind == REVISIONS and int(owner[1:]) in catalog.queries:
             table = _latest_numbers(db, pa.concat_tables([c.table for c in group], promote_options="permissive"))
             ends = pc.min_max(table["end"]).as_py()
@@ -392,6 +404,9 @@ def end_of_need(catalog: Catalog, progress: dict[str, StreamProgress], queries: 
     """The event time before which no query needs any state; NEVER while that is not known."""
     needs = [NEVER] if not catalog.queries else []
     for standing in catalog.queries.values():
+        if standing.inputs:
+            needs.append(need_of(catalog, standing, progress, queries.get(str(standing.id), QueryProgress())))
+            continue
         stream = catalog.stream_of(standing)
         high = progress.get(str(stream.id), StreamProgress()).high
         closed = queries.get(str(standing.id), QueryProgress()).closed

@@ -36,6 +36,7 @@ class QueryProgress:
         start before it are answered from what was left.
     early_at: the clock reading of its last early answers. stirred: whether rows of its stream came since; both only
         with the option `early`.
+    pending: of a relational query, the next instant at which rows leave their windows, if nothing comes before.
     """
 
     closed: int = NEVER
@@ -49,6 +50,7 @@ class QueryProgress:
     groups: dict[str, int] = field(default_factory=dict)
     early_at: int = NEVER
     stirred: bool = False
+    pending: int | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,12 @@ INTERVAL = "millpond_interval"
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 
+#: Key of the `meta` of items of SELECT: ISTREAM, DSTREAM or RSTREAM around them, and its place.
+TO_STREAM = "millpond_to_stream"
+
+_TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
+
+
 class SyntaxFault(ParseError):
     """A syntax error with its place; the statement parser turns it into a StatementError."""
 
@@ -103,6 +109,37 @@ class MillpondParser(DuckDBParser):
             table.meta[FINAL] = (said.start, said.end + 1)
             if self._curr.token_type == TokenType.ALIAS or self._curr.token_type == TokenType.VAR:
                 table.set("alias", self._parse_table_alias())
+
+    def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
+        """The items of SELECT; `ISTREAM(a, b)` and `ISTREAM a, b` are written around all of them (CQL)."""
+        word, follows = self._curr, self._next
+        if not self._is_to_stream(word, follows):
+            return super()._parse_projections()
+        self._advance()
+        inside = self._curr.token_type == TokenType.L_PAREN
+        if inside:
+            self._advance()
+        items, excluded = super()._parse_projections()
+        if inside:
+            if self._curr.token_type != TokenType.R_PAREN:
+                self.raise_error(f"the parenthesis of {word.text.upper()} is not closed")
+            self._advance()
+            if self._curr.token_type == TokenType.COMMA:
+                self.raise_error(f"{word.text.upper()} stands around the whole select list")
+        for item in items:
+            item.meta[TO_STREAM] = (word.text.lower(), (word.start, word.end + 1))
+        return items, excluded
+
+    def _is_to_stream(self, word: Token, follows: Token) -> bool:
+        """Whether the word at the start of a select list is CQL's, not a column of that name."""
+        if not word or not follows or word.text.upper() not in _TO_STREAM or word.token_type == TokenType.IDENTIFIER:
+            return False
+        if follows.token_type in (TokenType.L_PAREN, TokenType.STRING, TokenType.NUMBER, TokenType.CASE):
+            return True
+        if follows.token_type == TokenType.STAR:
+            behind = self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
+            return behind is not None and behind.text.upper() in ("FROM", "EXCLUDE", "REPLACE")
+        return follows.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
 
     def _parse_suffix(self, table: exp.Table) -> None:
         """What may follow the name, or the alias, of a FROM item; kept in the node's meta."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,9 +28,12 @@ from millpond.language.outputs import written_text
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.window_clause import FINAL, REVISIONS
 from millpond.language.zoned import cast_in_utc, in_utc, utc_text
-from millpond.types import Column, QueryDefinition, StreamDefinition
+from millpond.types import Column, QueryDefinition, StreamDefinition, TableDefinition
 
-Kind = Literal["query", "revisions", "final", "late", "dead", "table"]
+Kind = Literal["query", "revisions", "final", "late", "dead", "table", "stream"]
+
+#: Binds a FROM item that names a stream: (the item, the stream, the generated name) -> its relation.
+StreamItem = Callable[[exp.Table, StreamDefinition, str], "RelationRef"]
 
 #: Columns of `dead(s)`.
 DEAD_COLUMNS = (
@@ -91,9 +94,9 @@ _FUNCTIONS = SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS
 class RelationRef:
     """A relation that `RelationQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
 
-    kind: 'query' (latest revisions), 'revisions' (all of them), 'final' (those that can
-    no longer change), 'late', 'dead', 'table'. name: of the query, table or
-    stream, as declared. columns: what the SQL expects, with DuckDB types, in this order.
+    kind: 'query' (latest revisions), 'revisions' (all of them), 'final' (those that can no longer change), 'late',
+        'dead', 'table'; 'stream' only where the caller of `bound_tree` says what a stream is. name: of the query, table
+        or stream, as declared. columns: what the SQL expects, with DuckDB types, in this order.
     """
 
     alias: str
@@ -115,17 +118,18 @@ class RelationQuery:
 def streams_in(select: exp.Expr, schema: Schema, source: Source) -> list[exp.Table]:
     """The FROM items that name streams; StatementError for names that do not exist."""
     found = []
-    for table in _tables(select):
+    for table in tables_of(select):
         if side_stream(table, source) is None and isinstance(find(schema, table, source), StreamDefinition):
             found.append(table)
     return found
 
 
-def _tables(select: exp.Expr) -> Iterator[exp.Table]:
-    return (t for t in select.find_all(exp.Table, bfs=False) if not _is_cte(t))
+def tables_of(select: exp.Expr) -> Iterator[exp.Table]:
+    """The FROM items of a tree, at every level, but for names that a WITH defines."""
+    return (t for t in select.find_all(exp.Table, bfs=False) if not is_cte(t))
 
 
-def _is_cte(table: exp.Table) -> bool:
+def is_cte(table: exp.Table) -> bool:
     """Whether the name is one that a WITH around it defines, before it."""
     if not isinstance(table.this, exp.Identifier) or table.args.get("db"):
         return False
@@ -155,15 +159,28 @@ def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -
     Raises:
         StatementError: a name that does not exist, a function or syntax that is not available, a wrong type.
     """
+    tree, refs = bound_tree(select, source, schema)
+    sql = render(tree)
+    return RelationQuery(sql, refs, describe_over(sql, refs, select, source), text)
+
+
+def bound_tree(
+    select: exp.Expr, source: Source, schema: Schema, stream_item: StreamItem | None = None
+) -> tuple[exp.Expr, tuple[RelationRef, ...]]:
+    """A checked copy of a SELECT in which generated names stand for the FROM items, and what they stand for.
+
+    Arguments:
+        stream_item: binds FROM items that are streams, each by itself; None: there are none.
+    """
     _check(select, source)
     tree = select.copy()
     _name_items(tree, source)
-    prefix = _free_prefix(select)
+    prefix = free_prefix(select)
     relations: dict[tuple[str, str], RelationRef] = {}
-    for table in list(_tables(tree)):
-        _bind_table(table, source, schema, relations, prefix)
+    for table in list(tables_of(tree)):
+        _bind_table(table, source, schema, relations, prefix, stream_item)
     for table in tree.find_all(exp.Table):
-        if _is_cte(table):
+        if is_cte(table):
             no_window(table, source)
     for cast in list(tree.find_all(exp.Cast)):
         kind = _cast_type(cast, source)
@@ -174,9 +191,7 @@ def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -
     refs = tuple(relations.values())
     _compare_enums(tree, refs)
     _compare_in_utc(tree, refs)
-    sql = render(tree)
-    columns = _describe(sql, refs, select, source)
-    return RelationQuery(sql, refs, columns, text)
+    return tree, refs
 
 
 def _compare_enums(tree: exp.Expr, refs: tuple[RelationRef, ...]) -> None:
@@ -219,7 +234,7 @@ def _compare_in_utc(tree: exp.Expr, refs: tuple[RelationRef, ...]) -> None:
             node.replace(found)
 
 
-def _free_prefix(select: exp.Expr) -> str:
+def free_prefix(select: exp.Expr) -> str:
     """A start for generated names that no name of the query has."""
     names = {node.name.lower() for node in select.find_all(exp.Identifier)}
     prefix = "r"
@@ -271,9 +286,21 @@ def _cast_type(cast: exp.Cast, source: Source) -> str:
 
 
 def _bind_table(
-    table: exp.Table, source: Source, schema: Schema, relations: dict[tuple[str, str], RelationRef], prefix: str
+    table: exp.Table,
+    source: Source,
+    schema: Schema,
+    relations: dict[tuple[str, str], RelationRef],
+    prefix: str,
+    stream_item: StreamItem | None,
 ) -> None:
     """Put a generated name in the place of a FROM item; its own name stays as the alias."""
+    if stream_item is not None and side_stream(table, source) is None:
+        stream = find(schema, table, source)
+        if isinstance(stream, StreamDefinition):
+            ref = stream_item(table, stream, f"{prefix}{len(relations)}")
+            relations["stream", ref.alias] = ref
+            _put(table, ref, stream.name)
+            return
     no_window(table, source)
     revisions, final = table.meta.get(REVISIONS), table.meta.get(FINAL)
     side = side_stream(table, source)
@@ -287,7 +314,7 @@ def _bind_table(
         found = find(schema, table, source)
         assert not isinstance(found, StreamDefinition)
         name = visible = found.name
-        columns = found.columns
+        columns = _columns_of(found, bool(revisions or final))
         kind = "table"
         if isinstance(found, QueryDefinition):
             kind = "revisions" if revisions else "final" if final else "query"
@@ -300,14 +327,27 @@ def _bind_table(
         raise source.error(what, final, "FROM query FINAL")
     key = (kind, name.lower())
     ref = relations.setdefault(key, RelationRef(f"{prefix}{len(relations)}", kind, name, columns))
+    _put(table, ref, visible)
+    if any("ENUM(" in c.type for c in ref.columns):
+        table.replace(exp.Subquery(this=_with_enums(ref), alias=table.args["alias"]))
+
+
+def _columns_of(found: QueryDefinition | TableDefinition, revisions: bool) -> tuple[Column, ...]:
+    """What FROM sees of a query or a table: of a relation of CQL its rows as they are now, not its changes."""
+    relation = found.query.relation if isinstance(found, QueryDefinition) else None
+    if isinstance(found, QueryDefinition) and relation is not None and relation.operator is None and not revisions:
+        return tuple(Column(o.name, o.type) for o in found.query.select)
+    return found.columns
+
+
+def _put(table: exp.Table, ref: RelationRef, visible: str) -> None:
+    """Let a FROM item name a generated relation, seen under its own name."""
     table.set("this", exp.Identifier(this=ref.alias, quoted=True))
     alias = table.args.get("alias")
     if alias is None:
         table.set("alias", exp.TableAlias(this=exp.Identifier(this=visible, quoted=True)))
     elif alias.this is None:
         alias.set("this", exp.Identifier(this=visible, quoted=True))
-    if any("ENUM(" in c.type for c in ref.columns):
-        table.replace(exp.Subquery(this=_with_enums(ref), alias=table.args["alias"]))
 
 
 def _with_enums(ref: RelationRef) -> exp.Select:
@@ -321,7 +361,7 @@ def _with_enums(ref: RelationRef) -> exp.Select:
     return exp.Select(expressions=[exp.Star(replace=casts)], from_=item)
 
 
-def _describe(sql: str, refs: tuple[RelationRef, ...], select: exp.Expr, source: Source) -> tuple[Column, ...]:
+def describe_over(sql: str, refs: tuple[RelationRef, ...], select: exp.Expr, source: Source) -> tuple[Column, ...]:
     """The answer's columns by DuckDB; its complaints are pointed at the name or function that they quote."""
     ctes = ", ".join(
         f"{quote(r.alias)} AS (SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {quote(c.name)}' for c in r.columns)})"

@@ -16,6 +16,7 @@ from millpond.language import binding
 from millpond.language.axes import ConstantFault, axis_of
 from millpond.language.binding import SelectBinder
 from millpond.language.bounds import BOUNDS, BoundsClause
+from millpond.language.continuous import bind_relational, is_relational
 from millpond.language.dialect import render
 from millpond.language.duck import Refused, text_literal, typed_relation
 from millpond.language.expressions import check_arguments
@@ -52,8 +53,12 @@ def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> B
     Arguments and errors as `bind_query`.
 
     Returns:
-        A `BoundQuery` when a stream has a window in brackets (its answers are windows), else a `Selection`.
+        A `BoundQuery` when a stream has a window in brackets (its answers are windows, or changes of a relation) or
+        ISTREAM, DSTREAM or RSTREAM is written, else a `Selection`.
     """
+    if is_relational(select):
+        _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
+        return bind_relational(select, text, offset, schema)
     window = any(WINDOW in table.meta for table in _tables(select))
     if not window:
         return bind_selection(select, text, offset, schema)
@@ -70,6 +75,9 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
         A `Selection` when BEGIN … END is written or two streams are joined; else a `BoundQuery` when FROM names a
         stream, and a `RelationQuery` when it names answers, tables and side streams.
     """
+    if is_relational(select):
+        _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
+        return bind_relational(select, text, offset, schema, standing=False)
     tables = _tables(select)
     named = [t.name for t in tables if isinstance(t.this, exp.Identifier)]
     streams = [isinstance(schema.lookup(name), StreamDefinition) for name in named]

@@ -117,6 +117,8 @@ def spans_of(core: Core, standing: Standing, after: int, until: int, most: int) 
 def log_columns(definition: QueryDefinition) -> list[Column]:
     """The columns of a query's log: the answer's, among them the hidden identity, and op."""
     query = definition.query
+    if query.relation is not None:
+        return [*definition.columns, Column("op", "VARCHAR")]
     shown = list(definition.columns)
     hidden = [c for c in identity_columns(query) if c not in shown]
     width = [c.name for c in shown].index("revision")
@@ -126,6 +128,10 @@ def log_columns(definition: QueryDefinition) -> list[Column]:
 def order_terms(definition: QueryDefinition) -> str:
     """The order that rows of a query are delivered in: by window, then as the query says, then by all columns."""
     query = definition.query
+    if query.relation is not None:
+        # A row that is taken back comes before what takes its place.
+        columns = [c for c in definition.columns if c.name not in ("at", "revision")]
+        return ", ".join(['"at"', "revision", "op DESC", *map(_ordered, columns)])
     names = {o.expression: _ordered(Column(o.name, o.type)) for o in query.select}
     terms = [t.sql.replace(t.expression, names[t.expression], 1) for t in query.order_by if t.expression in names]
     ends = ["window_end", NUMBER.name] if query.row_window is not None else ["window_end"]
@@ -141,6 +147,8 @@ def _ordered(column: Column) -> str:
 def latest_answers(core: Core, standing: Standing, until: int | None = None) -> pa.Table:
     """The latest revision per (window, group), vanished rows left out: `SELECT … FROM query`."""
     log = read_log(core, standing, 0, until)
+    if standing.definition.query.relation is not None:
+        return _latest_changes(standing.definition, log)
     keys = ", ".join(["window_end", *identity(standing.definition.query)])
     shown = ", ".join(quoted(c.name) for c in standing.definition.columns)
     revised = (
@@ -155,6 +163,21 @@ def latest_answers(core: Core, standing: Standing, until: int | None = None) -> 
     )
     sql = f"SELECT {shown} FROM {latest} WHERE op = '+' ORDER BY {order_terms(standing.definition)}"
     return query_table(connection(), sql, log=log)
+
+
+def _latest_changes(definition: QueryDefinition, log: pa.Table) -> pa.Table:
+    """Every element as often as it holds: what was reported less what was taken back."""
+    columns = [quoted(c.name) for c in definition.columns if c.name != "revision"]
+    shown = ", ".join(quoted(c.name) for c in definition.columns)
+    net = "sum(CASE op WHEN '+' THEN 1 ELSE -1 END)"
+    sql = (
+        f"SELECT {', '.join(columns)}, max(revision) FILTER (op = '+') AS revision, {net}::BIGINT AS _n"
+        f" FROM log GROUP BY {', '.join(columns)} HAVING {net} > 0"
+    )
+    order = order_terms(definition).replace("op DESC, ", "")
+    return query_table(
+        connection(), f"SELECT {shown} FROM (SELECT *, unnest(range(_n)) FROM ({sql})) ORDER BY {order}", log=log
+    )
 
 
 def all_revisions(core: Core, standing: Standing) -> pa.Table:

@@ -105,7 +105,7 @@ def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
             "version": standing.definition.version,
             "status": standing.status,
             "reason": standing.reason if standing.status == "quarantined" else "",
-            "stream": catalog.stream_of(standing).name,
+            "stream": ", ".join(dict.fromkeys(s.name for s in catalog.streams_of(standing))),
             "windows": progress_of.windows,
             "revisions": progress_of.revisions,
             "too_late": progress_of.too_late,
@@ -178,6 +178,18 @@ def show(core: Core, what: str) -> pa.Table:
             "users": ", ".join(sorted(q.definition.name for q in core.catalog.users(s.owner))),
         }
         for s in core.catalog.synopses.values()
+    ]
+    rows += [
+        {
+            "synopsis": s.owner,
+            "stream": core.catalog.streams[s.spec.stream].name,
+            "pane": "rows",
+            "filter": s.spec.where or "",
+            "keys": "",
+            "components": len(s.spec.columns),
+            "users": ", ".join(sorted(q.definition.name for q in core.catalog.users(s.owner))),
+        }
+        for s in core.catalog.stores.values()
     ]
     return _table(
         rows, {"synopsis": "s", "stream": "s", "pane": "s", "filter": "s", "keys": "s", "components": "i", "users": "s"}

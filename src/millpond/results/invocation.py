@@ -18,6 +18,7 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.results.adhoc import last_windows, whole
 from millpond.results.answers import quoted
 from millpond.results.coverage import COVERAGE, with_coverage
+from millpond.results.relational import invoke_relation
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.types import NUMBER, BoundQuery, Column
@@ -37,6 +38,8 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     """
     definition = standing.definition
     query = definition.query
+    if query.relation is not None:
+        return invoke_relation(core, standing, as_of)
     stream = core.catalog.stream_of(standing)
     progress = core.published.progress.get(str(stream.id), StreamProgress())
     epoch: int | None = core.published.epoch

@@ -56,20 +56,21 @@ def moment_of(core: Core, snapshot: Snapshot, streams: Sequence[StreamDefinition
     """
     published = snapshot.published
     if as_of is None:
-        return Moment(_now(published, streams), None, published.epoch, _progress(published, streams))
+        return Moment(now_of(published, streams), None, published.epoch, progress_of(published, streams))
     if as_of == "progress":
-        progress = _progress(published, streams)
+        progress = progress_of(published, streams)
         if progress >= FOREVER:
-            return Moment(_now(published, streams), None, published.epoch, progress)
+            return Moment(now_of(published, streams), None, published.epoch, progress)
         return Moment(progress if progress > NEVER else None, progress - 1, published.epoch, progress)
     kind, value = as_of
     if kind == "timestamp":
-        return Moment(value, value, published.epoch, _progress(published, streams))
-    record = _record(core, published, value)
-    return Moment(_now(record, streams), None, value, _progress(record, streams))
+        return Moment(value, value, published.epoch, progress_of(published, streams))
+    record = record_of(core, published, value)
+    return Moment(now_of(record, streams), None, value, progress_of(record, streams))
 
 
-def _record(core: Core, published: Published, epoch: int) -> Published:
+def record_of(core: Core, published: Published, epoch: int) -> Published:
+    """The publish record of an epoch. Raises: QueryError when it is not kept."""
     if epoch == published.epoch:
         return published
     if epoch == 0:
@@ -92,13 +93,15 @@ def _states(published: Published, streams: Iterable[StreamDefinition]) -> list[t
     return found
 
 
-def _now(published: Published, streams: Sequence[StreamDefinition]) -> int | None:
+def now_of(published: Published, streams: Sequence[StreamDefinition]) -> int | None:
+    """The largest event time admitted; of several streams the least of those not idle; None while there is no row."""
     states = _states(published, streams)
     awake = [p.high for p, idle in states if not idle]
     return min(awake) if awake else max((p.high for p, _ in states), default=None)
 
 
-def _progress(published: Published, streams: Sequence[StreamDefinition]) -> int:
+def progress_of(published: Published, streams: Sequence[StreamDefinition]) -> int:
+    """The announced progress; of several streams the least of those not idle."""
     states = _states(published, streams)
     awake = [p.bound for p, idle in states if not idle]
     return min(awake) if awake else max((p.bound for p, _ in states), default=NEVER)

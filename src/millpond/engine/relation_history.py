@@ -1,0 +1,160 @@
+"""Relational queries over the archive: back-fill, INVOKE, ad hoc. The rows of each input, then the same functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Standing
+from millpond.engine.backfill import RELATION, Adoption, start_of
+from millpond.engine.bounds import bound_of, high_of
+from millpond.engine.core import Core
+from millpond.engine.history import Range, batches, segments_in
+from millpond.engine.mapping import tolerant
+from millpond.engine.merging import query_owner, results_folder
+from millpond.engine.records import Published, QueryProgress, read_published
+from millpond.engine.relating import (
+    Input,
+    advance_relation,
+    empty_rows,
+    horizon_of,
+    marked,
+    row_chunk,
+    tables_of,
+)
+from millpond.engine.state import state_folder
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.relations import Rows, kept, merge_rows, needed, rows_needed, rows_of, spare_of
+from millpond.synopses import connection
+from millpond.tables import Chunk, Segment, write_chunks
+from millpond.types import RelationInput, StreamDefinition
+
+
+def archived_rows(
+    core: Core, stream: StreamDefinition, spec: Rows, item: RelationInput, wanted: Range, strict: bool = False
+) -> pa.Table:
+    """The rows of a range of the archive that a store would keep.
+
+    Arguments:
+        strict: a row on which an expression fails makes the query fail; else it is left out, as it is live.
+    """
+    db = connection()
+    parts = []
+    with core.pinned():
+        segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+        columns = [c for c in dict.fromkeys(spec.columns) if c != stream.options.time]
+        for segment in batches(core.path, stream, segments, wanted, columns):
+            make = partial(rows_of, db, spec)
+            found = make(segment) if strict else tolerant(make, segment)[0]
+            if found.num_rows:
+                parts.append(found)
+    return merge_rows(parts) if parts else empty_rows(db, item.columns)
+
+
+def read_inputs(
+    core: Core,
+    streams: Sequence[StreamDefinition],
+    items: Sequence[RelationInput],
+    published: Published,
+    since: int,
+    until: int | None,
+    specs: Sequence[Rows] | None = None,
+) -> list[Input]:
+    """The rows of each input that are in its window at instants from `since` on, up to event time `until`.
+
+    Arguments:
+        published: the epoch up to which rows are seen, and how far the streams were then.
+        specs: of the stores to fill; None: what each input needs.
+    """
+    found = []
+    for n, (item, stream) in enumerate(zip(items, streams, strict=True)):
+        lows = [needed(i, since) for i, s in zip(items, streams, strict=True) if s.id == stream.id]
+        low = None if any(each is None or each <= NEVER for each in lows) else min(e for e in lows if e is not None)
+        wanted = Range(low, None if until is None else until + 1, published.epoch)
+        state = published.progress.get(str(stream.id), StreamProgress())
+        spec = rows_needed(item, stream) if specs is None else specs[n]
+        found.append(Input(marked(stream, state, archived_rows(core, stream, spec, item, wanted)), stream, state.high))
+    return found
+
+
+def backfill_relation(core: Core, query: int) -> Adoption | None:
+    """Answer the epochs before a query's first live one, and leave the rows that it goes on with."""
+    with core.lock:
+        catalog = core.catalog
+        standing = catalog.queries.get(query)
+        if standing is None:
+            return None
+        streams = catalog.streams_of(standing)
+    epoch = standing.first_epoch - 1
+    published = read_published(core.path, epoch) if epoch else Published()
+    definition = standing.definition
+    relation = definition.query.relation
+    assert relation is not None
+    db = connection()
+    bound = bound_of(catalog, standing, published.progress, published.clock)
+    start = start_of(standing, bound)
+    known = QueryProgress(closed=start, start=start)
+    horizon = min(
+        start, horizon_of(catalog, standing, replace(known, closed=max(start, bound)), _high(published, streams))
+    )
+    specs = [catalog.stores[owner].spec for owner in standing.inputs]
+    inputs = read_inputs(core, streams, relation.inputs, published, max(NEVER, horizon - 1), None, specs)
+    seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
+    if start > NEVER:
+        known = replace(known, first=start if any(i.high > NEVER for i in inputs) else None)
+    else:
+        known = replace(known, first=min(seen, default=None))
+    tables = tables_of(catalog, relation)
+    done = advance_relation(
+        db, definition.query, definition.options, inputs, tables, known, bound, FOREVER, lambda low, high: None
+    )
+    home = catalog.stores[standing.inputs[0]].home
+    return Adoption(
+        f"{RELATION}{query}",
+        (query,),
+        {str(query): done.progress},
+        _state(core, standing, inputs, done.progress, home, epoch, _high(published, streams)),
+        _results(core, standing, done.answers, home, epoch),
+    )
+
+
+def _high(published: Published, streams: Sequence[StreamDefinition]) -> int:
+    return high_of(streams, published.progress)
+
+
+def _state(
+    core: Core, standing: Standing, inputs: Sequence[Input], progress: QueryProgress, home: int, epoch: int, high: int
+) -> tuple[Segment, ...]:
+    """The rows that the query still needs, of stores that it does not share with queries that run already."""
+    catalog = core.catalog
+    relation = standing.definition.query.relation
+    assert relation is not None
+    db = connection()
+    masks: dict[str, Any] = {}
+    rows: dict[str, pa.Table] = {}
+    horizon = horizon_of(catalog, standing, progress, high)
+    for item, owner, each in zip(relation.inputs, standing.inputs, inputs, strict=True):
+        if catalog.stores[owner].first_epoch < standing.first_epoch:
+            continue
+        spare = spare_of(relation, standing.definition.options) if each.stream.options.late == "revise" else 0
+        rows[owner] = each.rows  # inputs with one store read the same rows
+        masks[owner] = masks.get(owner, False) | kept(db, relation, item, each.rows, spare, horizon)
+    chunks = [row_chunk(o, epoch, rows[o].filter(pa.array(m))) for o, m in sorted(masks.items()) if m.any()]
+    if not chunks:
+        return ()
+    name = f"b{RELATION}{standing.id}-{home:04d}.parquet"
+    return (write_chunks(state_folder(core.path), name, chunks, home),)
+
+
+def _results(core: Core, standing: Standing, answers: pa.Table | None, home: int, epoch: int) -> tuple[Segment, ...]:
+    if answers is None or not answers.num_rows:
+        return ()
+    ends = pc.min_max(answers["at"].cast(pa.int64())).as_py()
+    chunk = Chunk(query_owner(standing.id), "backfilled", epoch, ends["min"], ends["max"], answers)
+    name = f"b{RELATION}{standing.id}-{home:04d}.parquet"
+    return (write_chunks(results_folder(core.path), name, [chunk], home),)

@@ -1,0 +1,349 @@
+"""CQL: SELECTs over windowed streams and tables, whose answer is a relation at every instant (Arasu, Babu, Widom).
+
+The SELECT may be any SQL that SELECTs over answers and tables may be. It is rendered twice: over the inputs as they are
+at one instant, and lifted to many instants at once, where every FROM item is correlated with the instant that it is
+looked at; DuckDB turns that into joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from millpond.language.dialect import TO_STREAM, CheckedCast, render
+from millpond.language.duck import Refused, describe, quote
+from millpond.language.expressions import column
+from millpond.language.factors import conjuncts
+from millpond.language.from_items import Schema
+from millpond.language.functions import RELATION_AGGREGATES
+from millpond.language.places import Source, nearest
+from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
+from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
+from millpond.types import (
+    BoundQuery,
+    Column,
+    ConstantInput,
+    Output,
+    Relational,
+    RelationInput,
+    RelationWindow,
+    StreamDefinition,
+)
+
+#: The column that says which instant a row of a lifted input belongs to.
+INSTANT = "_instant"
+
+#: Names that answers have by themselves.
+RESERVED = ("at", "change", "revision", "op", "covered_from", "window_start", "window_end")
+
+
+def is_relational(select: exp.Expr) -> bool:
+    """Whether a SELECT is one of CQL: it says ISTREAM, DSTREAM or RSTREAM, or has a window without SLIDE."""
+    return any(_mark(each) is not None for each in select.find_all(exp.Select)) or any(
+        isinstance(clause := table.meta.get(WINDOW), WindowClause) and clause.is_relation
+        for table in select.find_all(exp.Table)
+    )
+
+
+def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, standing: bool = True) -> BoundQuery:
+    """Bind a SELECT of CQL.
+
+    Arguments as of `binding.bind_query`.
+
+    Returns:
+        A query with `relation` set.
+
+    Raises:
+        StatementError: with the place in the script.
+    """
+    source = Source.of(select, text, offset)
+    try:
+        return _Binder(select, text, source, schema, standing).bind()
+    except RecursionError:
+        raise source.error("the query is nested too deeply") from None
+
+
+def _mark(select: exp.Select) -> tuple[str, tuple[int, int]] | None:
+    """ISTREAM, DSTREAM or RSTREAM of a SELECT in small letters, with its place."""
+    found: tuple[str, tuple[int, int]] | None = next(
+        (i.meta[TO_STREAM] for i in select.expressions if TO_STREAM in i.meta), None
+    )
+    return found
+
+
+class _Binder:
+    def __init__(self, select: exp.Expr, text: str, source: Source, schema: Schema, standing: bool) -> None:
+        self.select, self.text, self.source, self.schema, self.standing = select, text, source, schema, standing
+        self.streams: dict[str, StreamDefinition] = {}
+        self.windows: dict[str, RelationWindow] = {}
+        names = [node.name.lower() for node in select.find_all(exp.Identifier)]
+        self.names = frozenset(names)
+        aliases = {t.alias_or_name.lower() for t in tables_of(select)}
+        whole_rows = any(not c.table and c.name.lower() in aliases for c in select.find_all(exp.Column))
+        natural = any(j.method for j in select.find_all(exp.Join))
+        self.all_columns = whole_rows or natural or any(True for _ in self._stars())
+
+    def _stars(self) -> Iterator[exp.Expr]:
+        for star in self.select.find_all(exp.Star):
+            call = star.parent
+            if not (isinstance(call, exp.Anonymous) and str(call.this).lower() == "count"):
+                yield star
+
+    def bind(self) -> BoundQuery:
+        operator = self.operator()
+        tree, refs = bound_tree(self.select, self.source, self.schema, self.stream_item)
+        if not self.streams:
+            raise self.source.error("a relation of CQL needs a stream", None, "FROM stream [RANGE 5 MINUTES]")
+        if self.standing:
+            for ref in refs:
+                if ref.kind not in ("stream", "table"):
+                    raise self.source.error(
+                        f"'{ref.name}' changes with time: a standing query reads streams and tables",
+                        next((t for t in tables_of(self.select) if t.name.lower() == ref.name.lower()), None),
+                        "a stream with a window, or a table",
+                    )
+        plain = render(self.at(tree.copy(), None))
+        columns = describe_over(plain, refs, self.select, self.source)
+        instants = "i" + max((ref.alias for ref in refs), key=len)
+        while instants.lower() in self.names:
+            instants = "_" + instants
+        lifted = self.lifted(tree, instants, refs)
+        pushed = self.pushed(tree)
+        elements = self.elements(tree)
+        inputs = tuple(
+            RelationInput(
+                ref.alias,
+                ref.name,
+                self.windows[ref.alias],
+                ref.columns,
+                " AND ".join(f"({each})" for each in pushed[ref.alias]) or None if ref.alias in pushed else None,
+                self.checks(tree, ref) if elements else (),
+            )
+            for ref in refs
+            if ref.kind == "stream"
+        )
+        tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
+        plan = "elements" if elements else "recomputed"
+        relation = Relational(operator, inputs, tables, plain, lifted, instants, plan)  # type: ignore[arg-type]
+        return BoundQuery(inputs[0].stream, None, _outputs(columns), grouped=False, text=self.text, relation=relation)
+
+    def operator(self) -> str | None:
+        """ISTREAM, DSTREAM or RSTREAM, which stand in the outermost SELECT alone."""
+        root = self.select
+        while isinstance(root, exp.Subquery):
+            root = root.this
+        for each in self.select.find_all(exp.Select):
+            found = _mark(each)
+            if found is not None and each is not root:
+                raise self.source.error(
+                    f"{found[0].upper()} makes a stream of a whole query: it stands in the outermost SELECT",
+                    found[1],
+                    f"SELECT {found[0].upper()}(*) FROM (SELECT … UNION ALL SELECT …)",
+                )
+        mark = _mark(root) if isinstance(root, exp.Select) else None
+        return mark[0] if mark is not None else None
+
+    def stream_item(self, table: exp.Table, stream: StreamDefinition, alias: str) -> RelationRef:
+        """A FROM item that is a stream: a bare one is [RANGE UNBOUNDED]."""
+        source = self.source
+        if revisions := table.meta.get(REVISIONS):
+            raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)
+        clause = table.meta.get(WINDOW)
+        self.streams[alias] = stream
+        self.windows[alias] = self.window(clause, stream) if clause is not None else RelationWindow("unbounded")
+        partition = {name.lower() for name in self.windows[alias].partition}
+        columns = tuple(
+            c
+            for c in stream.all_columns
+            if self.all_columns or c.name.lower() in self.names or c.name.lower() in partition
+        )
+        if not columns:
+            columns = tuple(c for c in stream.all_columns if c.name.lower() == stream.options.time.lower())
+        return RelationRef(alias, "stream", stream.name, columns)
+
+    def window(self, clause: WindowClause, stream: StreamDefinition) -> RelationWindow:
+        """The window in brackets, with its columns checked."""
+        source = self.source
+        if not clause.is_relation or clause.extent == "all":
+            raise source.error(
+                "a window with SLIDE has answers where it ends, and a relation is defined at every instant",
+                clause.place,
+                "the same window without SLIDE",
+            )
+        if clause.attribute is not None and clause.attribute.lower() != stream.options.time.lower():
+            like = "" if stream.column(clause.attribute) else nearest(clause.attribute, self.names_of(stream))
+            raise source.error(
+                f"'{clause.attribute}' is not the event time of {stream.name}: windows of relations run over that",
+                clause.attribute_place,
+                f"ON {stream.options.time}",
+                like,
+            )
+        partition = []
+        for name, place in clause.partition:
+            found = stream.column(name)
+            if found is None:
+                like = nearest(name, self.names_of(stream))
+                raise source.error(f"there is no column '{name}' in {stream.name}", place, like=like)
+            partition.append(found.name)
+        if clause.extent == "rows":
+            return RelationWindow("rows", rows=clause.rows, partition=tuple(partition))
+        if clause.extent == "unbounded":
+            return RelationWindow("unbounded")
+        return RelationWindow("range", range=clause.range if clause.extent == "range" else 0)
+
+    @staticmethod
+    def names_of(stream: StreamDefinition) -> list[str]:
+        """Names of the stream's columns."""
+        return [c.name for c in stream.all_columns]
+
+    # --- rendering ----------------------------------------------------------------------------------------------------
+
+    def at(self, tree: exp.Expr, instants: str | None) -> exp.Expr:
+        """The tree with streams as derived tables of typed columns; at an instant of `instants` if given."""
+        for table in list(tree.find_all(exp.Table)):
+            stream = self.streams.get(table.name)
+            if stream is None or is_cte(table):
+                continue
+            wanted = [c for c in stream.all_columns if self.all_columns or self._needs(table.name, c)]
+            if not wanted:
+                wanted = [c for c in stream.all_columns if c.name.lower() == stream.options.time.lower()]
+            casts: list[exp.Expr] = [
+                exp.Alias(this=CheckedCast(this=column(c.name), kind=c.type), alias=_identifier(c.name)) for c in wanted
+            ]
+            inner = exp.Select(expressions=casts, from_=exp.From(this=exp.Table(this=_identifier(table.name))))
+            if instants is not None:
+                test = exp.EQ(this=_of(table.name, INSTANT), expression=_of(instants, INSTANT))
+                inner.set("where", exp.Where(this=test))
+            table.replace(exp.Subquery(this=inner, alias=table.args.get("alias")))
+        return tree
+
+    def _needs(self, alias: str, each: Column) -> bool:
+        partition = {name.lower() for name in self.windows[alias].partition}
+        return each.name.lower() in self.names or each.name.lower() in partition
+
+    def lifted(self, tree: exp.Expr, instants: str, refs: tuple[RelationRef, ...]) -> str | None:
+        """The SQL for many instants at once; None when DuckDB cannot."""
+        inner = render(self.at(tree.copy(), instants))
+        i = quote(instants)
+        sql = f'SELECT {i}."{INSTANT}", q.* FROM {i}, LATERAL ({inner}) AS q'
+        empty = [f'{i} AS (SELECT CAST(NULL AS BIGINT) AS "{INSTANT}")']
+        for ref in refs:
+            fields = [f"CAST(NULL AS {c.type}) AS {quote(c.name)}" for c in ref.columns]
+            if ref.kind == "stream":
+                fields.append(f'CAST(NULL AS BIGINT) AS "{INSTANT}"')
+            empty.append(f"{quote(ref.alias)} AS (SELECT {', '.join(fields)})")
+        try:
+            describe(f"SELECT * FROM (WITH {', '.join(empty)} SELECT * FROM ({sql}) AS q) AS q")
+        except Refused:
+            return None
+        return sql
+
+    # --- plans --------------------------------------------------------------------------------------------------------
+
+    def elements(self, tree: exp.Expr) -> bool:
+        """Whether the query is select and project over one window: its answer is a function of single rows."""
+        if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
+            return False
+        wanted = ("joins", "group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
+        if any(tree.args.get(key) for key in wanted) or (clause := tree.args.get("from_")) is None:
+            return False
+        if not isinstance(clause.this, exp.Table) or clause.this.name not in self.streams:
+            return False
+        calls = {str(c.this).lower() for c in tree.find_all(exp.Anonymous) if isinstance(c.this, str)}
+        return not calls & RELATION_AGGREGATES and tree.find(exp.Window, exp.AggFunc) is None
+
+    def pushed(self, tree: exp.Expr) -> dict[str, list[str]]:
+        """Factors of WHERE that go below a window: about one stream, whose window is of time (digest D8)."""
+        found: dict[str, list[str]] = {}
+        items = self.inner_items(tree)
+        clause = tree.args.get("where")
+        if not items or clause is None:
+            return found
+        for node, negated in conjuncts(clause.this):
+            alias = self.item_of(node, items)
+            if alias in self.windows and self.windows[alias].kind != "rows":
+                own = _unqualified(node)
+                found.setdefault(alias, []).append(render(exp.Not(this=exp.Paren(this=own)) if negated else own))
+        return found
+
+    @staticmethod
+    def inner_items(tree: exp.Expr) -> list[exp.Table]:
+        """The FROM items of a SELECT that are all joined as an inner join, and are names; else nothing."""
+        if not isinstance(tree, exp.Select) or tree.args.get("from_") is None or tree.args.get("with_"):
+            return []
+        joins = tree.args.get("joins") or []
+        if any(j.side or j.method or j.kind not in ("", "INNER", "CROSS") for j in joins):
+            return []
+        items = [tree.args["from_"].this, *(j.this for j in joins)]
+        return items if all(isinstance(i, exp.Table) for i in items) else []
+
+    def item_of(self, node: exp.Expr, items: list[exp.Table]) -> str:
+        """The stream whose columns alone an expression is about; '' if there is no such stream."""
+        if node.find(exp.Query, exp.Window) is not None:
+            return ""
+        owners = set()
+        for each in node.find_all(exp.Column):
+            owner = [i.name for i in items if self._owns(i, each)]
+            if len(owner) != 1 or owner[0] not in self.streams:
+                return ""
+            owners.add(owner[0])
+        return owners.pop() if len(owners) == 1 else ""
+
+    def _owns(self, item: exp.Table, each: exp.Column) -> bool:
+        """Whether a FROM item may be what a column belongs to; one whose columns are not known always may."""
+        alias = item.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            return True
+        if each.table:
+            return item.alias_or_name.lower() == each.parts[0].name.lower() and len(each.parts) == 2
+        stream = self.streams.get(item.name)
+        return stream is None or stream.column(each.name) is not None
+
+    def checks(self, tree: exp.Expr, ref: RelationRef) -> tuple[str, ...]:
+        """What can fail on a row, of a query that is a function of single rows."""
+        assert isinstance(tree, exp.Select)
+        items = [tree.args["from_"].this]
+        nodes = [i.this if isinstance(i, exp.Alias) else i for i in tree.expressions]
+        if (clause := tree.args.get("where")) is not None and self.windows[ref.alias].kind == "rows":
+            nodes.append(clause.this)
+        found = []
+        for node in nodes:
+            if isinstance(node, exp.Star | exp.Column | exp.Literal) or node.find(exp.Star) is not None:
+                continue
+            if self.item_of(node, items) == ref.alias:
+                found.append(render(_unqualified(node)))
+        return tuple(found)
+
+
+def _identifier(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=True)
+
+
+def _of(table: str, name: str) -> exp.Column:
+    return exp.Column(this=_identifier(name), table=_identifier(table))
+
+
+def _unqualified(node: exp.Expr) -> exp.Expr:
+    """The expression with plain column names."""
+    own = node.copy()
+    for each in list(own.find_all(exp.Column)):
+        if each is own:
+            return column(each.name)
+        each.replace(column(each.name))
+    return own
+
+
+def _outputs(columns: tuple[Column, ...]) -> tuple[Output, ...]:
+    """The answer's columns with names of their own; their expressions are positions, which nobody evaluates."""
+    taken = set(RESERVED)
+    found = []
+    for n, each in enumerate(columns):
+        name, count = each.name, 0
+        while name.lower() in taken:
+            count += 1
+            name = f"{each.name}_{count}"
+        taken.add(name.lower())
+        kind = "INTEGER" if each.type in ('"NULL"', "NULL") else each.type
+        found.append(Output(name, f"c{n}", kind))
+    return tuple(found)

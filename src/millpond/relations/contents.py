@@ -1,0 +1,128 @@
+"""When each row is in its window: CQL's windows as intervals of validity [begin, end), one per row.
+
+Arasu, Babu and Widom, as digested in Babu 2005, 2.1: at instant τ, `[RANGE w]` holds the rows stamped in [τ - w, τ],
+`[ROWS n]` the n rows with the largest stamps up to τ, `[PARTITION BY a ROWS n]` that of each partition. Ties follow the
+total order of the stream (event time, _id). Instants are whole microseconds, so a row that is stamped t leaves
+`[RANGE w]` at t + w + 1.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.synopses import query_table
+from millpond.types import RelationInput, RelationWindow
+
+Ints = npt.NDArray[np.int64]
+
+#: The end of validity of rows that never leave.
+FOR_EVER = 2**62
+
+
+@dataclass(frozen=True)
+class Content:
+    """The rows of an input that are in its window at some instant, in total order, with intervals [begin, end)."""
+
+    rows: pa.Table
+    begin: Ints
+    end: Ints
+
+    def at(self, instant: int) -> pa.Table:
+        """The rows in the window at an instant."""
+        return self.rows.filter(pa.array((self.begin <= instant) & (instant < self.end)))
+
+
+def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Table, spare: int) -> Content:
+    """The content of an input.
+
+    Arguments:
+        rows: the rows kept of its stream (`stores.rows_of`): `_t`, `_id`, `_cut` and columns.
+        spare: how long behind the progress that it was behind a late row still changes answers, microseconds. Instants
+            before that are final, so the row is seen from there on; 0 where first answers are final (`late='drop'`).
+    """
+    rows = rows.sort_by([("_t", "ascending"), ("_id", "ascending")])
+    times = rows["_t"].to_numpy()
+    visible = _visible(rows, times, spare)
+    window = item.window
+    if window.kind == "range":
+        end = times + (window.range + 1)
+    elif window.kind == "unbounded":
+        end = np.full(len(times), FOR_EVER)
+    else:
+        end = _pushed_out(visible, _partitions(db, rows, window), window.rows)
+    inside = end > visible
+    columns = rows.select([c.name for c in item.columns])
+    if not inside.all():
+        columns, visible, end = columns.filter(pa.array(inside)), visible[inside], end[inside]
+    return Content(columns, visible, end)
+
+
+def _visible(rows: pa.Table, times: Ints, spare: int) -> Ints:
+    cut = rows["_cut"]
+    if cut.null_count == len(cut):
+        return times
+    late = pc.is_valid(cut).to_numpy()
+    limits = pc.fill_null(cut, 0).to_numpy() - spare
+    return np.where(late, np.maximum(times, limits), times)
+
+
+def _partitions(db: duckdb.DuckDBPyConnection, rows: pa.Table, window: RelationWindow) -> Ints:
+    """A number for each row's partition; NULL is a partition of its own."""
+    if not window.partition:
+        return np.zeros(rows.num_rows, np.int64)
+    names = [f"p{n}" for n in range(len(window.partition))]
+    keys = rows.select(list(window.partition)).rename_columns(names)
+    keys = keys.append_column("place", pa.array(np.arange(rows.num_rows)))
+    sql = f"SELECT place, dense_rank() OVER (ORDER BY {', '.join(names)}) AS code FROM k"
+    coded = query_table(db, sql, k=keys)
+    codes = np.empty(rows.num_rows, np.int64)
+    codes[coded["place"].to_numpy()] = coded["code"].to_numpy()
+    return codes
+
+
+def _pushed_out(visible: Ints, partition: Ints, count: int) -> Ints:
+    """When `count` later rows of its partition have become visible, which push a row out of its window."""
+    order = np.argsort(partition, kind="stable")
+    seen, part = visible[order], partition[order]
+    same = part[1:] == part[:-1]
+    if not (same & (seen[1:] < seen[:-1])).any():
+        out = np.full(len(seen), FOR_EVER)
+        if count < len(seen):
+            pushed = part[count:] == part[:-count]
+            out[:-count][pushed] = seen[count:][pushed]
+    else:
+        out = _pushed_out_by_late_rows(seen, part, count)
+    end = np.empty(len(seen), np.int64)
+    end[order] = out
+    return end
+
+
+def _pushed_out_by_late_rows(seen: Ints, part: Ints, count: int) -> Ints:
+    """As `_pushed_out` where rows become visible out of order (late ones that were dropped before): row by row.
+
+    From the last row back, a heap holds the `count` smallest instants at which later rows become visible.
+    """
+    out = np.full(len(seen), FOR_EVER)
+    heap: list[int] = []
+    for at in range(len(seen) - 1, -1, -1):
+        if at + 1 < len(seen) and part[at + 1] != part[at]:
+            heap = []
+        if len(heap) == count:
+            out[at] = -heap[0]
+        if len(heap) < count:
+            heapq.heappush(heap, -int(seen[at]))
+        elif -heap[0] > seen[at]:
+            heapq.heapreplace(heap, -int(seen[at]))
+    return out
+
+
+def needed(item: RelationInput, start: int) -> int | None:
+    """The event time from which rows can be in the window at instants from `start` on; None: all of them can."""
+    return start - item.window.range if item.window.kind == "range" else None

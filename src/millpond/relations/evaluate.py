@@ -1,0 +1,271 @@
+"""SQL over relations that change with time: its answer at an instant, and how that changes from instant to instant.
+
+What an instant needs is never kept: a relation is evaluated where some window changes, all such instants of a stretch
+in one SQL query (lifted, see `language.continuous`), and consecutive answers are compared as bags (digest B3, C3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from millpond.relations.contents import FOR_EVER, Content, Ints
+from millpond.synopses import query_table
+from millpond.types import BoundQuery, Relational
+
+#: Constant relations by alias.
+Tables = Mapping[str, pa.Table]
+
+#: Rows that are put before DuckDB at a time, over all instants of a chunk.
+ROWS_AT_ONCE = 500_000
+
+#: Instants that RSTREAM may report in one epoch.
+TICKS = 5_000_000
+
+_INSTANT = "_instant"
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """The instants that RSTREAM reports: multiples of `every` (microseconds) from `first` on.
+
+    last: where nothing follows, the instant at which everything has happened; the first tick from there on is the last.
+    """
+
+    every: int
+    first: int
+    last: int
+
+
+def snapshot(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Content], tables: Tables, instant: int
+) -> pa.Table:
+    """R(τ): the answer at one instant, columns c0, c1, … in the order of SELECT."""
+    relation = _relation(query)
+    inputs = {i.alias: c.at(instant) for i, c in zip(relation.inputs, contents, strict=True)}
+    return query_table(db, f"SELECT {_values(query)} FROM ({relation.sql}) AS q({_names(query)})", **inputs, **tables)
+
+
+def changes_of(
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    contents: Sequence[Content],
+    tables: Tables,
+    low: int,
+    high: int,
+) -> pa.Table:
+    """How the relation changes at the instants low <= τ < high: columns `_at` (microseconds), c0, c1, …, `_net`.
+
+    `_net` is how many more of a row there are at τ than an instant before: bag differences, in which a row that leaves
+    and an equal one that enters cancel (digest T5).
+    """
+    if _relation(query).plan == "elements":
+        return _elements(db, query, contents[0], tables, low, high)
+    points = _instants(contents, low, high)
+    parts = []
+    for start, stop in _chunks(contents, points, low):
+        before = points[start - 1] if start else low - 1
+        chunk = np.r_[before, points[start:stop]]
+        sql = (
+            f"WITH d AS (SELECT i, {_list(query)}, 1 AS n FROM found UNION ALL"
+            f" SELECT i + 1, {_list(query)}, -1 FROM found WHERE i < {len(chunk) - 1})"
+            f" SELECT i, {_list(query)}, sum(n)::BIGINT AS _net FROM d WHERE i > 0"
+            f" GROUP BY i, {_list(query)} HAVING sum(n) <> 0 ORDER BY ALL"
+        )
+        parts.append(_timed(query_table(db, sql, found=_lifted(db, query, contents, tables, chunk)), chunk))
+    return pa.concat_tables(parts) if parts else _nothing(db, query, tables, contents)
+
+
+def answers(
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    contents: Sequence[Content],
+    tables: Tables,
+    low: int,
+    high: int,
+    ticks: Ticks | None = None,
+) -> pa.Table:
+    """What the query reports for the instants low <= τ < high: `_at`, `_sign`, c0, c1, …, `_n` (how often).
+
+    `_sign` is 1 for a row that enters (ISTREAM, RSTREAM) and -1 for one that leaves (DSTREAM); a relation has both.
+
+    Arguments:
+        ticks: the instants that RSTREAM reports.
+    """
+    operator = _relation(query).operator
+    if operator == "rstream":
+        assert ticks is not None
+        return _reported(db, query, contents, tables, low, high, ticks)
+    net = changes_of(db, query, contents, tables, low, high)
+    wanted = {"istream": "WHERE _net > 0", "dstream": "WHERE _net < 0", None: ""}[operator]
+    sql = f"SELECT _at, sign(_net)::BIGINT AS _sign, {_list(query)}, abs(_net)::BIGINT AS _n FROM net {wanted}"
+    return query_table(db, f"{sql} ORDER BY ALL", net=net)
+
+
+def difference(db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table, new: pa.Table) -> pa.Table:
+    """What `answers` has more or less than before: its columns, `_n` positive for what came, negative for what went."""
+    columns = f"_at, _sign, {_list(query)}"
+    sql = (
+        f"SELECT {columns}, sum(_n)::BIGINT AS _n FROM (SELECT {columns}, _n FROM new UNION ALL"
+        f" SELECT {columns}, -_n FROM old) GROUP BY {columns} HAVING sum(_n) <> 0 ORDER BY ALL"
+    )
+    return query_table(db, sql, old=old, new=new)
+
+
+def pending(contents: Sequence[Content], instant: int) -> int | None:
+    """The next instant from `instant` on at which a window changes; None: nothing is left to change."""
+    found = [a[a >= instant] for c in contents for a in (c.begin, c.end[c.end < FOR_EVER])]
+    return min((int(a.min()) for a in found if len(a)), default=None)
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def _elements(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, content: Content, tables: Tables, low: int, high: int
+) -> pa.Table:
+    """Select and project: a row's image enters when the row does, and leaves with it (digest D1, algorithm 3)."""
+    touched = ((content.begin >= low) & (content.begin < high)) | ((content.end >= low) & (content.end < high))
+    begin, end = content.begin[touched], content.end[touched]
+    rows = content.rows.filter(pa.array(touched))
+    once = Content(rows, np.arange(len(begin)), np.arange(1, len(begin) + 1))
+    images = _lifted(db, query, [once], tables, np.arange(len(begin)))
+    spans = pa.table({"i": np.arange(len(begin)), "b": begin, "e": end})
+    c = _list(query)
+    sql = (
+        f"WITH x AS (SELECT b, e, {c} FROM images JOIN spans USING (i)),"
+        f" d AS (SELECT b AS _at, {c}, 1 AS n FROM x UNION ALL SELECT e, {c}, -1 FROM x)"
+        f" SELECT _at, {c}, sum(n)::BIGINT AS _net FROM d WHERE _at >= {low} AND _at < {min(high, FOR_EVER)}"
+        f" GROUP BY _at, {c} HAVING sum(n) <> 0 ORDER BY ALL"
+    )
+    return query_table(db, sql, images=images, spans=spans)
+
+
+def _reported(
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    contents: Sequence[Content],
+    tables: Tables,
+    low: int,
+    high: int,
+    ticks: Ticks,
+) -> pa.Table:
+    """RSTREAM: the whole relation at every tick."""
+    every = ticks.every
+    last = high - 1 if high < FOR_EVER else -(-ticks.last // every) * every
+    start = -(-max(low, ticks.first) // every) * every
+    count = max(0, (last - start) // every + 1)
+    if count > TICKS:
+        raise ValueError(f"RSTREAM would report {count} instants in one epoch; at most {TICKS} are allowed")
+    points = start + np.arange(count, dtype=np.int64) * every
+    c = _list(query)
+    parts = []
+    for begin, stop in _chunks(contents, points, low):
+        chunk = points[begin:stop]
+        lifted = _lifted(db, query, contents, tables, chunk)
+        sql = f"SELECT i, 1::BIGINT AS _sign, {c}, count(*)::BIGINT AS _n FROM found GROUP BY i, {c} ORDER BY ALL"
+        parts.append(_timed(query_table(db, sql, found=lifted), chunk))
+    if parts:
+        return pa.concat_tables(parts)
+    empty = _nothing(db, query, tables, contents)
+    return query_table(db, f"SELECT _at, 1::BIGINT AS _sign, {c}, _net AS _n FROM e", e=empty)
+
+
+# --- instants ---------------------------------------------------------------------------------------------------------
+
+
+def _instants(contents: Sequence[Content], low: int, high: int) -> Ints:
+    """The instants low <= τ < high at which a window changes, ascending."""
+    ends = [a for c in contents for a in (c.begin, c.end)]
+    every = np.unique(np.concatenate(ends)) if ends else np.empty(0, np.int64)
+    return every[(every >= low) & (every < min(high, FOR_EVER))]
+
+
+def _chunks(contents: Sequence[Content], points: Ints, low: int) -> list[tuple[int, int]]:
+    """Stretches of `points` whose rows, added up over their instants, are few enough."""
+    if not len(points):
+        return []
+    size = np.ones(len(points), np.int64)
+    for c in contents:
+        entered = np.searchsorted(np.sort(c.begin), points, "right")
+        size += entered - np.searchsorted(np.sort(c.end), points, "right")
+    total = np.cumsum(size)
+    found = []
+    start = 0
+    while start < len(points):
+        done = int(total[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(total, done + ROWS_AT_ONCE, "right")))
+        found.append((start, stop))
+        start = stop
+    return found
+
+
+def _lifted(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Content], tables: Tables, points: Ints
+) -> pa.Table:
+    """The answer at each of `points` (ascending): columns i (which point) and c0, c1, …"""
+    relation = _relation(query)
+    if relation.lifted is None:
+        return _one_by_one(db, query, contents, tables, points)
+    inputs = {}
+    for item, content in zip(relation.inputs, contents, strict=True):
+        first = np.searchsorted(points, content.begin, "left")
+        count = np.maximum(np.searchsorted(points, content.end, "left") - first, 0)
+        row = np.repeat(np.arange(len(first)), count)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        instant = np.repeat(first, count) + within
+        inputs[item.alias] = content.rows.take(pa.array(row)).append_column(_INSTANT, pa.array(instant))
+    inputs[relation.instants] = pa.table({_INSTANT: np.arange(len(points))})
+    return query_table(
+        db, f"SELECT i, {_values(query)} FROM ({relation.lifted}) AS q(i, {_names(query)})", **inputs, **tables
+    )
+
+
+def _one_by_one(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Content], tables: Tables, points: Ints
+) -> pa.Table:
+    """As `_lifted`, for what DuckDB cannot correlate: one query per instant."""
+    parts = []
+    for number, point in enumerate(points.tolist()):
+        found = snapshot(db, query, contents, tables, point)
+        parts.append(found.add_column(0, "i", pa.array(np.full(found.num_rows, number))))
+    if not parts:
+        found = snapshot(db, query, contents, tables, -FOR_EVER).slice(0, 0)
+        return found.add_column(0, "i", pa.array([], pa.int64()))
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _timed(found: pa.Table, points: Ints) -> pa.Table:
+    """The table with the instants themselves in the place of their numbers."""
+    at = points[found["i"].to_numpy()] if found.num_rows else np.empty(0, np.int64)
+    return found.set_column(0, "_at", pa.array(at, pa.int64()))
+
+
+def _nothing(db: duckdb.DuckDBPyConnection, query: BoundQuery, tables: Tables, contents: Sequence[Content]) -> pa.Table:
+    none = [Content(c.rows.slice(0, 0), c.begin[:0], c.end[:0]) for c in contents]
+    empty = _lifted(db, query, none, tables, np.empty(0, np.int64))
+    sql = f"SELECT i AS _at, {_list(query)}, 0::BIGINT AS _net FROM e"
+    return query_table(db, sql, e=empty)
+
+
+def _list(query: BoundQuery) -> str:
+    return ", ".join(f"c{n}" for n in range(len(query.select)))
+
+
+_names = _list
+
+
+def _values(query: BoundQuery) -> str:
+    """The answer's columns as Arrow carries them: ENUMs as texts."""
+    return ", ".join(
+        f"CAST(c{n} AS VARCHAR) AS c{n}" if o.type.startswith("ENUM(") else f"c{n}" for n, o in enumerate(query.select)
+    )
+
+
+def _relation(query: BoundQuery) -> Relational:
+    assert query.relation is not None
+    return query.relation

@@ -1,0 +1,126 @@
+"""Stores: the rows of a stream that relational queries need, kept in one shard and shared between queries.
+
+A store (a shared synopsis in the sense of Babu 2005, 2.4) holds rows that pass a filter, with the columns that its
+users need and what gives each row its place: `_t` event time, `_id`, `_epoch` in which it came, `_cut` the progress
+that a late row was behind (NULL: it was on time).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.relations.contents import FOR_EVER, content_of
+from millpond.synopses import query_table
+from millpond.synopses.blocks import event_times
+from millpond.synopses.panes import casts_of
+from millpond.types import DAY, Column, QueryOptions, Relational, RelationInput, StreamDefinition
+
+Mask = npt.NDArray[np.bool_]
+
+#: Columns of a store beside those of its stream.
+OWN = ("_t", "_id", "_epoch", "_cut")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a store keeps: the definition of the rows.
+
+    stream: id of the stream; time: its event-time column; where, columns, checks: as of `RelationInput`; casts: (quoted
+    name, type) of columns that must be cast to what they were declared.
+    """
+
+    stream: int
+    time: str
+    columns: tuple[str, ...]
+    where: str | None = None
+    checks: tuple[str, ...] = ()
+    casts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """A text that is equal for equal definitions."""
+        text = json.dumps([self.stream, self.time, self.where, self.checks, self.columns])
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def serves(self, wanted: Rows) -> bool:
+        """Whether it keeps every row and column of `wanted`, and no other rows."""
+        mine = (self.stream, self.where, self.checks)
+        return mine == (wanted.stream, wanted.where, wanted.checks) and set(wanted.columns) <= set(self.columns)
+
+    def with_columns(self, wanted: Rows) -> Rows:
+        """The same rows with the columns of both."""
+        columns = (*self.columns, *(c for c in wanted.columns if c not in self.columns))
+        casts = tuple((dict(self.casts) | dict(wanted.casts)).items())
+        return replace(self, columns=columns, casts=casts)
+
+
+def rows_needed(item: RelationInput, stream: StreamDefinition) -> Rows:
+    """The rows that an input needs."""
+    casts = casts_of(stream) if item.where or item.checks else ()
+    names = tuple(c.name for c in item.columns)
+    return Rows(stream.id, stream.options.time, names, item.where, item.checks, casts)
+
+
+def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.Table:
+    """The rows of a segment that a store keeps.
+
+    Arguments:
+        segment: rows of the stream with `_id`, `_epoch` and `_bound`.
+    """
+    own = [segment["_id"], segment["_epoch"], segment["_bound"]]
+    times = pa.array(event_times(segment, spec.time))
+    found = pa.table([times, *own], names=list(OWN))
+    found = found.append_column("_row", pa.array(np.arange(segment.num_rows)))
+    if spec.where is not None or spec.checks:
+        tests = segment.drop_columns([n for n in ("_id", "_epoch", "_bound") if n in segment.column_names])
+        tests = tests.append_column("_row", pa.array(np.arange(segment.num_rows)))
+        casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in spec.casts)
+        source = f"(SELECT * REPLACE ({casts}) FROM tests)" if casts else "tests"
+        where = f" WHERE ({spec.where})" if spec.where is not None else ""
+        checked = "".join(f", ({sql}) AS _c{n}" for n, sql in enumerate(spec.checks))
+        passed = query_table(db, f"SELECT _row{checked} FROM {source}{where}", tests=tests)["_row"]
+        rows = np.sort(passed.to_numpy())
+    else:
+        rows = np.arange(segment.num_rows)
+    taken = pa.array(rows)
+    found = found.drop_columns(["_row"]).take(taken)
+    for name in spec.columns:
+        found = found.append_column(name, segment[name].take(taken))
+    return found
+
+
+def spare_of(relation: Relational, options: QueryOptions) -> int:
+    """How long behind progress answers can be revised (SEMANTICS, late rows), microseconds."""
+    if options.revise_for is not None:
+        return options.revise_for
+    return max(DAY, 10 * max((i.window.range for i in relation.inputs), default=0))
+
+
+def kept(
+    db: duckdb.DuckDBPyConnection, relation: Relational, item: RelationInput, rows: pa.Table, spare: int, horizon: int
+) -> Mask:
+    """Which rows of a store an input can still need, when only instants from `horizon` on will be looked at again.
+
+    A row that was pushed out of a window never comes back, whatever late rows follow; and of rows that never leave,
+    ISTREAM of a plain selection needs none that it has reported.
+    """
+    full = RelationInput(item.alias, item.stream, item.window, tuple(Column(n, "") for n in rows.column_names))
+    content = content_of(db, full, rows, spare)
+    inside = content.end >= horizon
+    if relation.plan == "elements" and relation.operator == "istream":
+        inside &= (content.end < FOR_EVER) | (content.begin >= horizon)
+    return np.isin(rows["_id"].to_numpy(), content.rows["_id"].to_numpy()[inside])
+
+
+def merge_rows(parts: Sequence[pa.Table]) -> pa.Table:
+    """Rows of a store from several parts, in total order."""
+    table = pa.concat_tables(parts, promote_options="permissive")
+    return table.sort_by([("_t", "ascending"), ("_id", "ascending")])

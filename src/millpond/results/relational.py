@@ -1,0 +1,214 @@
+"""Relations of CQL when somebody asks: R(τ) from the archive, ad hoc streams of changes, and what EXPLAIN says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.engine.mapping import one_line
+from millpond.engine.records import Published, QueryProgress
+from millpond.engine.relating import FAULTS, Input, shown
+from millpond.engine.relation_history import read_inputs
+from millpond.errors import QueryError
+from millpond.language.statements import AsOf
+from millpond.progress import FOREVER, NEVER
+from millpond.relations import answers, content_of, snapshot, spare_of
+from millpond.results.moments import now_of, progress_of, record_of
+from millpond.synopses import connection, query_table
+from millpond.synopses.finish import empty_answers
+from millpond.types import BoundQuery, Column, QueryOptions, Relational, RelationInput, StreamDefinition
+
+
+def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
+    """R(τ) of a relational query: at, the select list, final (whether progress has passed τ).
+
+    Arguments:
+        as_of: None: τ is NOW, the largest event time admitted. 'progress': τ is the last final instant.
+            ('timestamp', t): τ is t, with all that is known today. ('epoch', n): NOW when epoch n was published.
+    """
+    query = standing.definition.query
+    now, published = _moment(core, core.catalog.streams_of(standing), as_of)
+    columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select), Column("final", "BOOLEAN")]
+    if now is None:
+        return empty_answers(connection(), columns)
+    found = _at(core, query, core.catalog.streams_of(standing), published, now)
+    final = "true" if progress_of(core.published, core.catalog.streams_of(standing)) > now else "false"
+    shown_at = f'make_timestamp({now}) AS "at"'
+    return query_table(
+        connection(), f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL", f=found
+    )
+
+
+def relation_moment(
+    core: Core, published: Published, standing: Standing, as_of: AsOf
+) -> tuple[int, int, int | None, int | None, bool]:
+    """now, progress, begin, end, final of an invocation, as an `Answer` has them."""
+    streams = core.catalog.streams_of(standing)
+    now, _ = _moment(core, streams, as_of)
+    progress = progress_of(published, streams)
+    return (NEVER if now is None else now), progress, now, now, now is not None and progress > now
+
+
+def current_relation(core: Core, standing: Standing) -> pa.Table:
+    """R at the last final instant: what `SELECT … FROM query` sees of a relation."""
+    query = standing.definition.query
+    known = core.published.queries.get(str(standing.id), QueryProgress())
+    streams = core.catalog.streams_of(standing)
+    if known.closed <= NEVER:
+        return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
+    last = max((_end(i, s, core.published) for i, s in _pairs(query, streams)), default=NEVER)
+    instant = known.closed - 1 if known.closed < FOREVER else last
+    found = _at(core, query, streams, core.published, instant, standing.definition.options)
+    return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
+
+
+def select_relational(core: Core, query: BoundQuery) -> pa.Table:
+    """An ad hoc SELECT of CQL: the relation as it is NOW, or its stream of changes up to NOW.
+
+    Raises: QueryError when it cannot be evaluated.
+    """
+    assert query.relation is not None
+    streams = [s for i in query.relation.inputs if (s := core.catalog.stream(i.stream)) is not None]
+    published = core.published
+    now = now_of(published, streams)
+    outputs = [Column(o.name, o.type) for o in query.select]
+    if query.relation.operator is None:
+        if now is None:
+            now = -FOREVER  # the relation over nothing
+        found = _at(core, query, streams, published, now)
+        return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
+    if now is None:
+        return empty_answers(connection(), [Column("at", "TIMESTAMP"), *outputs])
+    inputs = read_inputs(core, streams, query.relation.inputs, published, NEVER, now)
+    try:
+        found = answers(
+            connection(), query, _contents(query, inputs, None), _tables(core, query.relation), NEVER, now + 1
+        )
+        zeros = pa.array(np.zeros(found.num_rows, np.int64))
+        table = shown(connection(), query, found.append_column("_revision", zeros))
+    except FAULTS as error:
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    return table.drop_columns(["revision", "op"])
+
+
+def _moment(core: Core, streams: Sequence[StreamDefinition], as_of: AsOf) -> tuple[int | None, Published]:
+    """The instant that is asked about, and the epoch whose rows are seen."""
+    published = core.published
+    if as_of is None:
+        return now_of(published, streams), published
+    if as_of == "progress":
+        progress = progress_of(published, streams)
+        if progress >= FOREVER:
+            return now_of(published, streams), published
+        return (progress - 1 if progress > NEVER else None), published
+    kind, value = as_of
+    if kind == "timestamp":
+        return value, published
+    record = record_of(core, published, value)
+    return now_of(record, streams), record
+
+
+def _at(
+    core: Core,
+    query: BoundQuery,
+    streams: Sequence[StreamDefinition],
+    published: Published,
+    instant: int,
+    options: QueryOptions | None = None,
+) -> pa.Table:
+    """R(τ), columns c0, c1, … `options`: late rows count as they do for a standing query; None: like all others."""
+    assert query.relation is not None
+    inputs = read_inputs(core, streams, query.relation.inputs, published, instant, instant)
+    try:
+        contents = _contents(query, inputs, options)
+        return snapshot(connection(), query, contents, _tables(core, query.relation), instant)
+    except FAULTS as error:
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+
+
+def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list:  # type: ignore[type-arg]
+    assert query.relation is not None
+    found = []
+    for item, each in zip(query.relation.inputs, inputs, strict=True):
+        spare = FOREVER
+        if options is not None:
+            spare = 0 if each.stream.options.late == "drop" else spare_of(query.relation, options)
+        found.append(content_of(connection(), item, each.rows, spare))
+    return found
+
+
+def _tables(core: Core, relation: Relational) -> dict[str, pa.Table]:
+    from millpond.results.relations import relation_of
+
+    return {t.alias: relation_of(core, t) for t in relation.tables}
+
+
+def _outputs(query: BoundQuery) -> str:
+    names = [o.name.replace('"', '""') for o in query.select]
+    return ", ".join(
+        f'CAST(c{n} AS {o.type}) AS "{name}"' for n, (o, name) in enumerate(zip(query.select, names, strict=True))
+    )
+
+
+def _pairs(query: BoundQuery, streams: Sequence[StreamDefinition]) -> list[tuple[RelationInput, StreamDefinition]]:
+    assert query.relation is not None
+    return list(zip(query.relation.inputs, streams, strict=True))
+
+
+def _end(item: RelationInput, stream: StreamDefinition, published: Published) -> int:
+    state = published.progress.get(str(stream.id))
+    if state is None or state.high <= NEVER:
+        return NEVER
+    return state.high + (item.window.range + 1 if item.window.kind == "range" else 0)
+
+
+def explain_relational(core: Core, query: BoundQuery, standing: Standing | None) -> pa.Table:
+    """How a relational query is answered, a line a row."""
+    from millpond.results.describe import duration
+
+    relation = query.relation
+    assert relation is not None
+    words = {None: "a relation, defined at every instant", "istream": "ISTREAM: rows that enter it", "dstream":
+             "DSTREAM: rows that leave it", "rstream": "RSTREAM: all of it, again and again"}  # fmt: skip
+    lines = [f"CQL query: {words[relation.operator]}"]
+    for item in relation.inputs:
+        window = item.window
+        if window.kind == "range":
+            text = f"range {duration(window.range)}, closed at both ends" if window.range else "now"
+        elif window.kind == "rows":
+            text = f"the last {window.rows} rows" + (
+                f" of each {', '.join(window.partition)}" if window.partition else ""
+            )
+        else:
+            text = "unbounded"
+        lines.append(f"input {item.stream}: {text}; keeps {', '.join(c.name for c in item.columns)}")
+        if item.where:
+            lines.append(f"  filter below the window: {item.where}")
+        elif window.kind == "rows":
+            lines.append("  filters stay above the window: they do not commute with counting rows")
+    lines += [f"constant: {t.name}" for t in relation.tables]
+    if relation.plan == "elements":
+        lines.append("plan: elements; a row's image enters and leaves with the row")
+    elif relation.lifted is not None:
+        lines.append("plan: recomputed, at every instant at which a window changes, all instants of an epoch at once")
+    else:
+        lines.append("plan: recomputed, instant by instant (DuckDB cannot evaluate it for many instants at once)")
+    if standing is not None:
+        catalog = core.catalog
+        for owner in dict.fromkeys(standing.inputs):
+            others = sorted(q.definition.name for q in catalog.users(owner) if q.id != standing.id)
+            lines.append(f"store {owner}, " + (f"shared with {', '.join(others)}" if others else "its own"))
+        late = ", ".join(dict.fromkeys(s.options.late for s in catalog.streams_of(standing)))
+        spare = duration(spare_of(relation, standing.definition.options))
+        lines.append(f"late rows: {late}" + (f", for {spare} behind progress" if "revise" in late else ""))
+        lines.append(
+            f"status: {standing.status}{': ' + standing.reason if standing.reason else ''};"
+            f" live from epoch {standing.first_epoch}"
+        )
+    else:
+        lines.append("ad hoc over the archive and live data up to now")
+    return pa.table({"plan": pa.array(lines)})

@@ -1,0 +1,101 @@
+"""Lifted evaluation of any SQL equals the oracle, which looks at every instant by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond.relations import evaluate
+from millpond.types import Column, StreamDefinition, TableDefinition
+from tests.oracle.cql import Query, Stamped, Windowed
+from tests.relations.setting import WINDOWS, Evaluated, bound, stored, stream
+from tests.relations.shapes import ONE, TWO, millpond, naive
+
+AB = {"a": "INTEGER", "b": "INTEGER"}
+S, U = stream("s", **AB), stream("u", **AB)
+T = TableDefinition("t", (Column("a", "INTEGER"), Column("name", "VARCHAR")), "t.csv", "csv")
+NAMED = [(1, "one"), (2, "two"), (None, "none")]
+END = 16
+
+values = st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.one_of(st.none(), st.integers(0, 3)))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Stamped]:
+    """Rows with few different stamps, in any order of arrival."""
+    drawn = draw(st.lists(st.tuples(st.integers(0, 8), values), max_size=7))
+    return [Stamped(t, n, v) for n, (t, v) in enumerate(drawn)]
+
+
+def naive_query(shape: str, rows: list[list[Stamped]], windows: list[str]) -> Query:
+    inputs = {}
+    for n, (part, window) in enumerate(zip(rows, windows, strict=True)):
+        form, partition = WINDOWS[window]
+        inputs[f"w{n}"] = Windowed(AB, part, form, tuple({"a": 0, "b": 1}[c] for c in partition))
+    return Query(naive(shape), inputs, {"t": ({"a": "INTEGER", "name": "VARCHAR"}, NAMED)})
+
+
+def engine(shape: str, operator: str, rows: list[list[Stamped]], windows: list[str]) -> Evaluated:
+    definitions: list[StreamDefinition] = [S, U]
+    query = bound(millpond(shape, operator, *windows), *definitions, T)
+    tables = {"t": pa.table({"a": pa.array([r[0] for r in NAMED], pa.int32()), "name": [r[1] for r in NAMED]})}
+    return Evaluated(query, {d.name: stored(d, part) for d, part in zip(definitions, rows, strict=False)}, tables)
+
+
+def check(shape: str, rows: list[list[Stamped]], windows: list[str], low: int) -> None:
+    expected = naive_query(shape, rows, windows)
+    assert engine(shape, "ISTREAM", rows, windows).stream(low, END) == expected.istream(low, END)
+    assert engine(shape, "DSTREAM", rows, windows).stream(low, END) == expected.dstream(low, END)
+    relation = engine(shape, "", rows, windows)
+    both = Counter(expected.istream(low, END))
+    both.subtract(expected.dstream(low, END))
+    assert relation.changes(low, END) == {k: n for k, n in both.items() if n}
+    assert relation.at(low + 3) == expected.at(low + 3)
+
+
+@pytest.mark.parametrize("shape", ONE)
+@given(data=st.data())
+@settings(max_examples=4, deadline=None)
+def test_one_stream(shape: str, data: Any) -> None:
+    window = data.draw(st.sampled_from(sorted(WINDOWS)))
+    check(shape, [data.draw(histories())], [window], data.draw(st.integers(-1, 8)))
+
+
+@pytest.mark.parametrize("shape", TWO)
+@given(data=st.data())
+@settings(max_examples=4, deadline=None)
+def test_two_streams(shape: str, data: Any) -> None:
+    windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
+    check(shape, [data.draw(histories()), data.draw(histories())], windows, data.draw(st.integers(-1, 8)))
+
+
+@given(rows=histories(), every=st.integers(1, 4), low=st.integers(-1, 6), window=st.sampled_from(sorted(WINDOWS)))
+@settings(max_examples=8, deadline=None)
+def test_rstream(rows: list[Stamped], every: int, low: int, window: str) -> None:
+    shape = ONE[3]
+    expected = naive_query(shape, [rows], [window]).rstream(low, END, every)
+    assert engine(shape, "RSTREAM", [rows], [window]).stream(low, END, every) == expected
+
+
+@given(rows=histories(), limit=st.integers(1, 5))
+@settings(max_examples=6, deadline=None)
+def test_chunks_of_instants_make_no_difference(rows: list[Stamped], limit: int) -> None:
+    shape, window = ONE[3], "[RANGE 5 MICROSECONDS]"
+    whole = engine(shape, "ISTREAM", [rows], [window]).stream(0, END)
+    before = evaluate.ROWS_AT_ONCE
+    try:
+        evaluate.ROWS_AT_ONCE = limit
+        assert engine(shape, "ISTREAM", [rows], [window]).stream(0, END) == whole
+    finally:
+        evaluate.ROWS_AT_ONCE = before
+
+
+def test_which_plan() -> None:
+    plans = {shape: bound(millpond(shape, "ISTREAM", "[NOW]", "[NOW]"), S, U, T).relation for shape in (*ONE, *TWO)}
+    assert [s for s, r in plans.items() if r is not None and r.plan == "elements"] == [ONE[0], ONE[1]]
+    assert [s for s, r in plans.items() if r is not None and r.lifted is None] == [TWO[9]]
