@@ -12,8 +12,8 @@ One JSON object a line per run on standard output:
     error          X2: mean of |avg - true avg| / true avg over the windows; X3: share of windows with a wrong count
     latency_s      mean time of the replay between the punctuation that covers a window and its answer; an answer that
                    comes before it has waited for nothing
-    processing_ms  mean wall clock of an answer once it was due: a scan of the rows held, or an epoch of the engine, whose
-                   cost does not depend on the rows; not part of the trends
+    processing_ms  mean wall clock of an answer once it was due: a scan of the rows held, or an epoch of the engine,
+                   whose cost does not depend on the rows; not part of the trends
 
 and one line `kind: trends` per case, with what the thesis states. Exit status 1 when one of them does not hold.
 """

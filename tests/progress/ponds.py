@@ -1,4 +1,4 @@
-"""Ponds over streams whose sources say themselves how far they are, drawn at random, beside the oracle's account of them."""
+"""Ponds over streams whose sources say themselves how far they are, drawn at random, beside the oracle's account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers of final answers get each row once, when nothing can change it any more, and go on without gap or double."""
+"""Consumers of final answers get each row once, when nothing can change it any more, and go on without a gap."""
 
 from __future__ import annotations
 
