@@ -1,4 +1,4 @@
-"""CQL queries in a pond equal the oracle: however rows are cut into epochs, disordered, late, back-filled, restarted."""
+"""CQL in a pond equals the oracle, however rows are cut into epochs, disordered, late, back-filled, restarted."""
 
 from __future__ import annotations
 
