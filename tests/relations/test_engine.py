@@ -1,0 +1,121 @@
+"""CQL in a pond equals the oracle, however rows are cut into epochs, disordered, late, back-filled, restarted."""
+
+from __future__ import annotations
+
+import datetime as dt
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import millpond
+from tests.oracle.cql import Query, Row, Stamped, Windowed
+from tests.relations.setting import WINDOWS
+from tests.relations.shapes import ONE, TWO, naive
+from tests.relations.shapes import millpond as text_of
+
+AB = {"a": "INTEGER", "b": "INTEGER"}
+EPOCH = dt.datetime(1970, 1, 1)
+NAMED = [(1, "one"), (2, "two"), (None, "none")]
+END = 18
+
+values = st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.integers(0, 2))
+batch = st.lists(st.tuples(st.integers(0, 9), values), min_size=1, max_size=3)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["s", "u"]), batch),
+        st.sampled_from([("epoch", None), ("restart", None), ("create", None), ("pause", None), ("resume", None)]),
+    ),
+    min_size=2,
+    max_size=9,
+)
+
+
+class Story:
+    """A pond that lives through steps, and what came into its streams."""
+
+    def __init__(self, folder: Path, sql: str, options: str) -> None:
+        self.folder, self.sql = folder, f"CREATE QUERY q AS {sql} WITH ({options})"
+        (folder / "t.csv").write_text("a,name\n1,one\n2,two\n,none\n")
+        self.pond = self._open()
+        for name in "su":
+            self.pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts')")
+        self.pond.sql(f"CREATE TABLE t (a INTEGER, name TEXT) WITH (path='{folder / 't.csv'}')")
+        self.rows: dict[str, list[Stamped]] = {"s": [], "u": []}
+        self.created = self.paused = False
+
+    def _open(self) -> Any:
+        return millpond.open(self.folder / "pond", executor="inline", shards=2, compact_files=3)
+
+    def step(self, what: str, given: list[tuple[int, Row]] | None) -> None:
+        if given is not None:
+            rows = [{"ts": EPOCH + dt.timedelta(microseconds=t), "a": a, "b": b} for t, (a, b) in given]
+            self.pond.ingest(what, rows)
+            held = self.rows[what]
+            held += [Stamped(t, len(held) + n, v) for n, (t, v) in enumerate(given)]
+        elif what == "epoch":
+            self.pond.step()
+        elif what == "restart":
+            self.pond.close()
+            self.pond = self._open()
+        elif what == "create" and not self.created:
+            self.pond.sql(self.sql)
+            self.created = True
+        elif what in ("pause", "resume") and self.created and self.paused == (what == "resume"):
+            self.pond.sql(f"ALTER QUERY q {what.upper()}")
+            self.paused = what == "pause"
+
+    def end(self) -> None:
+        for what in ("create", "resume"):
+            self.step(what, None)
+        self.pond.drain(final=True)
+
+    def answers(self) -> Counter[tuple[int, Row]]:
+        found: Counter[tuple[int, Row]] = Counter()
+        for at, *row, _ in self.pond.sql("SELECT * FROM q").rows():
+            found[int((at - EPOCH) / dt.timedelta(microseconds=1)), tuple(row)] += 1
+        return found
+
+    def invoked(self, instant: int) -> Counter[Row]:
+        at = EPOCH + dt.timedelta(microseconds=instant)
+        return Counter(tuple(row) for _, *row, _ in self.pond.sql(f"INVOKE q AS OF TIMESTAMP '{at}'").rows())
+
+
+def play(shape: str, operator: str, windows: list[str], drawn: Any, options: str = "since='start'") -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        story = Story(Path(folder), text_of(shape, operator, *windows), options)
+        try:
+            for what, given in drawn:
+                story.step(what, given)
+            story.end()
+            inputs = {}
+            for n, (name, window) in enumerate(zip("su", windows, strict=False)):
+                form, partition = WINDOWS[window]
+                inputs[f"w{n}"] = Windowed(AB, story.rows[name], form, (0,) if partition else ())
+            query = Query(naive(shape), inputs, {"t": ({"a": "INTEGER", "name": "VARCHAR"}, NAMED)})
+            assert story.answers() == getattr(query, operator.lower())(-1, END)
+            assert story.invoked(5) == query.at(5)
+        finally:
+            story.pond.close()
+
+
+@pytest.mark.parametrize("shape", [ONE[1], ONE[2], ONE[4], ONE[9]])
+@given(data=st.data())
+@settings(max_examples=4, deadline=None)
+def test_one_stream(shape: str, data: Any) -> None:
+    window = data.draw(st.sampled_from(sorted(WINDOWS)))
+    operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM"]))
+    play(shape, operator, [window], data.draw(steps))
+
+
+@pytest.mark.parametrize("shape", [TWO[0], TWO[3], TWO[5], TWO[9]])
+@given(data=st.data())
+@settings(max_examples=4, deadline=None)
+def test_two_streams(shape: str, data: Any) -> None:
+    windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
+    operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM"]))
+    play(shape, operator, windows, data.draw(steps))
