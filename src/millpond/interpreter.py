@@ -333,6 +333,11 @@ class Interpreter:
         assert stream is not None
         if query.row_window is not None and options.empty == "report":
             raise QueryError("empty='report' is for windows that end at instants; one that ends with a row holds it")
+        if query.row_window is not None and stream.options.marks_by is not None and stream.options.late == "drop":
+            raise QueryError(
+                "windows that end with rows are not available over a stream with marks_by and late='drop';"
+                " late='revise' has them"
+            )
         next_epoch = max(self.core.last_manifest, self.core.published.epoch) + 1
         progress = self.core.published.progress.get(str(stream.id), StreamProgress())
         history = self._taken(stream.id) > 0

@@ -219,7 +219,10 @@ class _WindowReader:
 
     def read_tumbling(self, token: Token) -> None:
         self.tumbling = True
-        if self.extent is None:
+        if self.extent is None and "ROWS" in self.seen:  # [ROWS TUMBLING 100]
+            self.covers("rows", token)
+            self.rows = self.count("TUMBLING")
+        elif self.extent is None:
             self.amount(token, "RANGE")
         if self.extent == "rows":
             self.slide_rows = self.rows

@@ -290,18 +290,16 @@ def explain_row_window(query: BoundQuery, spec: PanesSpec) -> list[str]:
         else f"the rows of the last {duration(window.range or 0)}"
     )
     of = f" of each {', '.join(k.expression for k in window.partition)}" if window.partition else ""
-    each = "each row" if window.slide == 1 else f"every {window.slide}th row"
-    lines = [f"window: {extent}{of}, ending with {each} by {window.numbered}"]
+    every = "each row" if window.slide == 1 else f"every {window.slide}th row"
+    lines = [f"window: {extent}{of}, ending with {every} by {window.numbered}"]
     if query.where:
         lines.append(f"filter: {query.where}; it chooses among the rows of a window and cannot go below it")
     if query.keys:
         lines.append(f"keys: {', '.join(k.expression for k in query.keys)}")
     tail = f"the last {spec.rows.rows} rows" if spec.rows.rows else f"the rows of the last {duration(spec.rows.range)}"
-    lines.append(
-        "kept: one row per row of the stream with its own components as long as windows can be revised"
-        f" ({duration(spec.rows.behind)} behind progress); before that {tail} and one number"
-        + (" of each partition" if window.partition else "")
-    )
+    each = " of each partition" if window.partition else ""
+    lines.append("kept: every row, with the components of its own, as long as late rows can revise windows")
+    lines.append(f"kept behind {duration(spec.rows.behind)} before progress: {tail}{each}, and a number{each}")
     lines.append(
         "shards: by partition" if spec.rows.partition else "shards: one has all rows, since numbers run through them"
     )
