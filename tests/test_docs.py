@@ -15,7 +15,7 @@ import pytest
 import millpond
 from tests.pages import ROOT, run_page
 
-PAGES = ["docs/guide.md", "docs/standing-queries.md", "docs/operating.md", "docs/progress.md", "README.md"]
+PAGES = ["docs/guide.md", "docs/standing-queries.md", "docs/operating.md", "docs/progress.md", "docs/cql.md", "README.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -18,6 +18,9 @@ from tests.relations.setting import WINDOWS
 from tests.relations.shapes import ONE, TWO, naive
 from tests.relations.shapes import millpond as text_of
 
+#: Each example looks at every instant.
+FEW = max(4, settings.default.max_examples // 4)
+
 AB = {"a": "INTEGER", "b": "INTEGER"}
 EPOCH = dt.datetime(1970, 1, 1)
 NAMED = [(1, "one"), (2, "two"), (None, "none")]
@@ -105,7 +108,7 @@ def play(shape: str, operator: str, windows: list[str], drawn: Any, options: str
 
 @pytest.mark.parametrize("shape", [ONE[1], ONE[2], ONE[4], ONE[9]])
 @given(data=st.data())
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=FEW, deadline=None)
 def test_one_stream(shape: str, data: Any) -> None:
     window = data.draw(st.sampled_from(sorted(WINDOWS)))
     operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM"]))
@@ -114,7 +117,7 @@ def test_one_stream(shape: str, data: Any) -> None:
 
 @pytest.mark.parametrize("shape", [TWO[0], TWO[3], TWO[5], TWO[9]])
 @given(data=st.data())
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=FEW, deadline=None)
 def test_two_streams(shape: str, data: Any) -> None:
     windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
     operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM"]))
