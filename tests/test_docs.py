@@ -21,6 +21,7 @@ PAGES = [
     "docs/operating.md",
     "docs/progress.md",
     "docs/row-windows.md",
+    "docs/cql.md",
     "README.md",
 ]
 

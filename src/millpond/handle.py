@@ -165,7 +165,7 @@ class QueryHandle:
             "status": standing.status,
             "reason": standing.reason,
             "text": definition.text,
-            "streams": [definition.query.stream],
+            "streams": list(dict.fromkeys(s.name for s in self._core.catalog.streams_of(standing))),
             "columns": [{"name": c.name, "type": c.type} for c in definition.columns],
             "options": to_json(definition.options),
             "registered_epoch": standing.first_epoch - 1,

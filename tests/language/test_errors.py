@@ -70,7 +70,7 @@ WRONG = [
     (f"{Q} SELECT ISTREAM(sensor) FROM reading {W.replace('[', '«[').replace(']', ']»')}", "answers where it ends", ""),
     (f"{Q} SELECT ISTREAM(sensor) FROM reading [PARTITION BY «sensr» ROWS 5]", "no column 'sensr'", "sensor"),
     (f"{Q} SELECT ISTREAM(«sensr») FROM reading [NOW]", "sensr", ""),
-    (f"{Q} SELECT ISTREAM(sensor), «mph» FROM reading [NOW]", "whole select list", ""),
+    (f"{Q} SELECT ISTREAM(sensor)«,» mph FROM reading [NOW]", "whole select list", ""),
     (f"{Q} SELECT count(*) FROM reading «[RANGE ALL SLIDE 1 m]»", "not available yet", ""),
     (f"{Q} SELECT count(*) FROM reading [RANGE 1 «MONTH» SLIDE 1 DAY]", "no fixed length", ""),
     (f"{Q} SELECT count(*) FROM reading [RANGE 1 «fortnight» SLIDE 1 DAY]", "not a unit", ""),

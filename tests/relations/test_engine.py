@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
+from millpond.engine import relating
 from tests.oracle.cql import Query, Row, Stamped, Windowed
 from tests.relations.setting import WINDOWS
 from tests.relations.shapes import ONE, TWO, naive
 from tests.relations.shapes import millpond as text_of
+
+#: Each example looks at every instant.
+FEW = max(4, settings.default.max_examples // 4)
 
 AB = {"a": "INTEGER", "b": "INTEGER"}
 EPOCH = dt.datetime(1970, 1, 1)
@@ -33,6 +38,14 @@ steps = st.lists(
     min_size=2,
     max_size=9,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def pruned_early() -> Iterator[None]:
+    """Rows that nobody needs are left out of memory at once, not only where there are many."""
+    before, relating.PRUNED = relating.PRUNED, 2
+    yield
+    relating.PRUNED = before
 
 
 class Story:
@@ -105,7 +118,7 @@ def play(shape: str, operator: str, windows: list[str], drawn: Any, options: str
 
 @pytest.mark.parametrize("shape", [ONE[1], ONE[2], ONE[4], ONE[9]])
 @given(data=st.data())
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=FEW, deadline=None)
 def test_one_stream(shape: str, data: Any) -> None:
     window = data.draw(st.sampled_from(sorted(WINDOWS)))
     operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM"]))
@@ -114,8 +127,61 @@ def test_one_stream(shape: str, data: Any) -> None:
 
 @pytest.mark.parametrize("shape", [TWO[0], TWO[3], TWO[5], TWO[9]])
 @given(data=st.data())
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=FEW, deadline=None)
 def test_two_streams(shape: str, data: Any) -> None:
     windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
     operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM"]))
     play(shape, operator, windows, data.draw(steps))
+
+
+def test_a_subscription_carries_the_changes_of_a_relation(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", executor="inline") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE QUERY q AS SELECT a FROM s [RANGE 2 MICROSECONDS]")
+        for t in (1, 2, 9):
+            pond.ingest("s", [{"ts": EPOCH + dt.timedelta(microseconds=t), "a": t}])
+            pond.drain()
+        seen = [tuple(row.values()) for b in pond.subscribe("q", timeout=0.01) for row in b.rows.to_pylist()]
+    at = [EPOCH + dt.timedelta(microseconds=t) for t in range(10)]
+    assert seen == [(at[1], 1, "+", 0, "+"), (at[2], 2, "+", 0, "+"), (at[4], 1, "-", 0, "+"), (at[5], 2, "-", 0, "+")]
+
+
+def test_stores_are_shared_and_go_with_their_last_user(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", executor="inline") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE QUERY wide AS SELECT ISTREAM(count(a) AS n) FROM s [RANGE 9 MICROSECONDS]")
+        pond.sql("CREATE QUERY narrow AS SELECT ISTREAM(max(a) AS m) FROM s [ROWS 3]")
+        assert len(pond.sql("SHOW SYNOPSES").rows()) == 1
+        pond.ingest("s", [{"ts": EPOCH + dt.timedelta(microseconds=t), "a": t} for t in (1, 2, 9)])
+        pond.drain()
+        # in the wide window lies what the narrow one needs: nothing is read again; the other needs rows of before
+        message = pond.sql("CREATE QUERY narrower AS SELECT ISTREAM(sum(a) AS n) FROM s [RANGE 5 MICROSECONDS]").message
+        assert "back-filling" not in message
+        message = pond.sql("CREATE QUERY older AS SELECT ISTREAM(sum(a) AS n) FROM s [RANGE UNBOUNDED]").message
+        assert "back-filling" in message
+        pond.ingest("s", [{"ts": EPOCH + dt.timedelta(microseconds=12), "a": 4}])
+        pond.drain()
+        rows = pond.sql("SELECT n FROM narrower").rows()
+        assert rows == [(9,)]  # 9 is in since instant 9, which progress passed after the registration
+        assert pond.sql("SELECT n FROM older").rows() == [(12,)]
+        with pytest.raises(millpond.StatementError, match="is read by"):
+            pond.sql("DROP STREAM s")
+        for name in ("wide", "narrow", "narrower", "older"):
+            pond.sql(f"DROP QUERY {name}")
+        assert pond.sql("SHOW SYNOPSES").rows() == []
+
+
+def test_idle_streams_do_not_hold_a_query_up(tmp_path: Path) -> None:
+    clock = [0]
+    with millpond.open(tmp_path / "pond", executor="inline", clock=lambda: clock[0]) as pond:
+        for name in "su":
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER) WITH (progress='ts', idle='5 s')")
+        pond.sql("CREATE QUERY q AS SELECT ISTREAM(s.a) FROM s [RANGE UNBOUNDED], u [RANGE UNBOUNDED] WHERE s.a = u.a")
+        for name, t in (("s", 1), ("u", 2), ("s", 9)):
+            pond.ingest(name, [{"ts": EPOCH + dt.timedelta(microseconds=t), "a": 1}])
+        pond.drain()
+        assert pond.sql("SELECT * FROM q").rows() == []  # progress is 2, of u
+        clock[0] = 6_000_000
+        pond.ingest("s", [{"ts": EPOCH + dt.timedelta(microseconds=12), "a": 2}])
+        pond.drain()
+        assert len(pond.sql("SELECT * FROM q").rows()) == 2

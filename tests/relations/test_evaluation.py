@@ -16,6 +16,9 @@ from tests.oracle.cql import Query, Stamped, Windowed
 from tests.relations.setting import WINDOWS, Evaluated, bound, stored, stream
 from tests.relations.shapes import ONE, TWO, millpond, naive
 
+#: Each example looks at every instant.
+FEW = max(4, settings.default.max_examples // 4)
+
 AB = {"a": "INTEGER", "b": "INTEGER"}
 S, U = stream("s", **AB), stream("u", **AB)
 T = TableDefinition("t", (Column("a", "INTEGER"), Column("name", "VARCHAR")), "t.csv", "csv")
@@ -60,7 +63,7 @@ def check(shape: str, rows: list[list[Stamped]], windows: list[str], low: int) -
 
 @pytest.mark.parametrize("shape", ONE)
 @given(data=st.data())
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=FEW, deadline=None)
 def test_one_stream(shape: str, data: Any) -> None:
     window = data.draw(st.sampled_from(sorted(WINDOWS)))
     check(shape, [data.draw(histories())], [window], data.draw(st.integers(-1, 8)))
@@ -68,14 +71,14 @@ def test_one_stream(shape: str, data: Any) -> None:
 
 @pytest.mark.parametrize("shape", TWO)
 @given(data=st.data())
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=FEW, deadline=None)
 def test_two_streams(shape: str, data: Any) -> None:
     windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
     check(shape, [data.draw(histories()), data.draw(histories())], windows, data.draw(st.integers(-1, 8)))
 
 
 @given(rows=histories(), every=st.integers(1, 4), low=st.integers(-1, 6), window=st.sampled_from(sorted(WINDOWS)))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=FEW, deadline=None)
 def test_rstream(rows: list[Stamped], every: int, low: int, window: str) -> None:
     shape = ONE[3]
     expected = naive_query(shape, [rows], [window]).rstream(low, END, every)
@@ -83,7 +86,7 @@ def test_rstream(rows: list[Stamped], every: int, low: int, window: str) -> None
 
 
 @given(rows=histories(), limit=st.integers(1, 5))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=FEW, deadline=None)
 def test_chunks_of_instants_make_no_difference(rows: list[Stamped], limit: int) -> None:
     shape, window = ONE[3], "[RANGE 5 MICROSECONDS]"
     whole = engine(shape, "ISTREAM", [rows], [window]).stream(0, END)

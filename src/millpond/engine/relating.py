@@ -50,7 +50,20 @@ FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError, SourceErro
 
 Given = Callable[[int, int], pa.Table | None]
 
-_kept: dict[tuple[str, str], tuple[int, pa.Table]] = {}
+#: Rows of a store that are kept in memory without asking whether anybody needs them.
+PRUNED = 20_000
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Rows of a store after an epoch; size: how many there were when those that nobody needs were last left out."""
+
+    epoch: int
+    rows: pa.Table
+    size: int
+
+
+_kept: dict[tuple[str, str], _Kept] = {}
 
 
 @dataclass(frozen=True)
@@ -201,6 +214,7 @@ def _numbers(revised: pa.Table) -> pa.Table:
 
 
 def store_rows(
+    db: duckdb.DuckDBPyConnection,
     pond: str,
     pond_id: str,
     manifest: Manifest,
@@ -210,19 +224,33 @@ def store_rows(
     segments: Sequence[Segment],
 ) -> pa.Table | None:
     """All rows of a store with those of the epoch, in total order; None while there is none."""
-    held = _kept.get((pond_id, store.owner))
+    key = pond_id, store.owner
+    held = _kept.get(key)
     adopted = any(str(q.id) in manifest.adopt for q in catalog.users(store.owner))
-    if held is not None and held[0] == manifest.epoch - 1 and not adopted:
-        parts = [held[1]]
+    # What is kept is good for the next epoch, and for a repetition of this one if that brought nothing.
+    fits = held is not None and held.epoch == manifest.epoch - (0 if delta is None and not adopted else 1)
+    if held is not None and fits and not adopted:
+        parts, size = [held.rows], held.size
     else:
         paths = [os.path.join(state_folder(pond), s.path) for s in segments]
         parts = [c.table for c in read_chunks(paths, {store.owner}, lambda _o, kind, *_: kind == ROWS)]
+        size = 0
     parts = [p for p in (*parts, *([delta] if delta is not None else [])) if p.num_rows]
     if not parts:
         return None
-    rows = merge_rows(parts)
-    _kept[pond_id, store.owner] = (manifest.epoch, rows)
+    rows = merge_rows(parts) if len(parts) > 1 else parts[0]
+    if rows.num_rows > max(PRUNED, 2 * size):
+        rows = needed_rows(db, manifest, catalog, store, rows)
+        size = rows.num_rows
+    _kept[key] = _Kept(manifest.epoch, rows, size)
     return rows
+
+
+def keep_silent(pond_id: str, manifest: Manifest, owner: str) -> None:
+    """What is kept of a store that an epoch brought nothing for is as good after it."""
+    held = _kept.get((pond_id, owner))
+    if held is not None and held.epoch == manifest.epoch - 1:
+        _kept[pond_id, owner] = replace(held, epoch=manifest.epoch)
 
 
 def marked(stream: StreamDefinition, known: StreamProgress, delta: pa.Table) -> pa.Table:
@@ -328,6 +356,8 @@ class Shard:
             delta = marked(stream, known, merge_rows(parts)) if parts else None
             if delta is not None:
                 self.state.append(row_chunk(store.owner, manifest.epoch, delta))
+            else:
+                keep_silent(self.pond_id, manifest, store.owner)
             deltas[store.owner] = delta
         for standing in self.catalog.queries.values():
             if not standing.inputs or standing.inputs[0] not in deltas or standing.status != "live":
@@ -389,7 +419,7 @@ class Shard:
             stream = self.catalog.streams[store.spec.stream]
             if owner not in rows:
                 rows[owner] = store_rows(
-                    self.pond, self.pond_id, self.manifest, self.catalog, store, deltas[owner], self.segments
+                    self.db, self.pond, self.pond_id, self.manifest, self.catalog, store, deltas[owner], self.segments
                 )
             held = rows[owner]
             if held is None:
