@@ -137,7 +137,10 @@ def test_any_order_within_the_marks_gives_the_same_answers(data: st.DataObject) 
             left = [r for r in left if not any(r is g for g in group)]
             order += [
                 *group,
-                *(Row(end * S, 0, {"k": k, "n": 0, "kind": 1, "wm": None}) for k in (("a", "b", None) if by else "a")),
+                *(
+                    Row(end * S, 0, {"k": k, "n": 0, "kind": 1, "wm": None})
+                    for k in (["a", "b", None] if by else ["a"])
+                ),
             ]
         script = data.draw(epochs(tuple(order), partitions=False))
         kind = Kind(StreamSpec(record=is_mark, by="k" if by else None, only=True, late="drop", reject=True))
