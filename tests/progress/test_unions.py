@@ -33,9 +33,8 @@ class Streams:
         self.folder, self.clock = folder, VirtualClock(0)
         self.pond = self._open()
         for name, (time, key, value, kind) in STREAMS.items():
-            self.pond.sql(
-                f"CREATE STREAM {name} ({time} TIMESTAMP, {key} VARCHAR, {value} {kind}) WITH (progress='{time}'{options})"
-            )
+            columns = f"{time} TIMESTAMP, {key} VARCHAR, {value} {kind}"
+            self.pond.sql(f"CREATE STREAM {name} ({columns}) WITH (progress='{time}'{options})")
 
     def _open(self) -> Any:
         return millpond.open(self.folder, executor="inline", clock=self.clock)
@@ -75,13 +74,9 @@ def streams(options: str = "") -> Iterator[Streams]:
             opened.pond.close()
 
 
+values = st.tuples(st.integers(0, 40), st.sampled_from(["x", "y", None]), st.integers(0, 9))
 batches = st.lists(
-    st.tuples(
-        st.sampled_from("abc"),
-        st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["x", "y", None]), st.integers(0, 9)), min_size=1, max_size=4),
-    ),
-    min_size=1,
-    max_size=8,
+    st.tuples(st.sampled_from("abc"), st.lists(values, min_size=1, max_size=4)), min_size=1, max_size=8
 )  # fmt: skip
 
 
