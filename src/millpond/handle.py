@@ -16,11 +16,12 @@ import pyarrow as pa
 from millpond import language as lang
 from millpond.catalog import Standing
 from millpond.engine.core import Core
+from millpond.engine.unions import progress_of
 from millpond.errors import PondError, QueryError
 from millpond.interpreter import Interpreter
 from millpond.language.durations import parse_timestamp
 from millpond.language.statements import AsOf
-from millpond.progress import NEVER, StreamProgress
+from millpond.progress import NEVER
 from millpond.results.deliveries import subscribe_selection
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
@@ -165,7 +166,8 @@ class QueryHandle:
             "status": standing.status,
             "reason": standing.reason,
             "text": definition.text,
-            "streams": list(dict.fromkeys(s.name for s in self._core.catalog.streams_of(standing))),
+            "streams": [f.name for f in definition.query.feeds]
+            or list(dict.fromkeys(s.name for s in self._core.catalog.streams_of(standing))),
             "columns": [{"name": c.name, "type": c.type} for c in definition.columns],
             "options": to_json(definition.options),
             "registered_epoch": standing.first_epoch - 1,
@@ -175,7 +177,7 @@ class QueryHandle:
 
 def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer:
     """INVOKE of a window query as an `Answer`."""
-    stream = core.catalog.stream_of(standing)
+    spec = core.catalog.synopses[standing.synopsis].spec
     while True:
         published = core.published
         table = invoke(core, standing, as_of)
@@ -183,7 +185,7 @@ def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer
         if as_of is not None or core.published is published:
             break
     epoch = as_of[1] if isinstance(as_of, tuple) and as_of[0] == "epoch" else published.epoch
-    progress = published.progress.get(str(stream.id), StreamProgress())
+    progress = progress_of(core.catalog, spec, published.progress)
     begin = end = None
     if standing.inputs:
         return Answer(table, epoch, *relation_moment(core, published, standing, as_of))

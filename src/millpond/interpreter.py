@@ -14,8 +14,8 @@ import pyarrow as pa
 from millpond import language as lang
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
 from millpond.engine.core import Core
+from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
-from millpond.progress import StreamProgress
 from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, moment, show
 from millpond.results.explain_rows import explain_selection
@@ -26,6 +26,7 @@ from millpond.results.relations import select_relations
 from millpond.results.selection import evaluate, select_once
 from millpond.row_queries import RowQueries
 from millpond.sources.listing import check_path
+from millpond.synopses import spec_of
 from millpond.types import (
     STATUS,
     BoundQuery,
@@ -339,8 +340,8 @@ class Interpreter:
                 " late='revise' has them"
             )
         next_epoch = max(self.core.last_manifest, self.core.published.epoch) + 1
-        progress = self.core.published.progress.get(str(stream.id), StreamProgress())
-        history = self._taken(stream.id) > 0
+        progress = progress_of(catalog, spec_of(query, stream, options), self.core.published.progress)
+        history = any(self._taken(s) > 0 for s in [f.stream for f in query.feeds] or [stream.id])
         reusable = options.since is None or not history
         if query.window is not None:
             needed = progress.bound - query.window.range * 2
@@ -365,7 +366,7 @@ class Interpreter:
             number,
             1 if old is None else _version(old) + 1,
             text,
-            stream.options.retention is not None,
+            is_retained(catalog, query),
         )
         previous = () if old is None else (*old.previous, old.id)
         standing = Standing(
@@ -437,7 +438,7 @@ class Interpreter:
         synopsis = catalog.synopses[owner]
         stream = catalog.streams[synopsis.spec.stream]
         users = [q for q in catalog.users(owner) if q.status == "live"]
-        high = self.core.published.progress.get(str(stream.id), StreamProgress()).high
+        high = progress_of(catalog, synopsis.spec, self.core.published.progress).high
         known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
         return min(
             (max(keep_since(synopsis, q, stream, p.closed, high), p.start, p.covered) for q, p in known),

@@ -303,11 +303,27 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Feed:
+    """One stream of a union in FROM.
+
+    stream: its id; name: as declared. columns: its columns, in the order of those of the union's first stream, by whose
+    names the query knows them. on_time: only rows that were on time in their own stream enter (late='drop').
+    """
+
+    stream: int
+    name: str
+    columns: tuple[str, ...]
+    on_time: bool = False
+
+
+@dataclass(frozen=True)
 class BoundQuery:
     """A SELECT over one stream after names and types have been resolved: what the engine plans from.
 
     A standing query has `window` (it ends at instants) or `row_window` (it ends with rows); or it is about a
     `relation`: then `stream` is the first of its streams, `select` has the answer's columns, nothing else is set.
+
+    feeds: the streams of a union in FROM, of which `stream` is the first; empty: there is only `stream`.
 
     All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
     quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
@@ -330,6 +346,7 @@ class BoundQuery:
     text: str = ""
     row_window: RowWindow | None = None
     relation: Relational | None = None
+    feeds: tuple[Feed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -526,6 +543,7 @@ __all__ = [
     "Column",
     "ConstantInput",
     "Edge",
+    "Feed",
     "Interval",
     "JoinFactor",
     "Key",

@@ -117,7 +117,8 @@ def trace(script: Script) -> list[Step]:
     ticked: int | None = None
     for epoch in script.epochs:
         before, groups_before = bound, dict(groups)
-        told = {name: list(marks) for name, marks in said.items()}
+        # Of a group's bounds only those ahead of the partition's own are remembered.
+        told = {n: [(b, g) for b, g in marks if g is None or b > announced.get(n, NEVER)] for n, marks in said.items()}
         admitted: list[Row] = []
         ahead: list[Row] = []
         broken: list[Row] = []

@@ -1,4 +1,4 @@
-"""Ponds over streams whose sources say themselves how far they are, drawn at random, beside the oracle's account."""
+"""Ponds over random streams whose sources say themselves how far they are, beside the oracle's account of them."""
 
 from __future__ import annotations
 

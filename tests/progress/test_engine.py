@@ -123,7 +123,8 @@ def test_answers_that_come_later_are_the_same(data: st.DataObject) -> None:
 def test_any_order_within_the_marks_gives_the_same_answers(data: st.DataObject) -> None:
     """Rows permuted between grammatical marks, cut into epochs anyhow, of any partition: equal final answers."""
     taken = [r for r in data.draw(rows()) if not is_mark(r)]
-    ends = [*sorted(data.draw(st.lists(st.integers(0, 45), max_size=4))), 50]
+    ends = sorted(data.draw(st.lists(st.integers(0, 45), max_size=4)))
+    ends.append(50)
     by = data.draw(st.booleans())
     case = case_of(data, grouped=True)
     answers = []
@@ -137,7 +138,10 @@ def test_any_order_within_the_marks_gives_the_same_answers(data: st.DataObject) 
             left = [r for r in left if not any(r is g for g in group)]
             order += [
                 *group,
-                *(Row(end * S, 0, {"k": k, "n": 0, "kind": 1, "wm": None}) for k in (("a", "b", None) if by else "a")),
+                *(
+                    Row(end * S, 0, {"k": k, "n": 0, "kind": 1, "wm": None})
+                    for k in (["a", "b", None] if by else ["a"])
+                ),
             ]
         script = data.draw(epochs(tuple(order), partitions=False))
         kind = Kind(StreamSpec(record=is_mark, by="k" if by else None, only=True, late="drop", reject=True))

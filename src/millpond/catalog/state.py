@@ -110,10 +110,10 @@ class Catalog:
         return self.streams_of(standing)[0]
 
     def streams_of(self, standing: Standing) -> list[StreamDefinition]:
-        """The streams that a query reads, one per input."""
+        """The streams that a query reads, one per input; those of a union."""
         if standing.inputs:
             return [self.streams[self.stores[owner].spec.stream] for owner in standing.inputs]
-        return [self.streams[self.synopses[standing.synopsis].spec.stream]]
+        return [self.streams[s] for s in self.synopses[standing.synopsis].spec.streams]
 
     def on_stream(self, stream: int) -> list[Standing]:
         """The queries that read a stream."""

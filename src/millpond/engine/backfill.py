@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.engine.group_bounds import group_bounds
-from millpond.engine.history import Range, close_history, map_history, merge_history, segments_in, tasks_of
+from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import keep_since, query_owner, results_folder
 from millpond.engine.records import Published, QueryProgress, read_published
 from millpond.engine.state import pane_chunk, state_folder
-from millpond.progress import NEVER, StreamProgress
+from millpond.engine.unions import progress_of, streams_of
+from millpond.progress import NEVER
 from millpond.synopses import connection
 from millpond.synopses.rows import fold
 from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
@@ -137,17 +138,20 @@ def _run(core: Core, owner: str) -> None:
         users = catalog.users(owner)
         stream = catalog.streams[synopsis.spec.stream]
         before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
-        segments, removed = core.streams[stream.id].archive.snapshot
-    state = before.progress.get(str(stream.id), StreamProgress())
+        streams = streams_of(catalog, synopsis.spec)
+        snapshots = [core.streams[s.id].archive.snapshot[1] for s in streams]
+        removed = max((gone for gone in snapshots if gone is not None), default=None)
+    state = progress_of(catalog, synopsis.spec, before.progress)
     covered = NEVER if removed is None else removed
     starts = {
         str(q.id): QueryProgress(closed=s, start=s, covered=covered) for q in users for s in [start_of(q, state.bound)]
     }
     low = min(_needed_since(q, stream, starts[str(q.id)].closed, state.high) for q in users)
     wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
-    tasks = tasks_of(segments_in(segments, wanted), max(1, core.executor.cores - 1))
+    tasks, _, _ = fed_tasks(core, streams, wanted)
     plan = {
         "stream": to_json(stream),
+        "streams": to_json(streams),
         "tasks": to_json(tasks),
         "wanted": to_json(wanted),
         "bound": state.bound,
@@ -230,11 +234,11 @@ def _map(pond: str, path: str, task: int) -> Any:
 
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
-    segments = [from_json(Segment, s) for s in plan["tasks"][task]]
-    stream = from_json(StreamDefinition, plan["stream"])
-    return map_history(
-        pond, stream, segments, from_json(Range, plan["wanted"]), synopsis.spec, synopsis.owner, plan["shards"], task
-    )
+    place, listed = plan["tasks"][task]
+    segments = [from_json(Segment, s) for s in listed]
+    stream, first = from_json(StreamDefinition, plan["streams"][place]), from_json(StreamDefinition, plan["stream"])
+    wanted, spec = from_json(Range, plan["wanted"]), synopsis.spec
+    return map_history(pond, stream, segments, wanted, spec, synopsis.owner, plan["shards"], task, first=first)
 
 
 def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from millpond.catalog import Catalog, Standing
+from millpond.engine.unions import progress_of
 from millpond.progress import NEVER, StreamProgress
 from millpond.types import StreamDefinition
 
@@ -15,6 +16,8 @@ def bound_of(catalog: Catalog, standing: Standing, progress: Mapping[str, Stream
     Arguments:
         progress: of the streams, by id. clock: the reading of the epoch, which says who is idle.
     """
+    if not standing.inputs:
+        return progress_of(catalog, catalog.synopses[standing.synopsis].spec, progress).bound
     streams = catalog.streams_of(standing)
     if len(streams) == 1:
         return progress.get(str(streams[0].id), StreamProgress()).bound

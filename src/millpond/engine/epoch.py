@@ -28,8 +28,9 @@ from millpond.engine.records import (
     write_published,
 )
 from millpond.engine.tasks import map_epoch, merge_epoch
+from millpond.engine.unions import progress_of
 from millpond.errors import EngineError
-from millpond.progress import FOREVER, NEVER, StreamProgress, clock_bound
+from millpond.progress import FOREVER, NEVER, StreamProgress, absorb
 from millpond.tables import Segment, SegmentTable
 from millpond.types import ARRIVAL, QueryOptions, from_json
 from millpond.windows import first_end_after
@@ -147,34 +148,40 @@ def _start(options: QueryOptions, bound: int) -> int:
 
 def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
     """Whether the passing of time alone closes a window."""
+    states, driven = dict(core.published.progress), set()
     for stream, runtime in list(core.streams.items()):
         options = runtime.definition.options
-        state = core.published.progress.get(str(stream))
+        state = states.get(str(stream))
         if state is None or (options.time != ARRIVAL and options.idle is None and options.timer is None):
             continue
-        bound = clock_bound(state, options, clock, arrivals.get(str(stream)))
-        if bound <= state.bound:
+        after = absorb(state, options, (), clock, arrival=arrivals.get(str(stream)))
+        if after.bound > state.bound or after.idle != state.idle:
+            states[str(stream)] = after
+            driven.add(stream)
+    if not driven:
+        return False
+    for standing in core.catalog.queries.values():
+        known = core.published.queries.get(str(standing.id))
+        if known is None or driven.isdisjoint(s.id for s in core.catalog.streams_of(standing)):
             continue
-        for standing in core.catalog.on_stream(stream):
-            window = standing.definition.query.window
-            known = core.published.queries.get(str(standing.id))
-            if known is not None and standing.inputs:
-                after = {**core.published.progress, str(stream): replace(state, bound=bound)}
-                until = bound_of(core.catalog, standing, after, clock)
-                if standing.status == "live" and _moves(known, standing.definition.options, until):
-                    return True
-                continue
-            if known is None or state.high <= NEVER:
-                continue
-            if window is None:
-                if known.closed <= state.high and bound > known.closed:  # there may be a row to end a window with
-                    return True
-                continue
-            # The first end that is not closed yet; nothing was closed while the bound was not known.
-            end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
-            reported = standing.definition.options.empty == "report" or end - window.range <= state.high
-            if end <= bound and reported:
+        window = standing.definition.query.window
+        if standing.inputs:
+            until = bound_of(core.catalog, standing, states, clock)
+            if standing.status == "live" and _moves(known, standing.definition.options, until):
                 return True
+            continue
+        state = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, states)
+        if state.high <= NEVER or state.bound <= known.closed:
+            continue
+        if window is None:
+            if known.closed <= state.high:  # there may be a row to end a window with
+                return True
+            continue
+        # The first end that is not closed yet; nothing was closed while the bound was not known.
+        end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
+        reported = standing.definition.options.empty == "report" or end - window.range <= state.high
+        if end <= state.bound and reported:
+            return True
     return False
 
 

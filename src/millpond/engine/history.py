@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.engine.catching_up import catch_up
+from millpond.engine.core import Core
 from millpond.engine.cuts import CUT, merge_cuts, without_cut
 from millpond.engine.group_bounds import GroupBounds
 from millpond.engine.mapping import Parcel, cut, tolerant_partial
 from millpond.engine.records import QueryProgress
 from millpond.engine.segments import archive_folder, read_rows, row_schema
+from millpond.engine.unions import entering, read_columns
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
 from millpond.tables import Segment
 from millpond.tables.chunks import pack
@@ -64,6 +66,25 @@ def tasks_of(segments: Sequence[Segment], most: int) -> list[list[Segment]]:
     return [t for t in tasks if t]
 
 
+def fed_tasks(
+    core: Core, streams: Sequence[StreamDefinition], wanted: Range
+) -> tuple[list[tuple[int, list[Segment]]], int, int | None]:
+    """Map tasks over the archives of one stream, or of those of a union.
+
+    Returns: (place of the stream, its segments) of each task, rows in all, and the event time below which retention had
+    removed rows of any (None: it had not). Call it while the core is pinned.
+    """
+    tasks: list[tuple[int, list[Segment]]] = []
+    rows, gone = 0, []
+    for place, stream in enumerate(streams):
+        kept, removed = core.streams[stream.id].archive.snapshot
+        segments = segments_in(kept, wanted)
+        rows += sum(s.rows for s in segments)
+        gone += [] if removed is None else [removed]
+        tasks += [(place, t) for t in tasks_of(segments, max(1, (core.executor.cores - 1) // len(streams)))]
+    return tasks, rows, max(gone, default=None)
+
+
 def batches(
     pond: str,
     stream: StreamDefinition,
@@ -95,15 +116,21 @@ def map_history(
     shards: int,
     task: int,
     strict: bool = False,
+    first: StreamDefinition | None = None,
 ) -> Iterator[Parcel]:
     """Map task: partials of one synopsis over archive segments. On a stream that drops late rows they carry `cut`.
+
+    first: of a union, the stream by whose names the synopsis knows its columns.
 
     Rows on which an expression fails are left out as they are live; `strict`: they make the query fail.
     """
     db = connection()
-    by_cut = stream.options.late == "drop" and spec.panes.width < WHOLE
+    by_cut = stream.options.late == "drop" and spec.panes.width < WHOLE and not spec.feeds
     parts = []
-    for rows in batches(pond, stream, segments, wanted, spec.columns_of(stream)):
+    first = stream if first is None else first
+    schema = row_schema(first)
+    for read in batches(pond, stream, segments, wanted, read_columns(spec, stream, first)):
+        rows = entering(read, spec, stream.id, schema)
         extra = f"_bound AS {CUT}" if by_cut else ""
         table = partial(db, spec, rows, extra) if strict else tolerant_partial(db, spec, rows, extra)[0]
         if not table.num_rows:

@@ -18,6 +18,7 @@ from millpond.engine.own_marks import BROKEN, group_texts, known_bounds, own_bou
 from millpond.engine.records import Manifest, Split
 from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
 from millpond.engine.soup import meet_queries
+from millpond.engine.unions import entering
 from millpond.progress import NEVER, StreamProgress, ahead_mask, summarise
 from millpond.progress.generators import COHORT, cohort_median
 from millpond.relations import rows_of
@@ -60,17 +61,19 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     archived = clock.perf_counter()
     failures: dict[str, str] = {}
     for synopsis in catalog.synopses.values():
-        if synopsis.spec.stream != stream.id or synopsis.first_epoch > manifest.epoch or not segment.num_rows:
+        spec = synopsis.spec
+        if stream.id not in spec.streams or synopsis.first_epoch > manifest.epoch or not segment.num_rows:
             continue
+        first = row_schema(catalog.streams[spec.stream]) if spec.feeds else segment.schema
         try:
-            table, failed = tolerant_partial(db, synopsis.spec, segment)
+            table, failed = tolerant_partial(db, spec, entering(segment, spec, stream.id, first))
         except duckdb.Error as error:
             failures[synopsis.owner] = one_line(error)
             continue
         if failed is not None:
             names = ", ".join(sorted(q.definition.name for q in catalog.users(synopsis.owner)))
             dead.append(_failed_letters(failed, names, manifest.epoch))
-        for shard, part in cut(db, synopsis.spec, synopsis.owner, table, manifest.shards):
+        for shard, part in cut(db, spec, synopsis.owner, table, manifest.shards):
             yield Parcel(shard, synopsis.owner, task, pack(part))
     for store in catalog.stores.values():
         if store.spec.stream != stream.id or store.first_epoch > manifest.epoch or not segment.num_rows:

@@ -27,6 +27,7 @@ from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.relating import ROWS, Shard, need_of, needed_rows, row_chunk
 from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
+from millpond.engine.unions import late_of, progress_of
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb
 from millpond.relations import merge_rows
 from millpond.synopses import connection, merge_partials, query_table
@@ -175,9 +176,9 @@ def _advance_synopsis(
     failures: dict[str, str],
 ) -> None:
     spec, stream = synopsis.spec, catalog.streams[synopsis.spec.stream]
-    bound, high = progress[str(stream.id)].bound, progress[str(stream.id)].high
-    stirred = any(s.stream == stream.id for s in manifest.splits)
-    known = manifest.progress.get(str(stream.id), StreamProgress())
+    late, reached = late_of(catalog, spec), progress_of(catalog, spec, progress)
+    bound, high, known = reached.bound, reached.high, progress_of(catalog, spec, manifest.progress)
+    stirred = any(s.stream in spec.streams for s in manifest.splits)
     users = catalog.users(synopsis.owner)
     panes = state_of(PaneState(db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta))
     lowest: list[int] = []
@@ -189,13 +190,11 @@ def _advance_synopsis(
         owner = query_owner(standing.id)
         given = partial(_given, db, pond, segments, owner)
         since = _unanswered_since(manifest, synopsis, standing)
-        groups = group_bounds(stream, query, spec, progress[str(stream.id)].groups)
+        groups = group_bounds(stream, query, spec, reached.groups)
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
                 if since is None:
-                    result = advance(
-                        db, spec, query, options, stream.options.late, panes, before, bound, known.high, given, groups
-                    )
+                    result = advance(db, spec, query, options, late, panes, before, bound, known.high, given, groups)
                 else:
                     missed = state_of(
                         PaneState(
@@ -204,7 +203,7 @@ def _advance_synopsis(
                     )
                     parts = [*missed.parts(), marked]
                     result = catch_up(
-                        db, spec, query, options, stream.options.late, missed, parts, before, bound, known.high,
+                        db, spec, query, options, late, missed, parts, before, bound, known.high,
                         given, groups,
                     )  # fmt: skip
                 if options.early is not None:
@@ -270,8 +269,8 @@ def _marked(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, delta: pa.
     if not waiting or synopsis.spec.rows is not None:
         return delta
     stream = catalog.streams[synopsis.spec.stream]
-    known = manifest.progress.get(str(stream.id), StreamProgress())
-    if stream.options.late == "drop":
+    known = progress_of(catalog, synopsis.spec, manifest.progress)
+    if late_of(catalog, synopsis.spec) == "drop":
         bounds = None
         if delta.num_rows:
             bounds = group_bounds(stream, waiting[0].definition.query, synopsis.spec, known.groups)
@@ -294,7 +293,8 @@ def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
 def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition, closed: int, high: int) -> int:
     """The event time from which a query may still need pane rows, for open windows and for revisions."""
     query, options = standing.definition.query, standing.definition.options
-    behind = revise_for(query, options) if stream.options.late == "revise" else 0
+    revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
+    behind = revise_for(query, options) if revises else 0
     if query.window is None:
         return max(NEVER, min(closed, high) - behind)
     reach = query.window.range * (4 if options.empty == "report" else 2)
@@ -390,7 +390,7 @@ def _compact(
 def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> int:
     """The event time from which any user of a synopsis may still need its pane rows."""
     stream = catalog.streams[synopsis.spec.stream]
-    high = manifest.progress.get(str(stream.id), StreamProgress()).high
+    high = progress_of(catalog, synopsis.spec, manifest.progress).high
     return min(
         (
             keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).closed, high)
@@ -408,7 +408,7 @@ def end_of_need(catalog: Catalog, progress: dict[str, StreamProgress], queries: 
             needs.append(need_of(catalog, standing, progress, queries.get(str(standing.id), QueryProgress())))
             continue
         stream = catalog.stream_of(standing)
-        high = progress.get(str(stream.id), StreamProgress()).high
+        high = progress_of(catalog, catalog.synopses[standing.synopsis].spec, progress).high
         closed = queries.get(str(standing.id), QueryProgress()).closed
         needs.append(keep_since(catalog.synopses[standing.synopsis], standing, stream, closed, high))
     return min(needs)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sqlglot import exp
 
+from millpond.language.dialect import UNION
 from millpond.language.expressions import check_arguments, has_aggregate
 from millpond.language.from_items import Schema, bound_window, find, side_stream
 from millpond.language.grouping import GroupScope
@@ -15,6 +17,7 @@ from millpond.language.relations import RelationQuery, bind_relation, streams_in
 from millpond.language.row_windows import bound_row_window
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
+from millpond.language.unions import union_feeds
 from millpond.language.window_clause import FINAL, REVISIONS, WORKS
 from millpond.types import BoundQuery, Output, QueryDefinition, RowWindow, StreamDefinition, Window
 
@@ -99,7 +102,9 @@ class SelectBinder:
         table, stream = self.stream()
         window = bound_window(table, stream, self.source)
         self.row_window = bound_row_window(table, stream, self.source)
-        return self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
+        feeds = union_feeds(table, stream, window, self.schema, self.source)
+        bound = self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
+        return replace(bound, feeds=feeds) if feeds else bound
 
     def check_clauses(self, allowed: tuple[str, ...] = ()) -> None:
         """Refuse clauses that have no meaning over a stream, but for those of `allowed`."""
@@ -144,6 +149,8 @@ class SelectBinder:
         if not isinstance(table, exp.Table):
             raise source.error("subqueries in FROM are not available over streams yet", table, "the name of a stream")
         check_arguments(table, ("this", "alias", "db", "catalog"), source)
+        if self.select.args.get("joins") and table.meta.get(UNION):
+            raise source.error("unions of streams cannot be joined yet", table, "one union with a window behind it")
         alias = table.args.get("alias")
         if alias is not None and alias.args.get("columns"):
             raise source.error("names for the columns of a stream are not available", alias)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from millpond.language.dialect import TO_STREAM, CheckedCast, render
+from millpond.language.dialect import TO_STREAM, UNION, CheckedCast, render
 from millpond.language.duck import Refused, describe, quote
 from millpond.language.expressions import column
 from millpond.language.factors import conjuncts
@@ -19,7 +19,7 @@ from millpond.language.from_items import Schema
 from millpond.language.functions import RELATION_AGGREGATES
 from millpond.language.places import Source, nearest
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
-from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
+from millpond.language.window_clause import REVISIONS, WINDOW, WORKS, WindowClause
 from millpond.types import (
     BoundQuery,
     Column,
@@ -149,6 +149,11 @@ class _Binder:
         source = self.source
         if revisions := table.meta.get(REVISIONS):
             raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)
+        if table.meta.get(UNION):
+            raise source.error(
+                "a union of streams in FROM has a window with SLIDE behind it", table,
+                f"FROM (a UNION ALL b) {WORKS}; or a union of relations: SELECT … FROM a [RANGE …] UNION ALL SELECT …",
+            )  # fmt: skip
         clause = table.meta.get(WINDOW)
         self.streams[alias] = stream
         self.windows[alias] = self.window(clause, stream) if clause is not None else RelationWindow("unbounded")

@@ -26,6 +26,11 @@ WRITTEN = "millpond_written"
 #: Key of an Interval's `meta`: its text, and whether no unit follows.
 INTERVAL = "millpond_interval"
 
+#: Key of a table's `meta`: the other tables of the union in FROM that it is the first of.
+UNION = "millpond_union"
+
+_SELECTS = ("SELECT", "WITH", "FROM", "VALUES")
+
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 
@@ -83,6 +88,8 @@ class MillpondParser(DuckDBParser):
         parse_partition: bool = False,
         consume_pipe: bool = False,
     ) -> exp.Expr | None:
+        if not schema and (union := self._parse_union_of_streams()) is not None:
+            return union
         table = super()._parse_table(
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
@@ -140,6 +147,53 @@ class MillpondParser(DuckDBParser):
             behind = self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
             return behind is not None and behind.text.upper() in ("FROM", "EXCLUDE", "REPLACE")
         return follows.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+
+    def _parse_union_of_streams(self) -> exp.Table | None:
+        """`(a UNION ALL b)` and `a UNION b` as one FROM item: the first table, with the others in its meta."""
+        at = self._index
+        if at >= len(self._tokens):
+            return None
+        while self._tokens[at].token_type == TokenType.L_PAREN and at + 1 < len(self._tokens):
+            at += 1
+        words = [t.text.upper() for t in self._tokens[at : at + 4]]
+        names = (TokenType.VAR, TokenType.IDENTIFIER)
+        if len(words) < 3 or self._tokens[at].token_type not in names or words[1] != "UNION":
+            return None
+        behind = at + (3 if words[2] in ("ALL", "DISTINCT") else 2)
+        while behind < len(self._tokens) and self._tokens[behind].token_type == TokenType.L_PAREN:
+            behind += 1
+        if behind >= len(self._tokens) or self._tokens[behind].text.upper() in _SELECTS:
+            return None
+        members = self._parse_members()
+        table = members[0]
+        table.meta[UNION] = members[1:]  # a node in its own meta could not be copied
+        self._parse_suffix(table)
+        if WINDOW not in table.meta and (alias := self._parse_table_alias()) is not None:
+            table.set("alias", alias)
+            self._parse_suffix(table)
+        return table
+
+    def _parse_members(self) -> list[exp.Table]:
+        """Names between UNION [ALL], any of them in parentheses with others."""
+        members: list[exp.Table] = []
+        while True:
+            if self._match(TokenType.L_PAREN):
+                members += self._parse_members()
+                if not self._match(TokenType.R_PAREN):
+                    self.raise_error("the parenthesis of the union is not closed here; its window stands behind it")
+            else:
+                table = super()._parse_table_parts()
+                if not isinstance(table, exp.Table):
+                    self.raise_error("a union in FROM is of streams, by their names")
+                else:
+                    members.append(table)
+            if not self._curr or self._curr.text.upper() != "UNION":
+                return members
+            self._advance()
+            if self._curr and self._curr.text.upper() == "DISTINCT":
+                self.raise_error("a union of streams keeps every row: UNION ALL, or UNION for short")
+            if self._curr and self._curr.token_type == TokenType.ALL:
+                self._advance()
 
     def _parse_suffix(self, table: exp.Table) -> None:
         """What may follow the name, or the alias, of a FROM item; kept in the node's meta."""

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from sqlglot import exp
 
+from millpond.language.dialect import UNION
 from millpond.language.expressions import function_name
 from millpond.language.functions import REFUSED
 from millpond.language.places import Source, nearest, own_span
@@ -108,6 +109,11 @@ def check_attribute(clause: WindowClause, stream: StreamDefinition, source: Sour
 
 
 def no_window(table: exp.Table, source: Source) -> None:
-    """Refuse a window behind what is no stream."""
+    """Refuse a window behind what is no stream, and unions of such."""
+    if table.meta.get(UNION):
+        raise source.error(
+            "a union in FROM is of streams, with a window in brackets behind it", table,
+            f"FROM (a UNION ALL b) {WORKS}; of answers: SELECT … UNION ALL SELECT …",
+        )  # fmt: skip
     if (clause := table.meta.get(WINDOW)) is not None:
         raise source.error("a window stands behind a stream, and this is none", clause.place, f"FROM stream {WORKS}")

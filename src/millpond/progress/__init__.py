@@ -14,6 +14,8 @@ from millpond.progress.generators import (
     ahead_mask,
     clock_bound,
     lull_mark,
+    meld,
+    now,
     silent,
     summarise,
 )
@@ -28,6 +30,8 @@ __all__ = [
     "ahead_mask",
     "clock_bound",
     "lull_mark",
+    "meld",
+    "now",
     "silent",
     "summarise",
 ]

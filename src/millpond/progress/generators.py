@@ -245,6 +245,33 @@ def _groups(state: StreamProgress, awake: Sequence[Partition], bound: int, limit
     return groups
 
 
+def meld(states: Sequence[StreamProgress], groups: bool = False) -> StreamProgress:
+    """The progress of a union (Li 2008, Fig 8-2): the smallest bound of the streams that are not idle.
+
+    Arguments:
+        groups: whether bounds of groups are about the same column in all of them.
+
+    If all are idle, the furthest counts, as with partitions. The high watermark is the largest; see `now`.
+
+    >>> states = [StreamProgress(20, 30), StreamProgress(19, 25), StreamProgress(5, 9, idle=True)]
+    >>> meld(states).bound, meld(states).high, now(states)
+    (19, 30, 25)
+    """
+    awake = [s for s in states if not s.idle]
+    bound = min(s.bound for s in awake) if awake else max(s.bound for s in states)
+    names = sorted({g for s in awake for g in s.groups}) if groups else []
+    own = {g: min(s.bound_of(g) for s in awake) for g in names}
+    ended = all(s.ended for s in states)
+    high = max(s.high for s in states)
+    return StreamProgress(bound, high, None, ended, groups={g: b for g, b in own.items() if b > bound})
+
+
+def now(states: Sequence[StreamProgress]) -> int:
+    """NOW over several streams: the smallest high watermark of those that still bring something, else the largest."""
+    awake = [s.high for s in states if not s.idle and not s.ended]
+    return min(awake) if awake else max(s.high for s in states)
+
+
 def clock_bound(state: StreamProgress, options: StreamOptions, clock: int, arrival: int | None = None) -> int:
     """The bound that a tick at `clock` would announce without new data."""
     return absorb(state, options, (), clock, arrival=arrival).bound

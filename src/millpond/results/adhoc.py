@@ -13,12 +13,13 @@ import pyarrow as pa
 from millpond.engine.core import Core
 from millpond.engine.evaluation import no_panes
 from millpond.engine.executors import InlineExecutor
-from millpond.engine.history import Range, batches, close_history, map_history, segments_in, tasks_of
+from millpond.engine.history import Range, batches, close_history, fed_tasks, map_history, segments_in, tasks_of
 from millpond.engine.mapping import Parcel, one_line
 from millpond.engine.merging import FAULTS
 from millpond.engine.records import QueryProgress
+from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
-from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.progress import FOREVER, NEVER, StreamProgress, now
 from millpond.results.coverage import with_coverage
 from millpond.results.hot import retained_from
 from millpond.synopses import (
@@ -64,6 +65,10 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
     assert stream is not None
     published = core.published
     progress = published.progress.get(str(stream.id), StreamProgress())
+    if query.feeds:
+        progress = progress_of(core.catalog, spec_of(query, stream), published.progress)
+        states = [published.progress.get(str(f.stream), StreamProgress()) for f in query.feeds]
+        progress = replace(progress, high=now(states))
     wanted = Range(epoch=published.epoch)
     retained = retained_from(stream, published)
     windowed = query.window is not None or query.row_window is not None
@@ -81,7 +86,7 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
     columns += [NUMBER] if query.row_window is not None else []
     columns += [Column(o.name, o.type) for o in query.select]
     shown = _shown(query, answers, columns)
-    return shown if stream.options.retention is None else with_coverage(shown, removed, query.row_window)
+    return with_coverage(shown, removed, query.row_window) if is_retained(core.catalog, query) else shown
 
 
 def last_windows(
@@ -153,12 +158,11 @@ def grouped(
     job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "bound": bound})
     job |= {"strict": strict, "last": last}
     with core.pinned():
-        kept, removed = core.streams[stream.id].archive.snapshot
-        segments = segments_in(kept, wanted)
-        rows = sum(s.rows for s in segments)
+        streams = [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
+        tasks, rows, removed = fed_tasks(core, streams, wanted)
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
-        tasks = tasks_of(segments, max(1, core.executor.cores - 1))
-        map_task = partial(_map, core.path, job, [[to_json(s) for s in t] for t in tasks], shards)
+        job["streams"] = to_json(streams)
+        map_task = partial(_map, core.path, job, to_json(tasks), shards)
         try:
             outcomes = executor.run(map_task, len(tasks), partial(_merge, job), shards, background=True)
         except FAULTS as error:
@@ -172,19 +176,20 @@ def grouped(
     return (pa.concat_tables(tables, promote_options="permissive") if tables else None), removed
 
 
-def _map(pond: str, job: Any, tasks: list[list[Any]], shards: int, task: int) -> Iterator[Parcel]:
-    stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
-    segments = [from_json(Segment, s) for s in tasks[task]]
+def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int) -> Iterator[Parcel]:
+    first, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
+    place, listed = tasks[task]
     return map_history(
         pond,
-        stream,
-        segments,
+        from_json(StreamDefinition, job["streams"][place]),
+        [from_json(Segment, s) for s in listed],
         from_json(Range, job["wanted"]),
-        spec_of(query, stream),
+        spec_of(query, first),
         "adhoc",
         shards,
         task,
         job["strict"],
+        first,
     )
 
 

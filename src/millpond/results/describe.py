@@ -114,6 +114,10 @@ def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
     return queries
 
 
+def _streams(catalog: Catalog, spec: PanesSpec) -> str:
+    return ", ".join(catalog.streams[s].name for s in spec.streams)
+
+
 def _rate(recent: list[dict[str, Any]]) -> float:
     busy = [e for e in recent[-8:] if e["rows"]]
     seconds = sum(e["seconds"] for e in busy)
@@ -170,7 +174,7 @@ def show(core: Core, what: str) -> pa.Table:
     rows = [
         {
             "synopsis": s.owner,
-            "stream": core.catalog.streams[s.spec.stream].name,
+            "stream": _streams(core.catalog, s.spec),
             "pane": duration(s.spec.panes.width),
             "filter": s.spec.where or "",
             "keys": ", ".join(s.spec.keys),
@@ -226,7 +230,8 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     catalog = core.catalog
     stream = catalog.stream(query.stream)
     assert stream is not None
-    lines = [f"query over stream {stream.name}"]
+    names = [f.name for f in query.feeds]
+    lines = [f"query over the union of streams {', '.join(names)}" if names else f"query over stream {stream.name}"]
     if query.window is None and query.row_window is None:
         lines.append("ad hoc over the archive and live data up to now")
         lines += _filter_and_keys(query)

@@ -9,7 +9,8 @@ import pyarrow as pa
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress
-from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, silent
+from millpond.engine.unions import streams_of
+from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
 from millpond.results.describe import duration, moment
 from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
@@ -46,7 +47,7 @@ def show_progress(core: Core) -> pa.Table:
         rows += _stream_rows(stream, state, published.clock)
     for standing in catalog.queries.values():
         known = published.queries.get(str(standing.id), QueryProgress())
-        streams = [catalog.stream_of(standing)]
+        streams = streams_of(catalog, catalog.synopses[standing.synopsis].spec)
         rows.append(_query_row(standing, known, [(s, published.progress.get(str(s.id), StreamProgress()))
                                                  for s in streams], published.clock))  # fmt: skip
     return pa.table({name: pa.array([r.get(name) for r in rows], kind) for name, kind in _COLUMNS.items()})
@@ -105,10 +106,11 @@ def holders(stream: StreamDefinition, state: StreamProgress, clock: int) -> list
 def _query_row(
     standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
 ) -> dict[str, Any]:
-    high = min((s.high for _, s in streams), default=NEVER)
+    high = now([s for _, s in streams])
     waiting: str = standing.status if standing.status != "live" else ""
     window = standing.definition.query.window
     if not waiting and known.closed < FOREVER:
+        streams = [(s, p) for s, p in streams if not p.idle] or streams
         least = min(s.bound for _, s in streams)
         held = [" ".join([s.name, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
         end = (

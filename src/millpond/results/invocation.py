@@ -12,14 +12,16 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.records import published_path, read_published
+from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.progress import now as latest
 from millpond.results.adhoc import last_windows, whole
 from millpond.results.answers import quoted
 from millpond.results.coverage import COVERAGE, with_coverage
 from millpond.results.relational import invoke_relation
-from millpond.synopses import connection, query_table
+from millpond.synopses import PanesSpec, connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.types import NUMBER, BoundQuery, Column
 
@@ -41,8 +43,9 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     if query.relation is not None:
         return invoke_relation(core, standing, as_of)
     stream = core.catalog.stream_of(standing)
-    progress = core.published.progress.get(str(stream.id), StreamProgress())
-    epoch: int | None = core.published.epoch
+    published, spec = core.published, core.catalog.synopses[standing.synopsis].spec
+    progress = replace(progress_of(core.catalog, spec, published.progress), high=_now(spec, published.progress))
+    epoch: int | None = published.epoch
     now, closed = progress.high, True
     if as_of == "progress":
         now, closed = (progress.high, True) if progress.bound >= FOREVER else (progress.bound, False)
@@ -54,13 +57,13 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
             if value > core.published.epoch or not (value == 0 or os.path.exists(published_path(core.path, value))):
                 raise QueryError(f"epoch {value} is not kept; the last one is {core.published.epoch}")
             then = read_published(core.path, value).progress if value else {}
-            now, epoch = then.get(str(stream.id), StreamProgress()).high, value
+            now, epoch = _now(spec, then), value
     columns = [
         Column("window_start", "TIMESTAMP"),
         Column("window_end", "TIMESTAMP"),
         *(Column(o.name, o.type) for o in query.select),
         Column("final", "BOOLEAN"),
-        *((COVERAGE,) if stream.options.retention is not None else ()),
+        *((COVERAGE,) if is_retained(core.catalog, query) else ()),
     ]
     if now <= NEVER:
         return empty_answers(connection(), columns)
@@ -83,9 +86,13 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     if found is None or not found.num_rows:
         return empty_answers(connection(), columns)
     table = query_table(connection(), f"SELECT {ends}{number}, {shown}, {final} AS final FROM a", a=found)
-    if stream.options.retention is not None:
+    if is_retained(core.catalog, query):
         table = with_coverage(table, removed, query.row_window)
     return table.drop_columns([NUMBER.name]) if number else table
+
+
+def _now(spec: PanesSpec, progress: dict[str, StreamProgress]) -> int:
+    return latest([progress.get(str(s), StreamProgress()) for s in spec.streams])
 
 
 def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:

@@ -16,7 +16,7 @@ from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.rows import RowsKept, kept_for, partial_rows, together
-from millpond.types import BoundQuery, QueryOptions, StreamDefinition
+from millpond.types import BoundQuery, Feed, QueryOptions, StreamDefinition
 from millpond.windows import Panes, Rows
 
 
@@ -27,6 +27,7 @@ class PanesSpec:
     single: all groups live in one shard, for queries whose answers need all groups of a window at once.
     casts: (quoted column, declared type) of columns whose type Arrow does not carry.
     rows: it keeps rows instead of panes, for windows that end with rows; see `rows`.
+    feeds: the streams of a union, of which `stream` is the first; empty: there is only `stream`.
     """
 
     stream: int
@@ -39,6 +40,12 @@ class PanesSpec:
     single: bool = False
     casts: tuple[tuple[str, str], ...] = ()
     rows: RowsKept | None = None
+    feeds: tuple[Feed, ...] = ()
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """The ids of the streams whose rows it takes."""
+        return tuple(f.stream for f in self.feeds) or (self.stream,)
 
     @property
     def source(self) -> str:
@@ -63,14 +70,15 @@ class PanesSpec:
         """A stable text that is equal for equal definitions; state is stored under it."""
         parts = (self.stream, self.time, self.where, self.keys, self.panes.width, self.panes.phase, self.single)
         rows = [] if self.rows is None else [astuple(self.rows)]
-        text = json.dumps([parts, [c.name for c in self.components], *rows])
+        union = [[astuple(f) for f in self.feeds]] if self.feeds else []
+        text = json.dumps([parts, [c.name for c in self.components], *rows, *union])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
         return (
-            (self.stream, self.time, self.where, self.keys, self.single)
-            == (needed.stream, needed.time, needed.where, needed.keys, needed.single)
+            (self.stream, self.time, self.where, self.keys, self.single, self.feeds)
+            == (needed.stream, needed.time, needed.where, needed.keys, needed.single, needed.feeds)
             and (self.rows is None) == (needed.rows is None)
             and (self.rows is None or needed.rows is None or self.rows.serves(needed.rows))
             and (needed.rows is not None or (query.window is not None and self.panes.serves(query.window)))
@@ -99,6 +107,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         tuple(components.values()),
         single=query.window is not None and _needs_all_groups(query),
         rows=None if query.row_window is None else kept_for(query, stream.options.late, options or QueryOptions()),
+        feeds=query.feeds,
     )
     used = {_quoted(name) for name in spec.columns_of(stream)}
     return replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))

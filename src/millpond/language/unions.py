@@ -1,0 +1,79 @@
+"""Unions of streams in FROM: `(a UNION ALL b)`, `a UNION b` (Li's spelling), nested; every row counts (a bag)."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from millpond.language.dialect import UNION
+from millpond.language.from_items import Schema, find
+from millpond.language.places import Source
+from millpond.language.window_clause import REVISIONS, WINDOW, WORKS
+from millpond.types import Column, Feed, StreamDefinition, Window
+
+#: Streams that one union may have.
+MOST = 16
+
+#: Types that widen without loss, by what they are wide enough for.
+_WIDER = {
+    "TINYINT": ("SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE"),
+    "SMALLINT": ("INTEGER", "BIGINT", "FLOAT", "DOUBLE"),
+    "INTEGER": ("BIGINT", "DOUBLE"),
+    "UTINYINT": ("USMALLINT", "UINTEGER", "UBIGINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE"),
+    "USMALLINT": ("UINTEGER", "UBIGINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE"),
+    "UINTEGER": ("UBIGINT", "BIGINT", "DOUBLE"),
+    "FLOAT": ("DOUBLE",),
+}
+
+
+def union_feeds(
+    table: exp.Table, stream: StreamDefinition, window: Window | None, schema: Schema, source: Source
+) -> tuple[Feed, ...]:
+    """The streams of a union in FROM; empty for a single stream.
+
+    Raises: StatementError where a member is no stream, columns don't match by position, or there is no time window.
+    """
+    members: list[exp.Table] = table.meta.get(UNION, [])
+    if not members:
+        return ()
+    if window is None:
+        raise source.error("a union of streams needs a window over time", table, f"FROM (a UNION ALL b) {WORKS}")
+    if len(members) >= MOST:
+        raise source.error(f"a union has at most {MOST} streams", members[MOST - 1])
+    feeds = [_feed(stream, stream, table, source)]
+    for member in members:
+        if (clause := member.meta.get(WINDOW)) is not None:
+            raise source.error("the window of a union stands behind it", clause.place, f"FROM (a UNION ALL b) {WORKS}")
+        other = find(schema, member, source)
+        if not isinstance(other, StreamDefinition) or member.meta.get(REVISIONS):
+            raise source.error(f"'{other.name}' is not a stream", member.this, "the name of a stream")
+        if any(f.stream == other.id and f.name == other.name for f in feeds):
+            raise source.error(f"stream {other.name} stands in the union twice", member.this)
+        feeds.append(_feed(stream, other, member, source))
+    return tuple(feeds)
+
+
+def _feed(first: StreamDefinition, stream: StreamDefinition, table: exp.Table, source: Source) -> Feed:
+    """A stream of the union, its columns checked against those of the first."""
+    wanted, given = first.all_columns, stream.all_columns
+    if len(wanted) != len(given):
+        raise source.error(
+            f"{stream.name} has {len(given)} columns and {first.name} has {len(wanted)}", table.this,
+            "streams whose columns match by position",
+        )  # fmt: skip
+    for a, b in zip(wanted, given, strict=True):
+        if not _fits(b, a):
+            raise source.error(
+                f"column {b.name} of {stream.name} is {b.type}, and column {a.name} of {first.name} is {a.type}",
+                table.this, "streams whose columns match by position, that with the widest types first",
+            )  # fmt: skip
+        if (a.name == first.options.time) != (b.name == stream.options.time):
+            raise source.error(
+                f"the event time of {first.name} is {first.options.time}, that of {stream.name} is "
+                f"{stream.options.time}, which stands elsewhere",
+                table.this, "streams whose event times stand in the same place",
+            )  # fmt: skip
+    return Feed(stream.id, stream.name, tuple(c.name for c in given), stream.options.late == "drop")
+
+
+def _fits(column: Column, wanted: Column) -> bool:
+    return column.type == wanted.type or wanted.type in _WIDER.get(column.type, ())
