@@ -6,8 +6,8 @@ leave at once. The policies spread that over the tuples that follow:
 
 - `iop_slow`: input is in order and output must be: with each tuple, the slot at the sweep's place is flushed if it is
   old. A new group of the new window in the slot of another one of the new window first flushes everything old.
-- `oop_lazy`: no sweep. A tuple evicts what another (window, group) left in its slot, old or new. What is `delay` windows
-  behind is flushed all at once.
+- `oop_lazy`: no sweep. A tuple evicts what another (window, group) left in its slot, old or new. What is `delay`
+  windows behind is flushed all at once.
 - `oop_slow`: as lazy, and with every `every`-th tuple one old slot is flushed.
 
 A table is a value: a step takes one and gives another with what left it. These are the policies as they are described,
@@ -53,8 +53,8 @@ class Slots:
 
     window, group, count: by slot; `window` is EMPTY where there is nothing. A slot is old when its window is below
     `newest`. place: where the sweep goes on; `finished`: it has nothing to do until the next window begins.
-    since: tuples since the last old slot that `oop_slow` flushed. bound: nothing of windows below it is left in the table,
-    which the low level may announce as soon as its input has announced as much.
+    since: tuples since the last old slot that `oop_slow` flushed. bound: nothing of windows below it is left in the
+    table, which the low level may announce as soon as its input has announced as much.
     """
 
     window: Ints
