@@ -17,6 +17,7 @@ from tests.pages import ROOT, run_page
 
 PAGES = [
     "docs/guide.md",
+    "docs/revisions.md",
     "docs/standing-queries.md",
     "docs/operating.md",
     "docs/progress.md",

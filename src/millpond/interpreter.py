@@ -300,6 +300,8 @@ class Interpreter:
         check_options(query, options)
         if name is not None and old is None:
             check_name(name)
+        if options.early is not None and query.row_window is not None:
+            raise QueryError("'early' is for windows that end at instants, such as [RANGE 1 HOUR SLIDE 5 MINUTES]")
         if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
             raise QueryError(
                 f"with 'early' answers have a column {STATUS} of their own; give yours another name with AS"

@@ -123,3 +123,25 @@ def test_ingest_is_repeated_when_the_connection_breaks(served: Served, monkeypat
         assert broken
         pond.drain()
         assert pond.sql("SELECT count(*) FROM s").rows() == [(5,)]
+
+
+def test_final_answers_come_once_and_in_parts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.server.handlers.subscription._MOST_ROWS", 2)
+    fill(served, 0, 45)
+    assert [kind for _, kind, _ in events(served, "&final=true")] == ["end"]  # a day of late rows is waited for
+    assert events(served, "&status=closed")[0][1] == "answers"
+    served.pond.drain(final=True)
+    parts = events(served, "&final=true")[:-1]
+    everything = [r for _, _, data in parts for r in data["rows"]]
+    assert len(parts) > 2 and len(everything) == len(served.pond.sql("SELECT * FROM q FINAL").rows()) > 4
+    for number, (cursor, _, _) in enumerate(parts):
+        assert cursor.endswith(":final")
+        rest = [r for _, kind, data in events(served, f"&since={cursor}") if kind == "answers" for r in data["rows"]]
+        assert rest == everything[2 * (number + 1) :]
+    wrong = served.raw()("GET", f"/v1/queries/q/subscription?timeout=0&since={parts[0][0]}&status=closed")
+    assert wrong.status in (400, 409)
+    with served.connect() as remote:
+        batches = list(remote.subscribe("q", timeout=0, final=True))
+        assert sum(b.rows.num_rows for b in batches) == len(everything)
+        again = remote.query("q").subscribe(since=batches[0].cursor, timeout=0)
+        assert sum(b.rows.num_rows for b in again) == len(everything) - batches[0].rows.num_rows

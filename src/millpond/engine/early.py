@@ -73,7 +73,12 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
         parts = [t for t in (given, behind) if t is not None and t.num_rows]
         given = _largest(db, pa.concat_tables(parts, promote_options="permissive")) if parts else None
     stirred = before.stirred or task.stirred
+    # Where groups have bounds of their own, an answer may count although other groups' windows are open yet.
+    ahead = None if answers is None else _behind(answers, after.closed)
     early: pa.Table | None = None
+    if ahead is not None and ahead.num_rows:
+        ahead = ahead if STATUS in ahead.column_names else _marked(ahead, CLOSED)
+        shown = latest_shown(db, query, [ahead, *([shown] if shown is not None else [])], NEVER)
     if stirred and after.closed < FOREVER and due(task.options, before, task.clock):
         still = None if shown is None else _behind(shown, after.closed)
         early = speculate(db, query, task.current(after), still)
@@ -81,6 +86,8 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
     if early is not None:
         parts = [early, *([answers] if answers is not None else [])]
         answers = pa.concat_tables(parts, promote_options="permissive")
+    if ahead is not None and ahead.num_rows:
+        early = pa.concat_tables([ahead, *([early] if early is not None else [])], promote_options="permissive")
     return replace(result, answers=answers, revisions=given, progress=replace(after, stirred=stirred), early=early)
 
 
@@ -110,8 +117,16 @@ def speculate(
     """
     if current is None and shown is None:
         return None
-    old = None if shown is None else shown.filter(pc.equal(shown["op"], "+")).drop_columns(["revision", "op", STATUS])
-    given = None if shown is None else numbers(query, shown)
+    old = given = None
+    if shown is not None:
+        counting = shown.filter(pc.equal(shown[STATUS], CLOSED))
+        if counting.num_rows and current is not None:
+            same = " AND ".join(f"c.{k} IS NOT DISTINCT FROM s.{k}" for k in ["window_end", *identity(query)])
+            sql = f"SELECT * FROM c WHERE NOT EXISTS (SELECT 1 FROM s WHERE {same})"
+            current = query_table(db, sql, c=current, s=counting)
+        still = shown.filter(pc.equal(shown[STATUS], OPEN))
+        old = still.filter(pc.equal(still["op"], "+")).drop_columns(["revision", "op", STATUS])
+        given = numbers(query, still)
     changed = difference(db, query, old, current, given)
     return _marked(changed, OPEN) if changed.num_rows else None
 
@@ -127,9 +142,8 @@ def settle(
         answers: of closed windows, with revision and op. shown: of `latest_shown`, of windows that were open before.
         until: windows that end until then are closed now.
     """
+    shown = shown.filter(pc.equal(shown[STATUS], OPEN))
     ended = shown.filter(pc.less_equal(shown["window_end"].cast(pa.int64()), until))
-    if not ended.num_rows:
-        return (None if answers is None else _marked(answers, CLOSED)), None
     key = ["window_end", *identity(query)]
     same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM s.{c}" for c in key)
     gone = "SELECT s.* REPLACE (s.revision + 1 AS revision, '-' AS op) FROM shown s WHERE s.op = '+'"
@@ -143,7 +157,7 @@ def settle(
             f"SELECT a.* REPLACE ((a.revision + coalesce(s.revision + 1, 0))::BIGINT AS revision), '{CLOSED}' AS"
             f" {STATUS} FROM answers a LEFT JOIN shown s ON {same}"
         )
-        numbered = query_table(db, sql, answers=answers, shown=ended)
+        numbered = query_table(db, sql, answers=answers, shown=shown)
         parts.append(numbered)
         known.append(numbered.filter(pc.greater(numbered["revision"], 0)))
         taken_back = query_table(

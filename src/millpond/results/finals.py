@@ -17,7 +17,7 @@ from millpond.engine.advance import horizon_of
 from millpond.engine.core import Core
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import Published
-from millpond.progress import NEVER, StreamProgress
+from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.results.answers import log_columns, order_terms, quoted, read_log
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
@@ -38,11 +38,13 @@ def final_until(core: Core, standing: Standing, published: Published) -> int:
     known = published.progress.get(str(stream.id), StreamProgress())
     if progress is None or progress.closed <= NEVER:
         return NEVER
+    # A window that ends with a row is closed when progress is beyond its end: equal times may still come.
+    open_end = 0 if standing.definition.query.row_window is None or progress.closed >= FOREVER else 1
     if stream.options.late == "drop" or (known.ended and stream.options.source == "ingest"):
-        return progress.closed
+        return progress.closed - open_end
     if known.high <= NEVER:
         return NEVER
-    return horizon_of(standing.definition.query, standing.definition.options, progress, known.high)
+    return horizon_of(standing.definition.query, standing.definition.options, progress, known.high) - open_end
 
 
 def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Table:

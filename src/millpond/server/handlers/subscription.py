@@ -44,7 +44,7 @@ async def subscribe(call: Call) -> EventStream:
     handle = await call.run(call.service.query, call.arguments["query"])
     final, status = call.arguments.get("final", False), call.arguments.get("status")
     batches = handle.subscribe(since=cursor, timeout=0, final=final, status=status)
-    if handle.info()["kind"] == "windows":
+    if (await call.run(handle.info))["kind"] == "windows":
         wanted = wanted_of(final, status, cursor)
         if cursor is None or cursor.wanted != wanted:
             cursor = Cursor(NEVER if wanted == "final" else 0, 0, handle.id, wanted)
