@@ -12,16 +12,18 @@ from millpond.language.duck import text_literal
 from millpond.language.expressions import function_name
 from millpond.language.functions import AGGREGATES
 from millpond.language.places import Source, own_span
+from millpond.language.statistics_calls import STATISTICS, parameters_of, typed_sql
 from millpond.types import OrderTerm
 
 Text = Callable[[exp.Expr], str]
 
-_TWO = ("covar_pop", "covar_samp", "corr", "arg_min", "arg_max")
-_QUANTILES = ("quantile_cont", "quantile_disc")
-_WITHIN = (*_QUANTILES, "mode", "string_agg")
+_TWO = ("covar_pop", "covar_samp", "corr", "arg_min", "arg_max", "series_corr")
+_QUANTILES = ("quantile_cont", "quantile_disc", "approx_quantile_cont", "approx_quantile_disc")
+_MODES = ("mode", "approx_mode")
+_WITHIN = (*_QUANTILES, *_MODES, "string_agg")
 _ORDERED = ("list", "string_agg")
 _IDEMPOTENT = ("min", "max", "bool_and", "bool_or")
-_NO_DISTINCT = ("first", "last", "mode", *_TWO)
+_NO_DISTINCT = ("first", "last", "mode", *_TWO, *STATISTICS.values())
 
 
 @dataclass
@@ -51,6 +53,8 @@ class Call:
         """The call as DuckDB SQL over row columns, for its type."""
         if self.function == "count_star":
             return "count(*)"
+        if (sql := typed_sql(self.function, self.arguments, self.parameters)) is not None:
+            return sql
         values = ", ".join([*self.arguments, *self.parameters])
         order = f" ORDER BY {', '.join(t.sql for t in self.order)}" if self.order else ""
         return f"{self.function}({'DISTINCT ' if self.distinct else ''}{values}{order})"
@@ -127,6 +131,8 @@ class CallReader:
     ) -> None:
         """Everything that depends on the function."""
         name = call.function
+        if name in STATISTICS.values():
+            values = parameters_of(call, node, written, values, self.source)
         if name == "count" and (not values or isinstance(values[0], exp.Star)):
             if call.distinct or len(values) > 1 or (values and values[0].args.get("except_")):
                 raise self.source.error("count(*) takes nothing beside the *", node, "count(DISTINCT x) or count(*)")
@@ -139,7 +145,7 @@ class CallReader:
         elif name in _QUANTILES:
             values = self.quantile(call, node, written, values, order, within)
             order = []
-        elif name == "mode" and within and not values and len(order) == 1:
+        elif name in _MODES and within and not values and len(order) == 1:
             values, order = [order[0].this], []
         elif name == "string_agg":
             values = self.separated(call, node, written, values)
@@ -201,7 +207,7 @@ class CallReader:
         else:
             texts = [render(f.unnest()) for f in fractions]
         listed = isinstance(values[1], exp.Array)
-        call.parameters = [f"[{', '.join(texts)}]" if listed else texts[0]]
+        call.parameters = [f"[{', '.join(texts)}]" if listed else texts[0], *call.parameters]
         return values[:1]
 
     def separated(self, call: Call, node: exp.Expr, written: str, values: list[exp.Expr]) -> list[exp.Expr]:

@@ -18,6 +18,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.duck import quote
+from millpond.language.statistics_calls import approximate
 from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, parse_window
 
 #: Key of a node's `meta`: start and end of a whole item of SELECT in the script.
@@ -223,6 +224,33 @@ class MillpondParser(DuckDBParser):
         found = super()._parse_function_call(*args, **kwargs)
         if isinstance(found, exp.Expr) and "start" not in found.meta and not isinstance(found, exp.Identifier):
             found.update_positions(token)
+        return found
+
+    def _parse_column(self) -> exp.Expr | None:
+        if self._curr and self._curr.text.upper() == "APPROX":
+            behind = self._tokens[self._index + 2 : self._index + 3]
+            if behind and behind[0].token_type == TokenType.L_PAREN and self._next.text[:1].isalpha():
+                found = self._parse_approximate()
+                return self._parse_column_ops(found) if found is not None else None
+        return super()._parse_column()
+
+    def _parse_approximate(self) -> exp.Expr | None:
+        """`APPROX name(…)`: a call of the approximate form."""
+        self._advance()
+        name = approximate(self._curr.text, self.raise_error)
+        found = self._parse_function_call()
+        call = found
+        while isinstance(call, exp.Filter | exp.WithinGroup):
+            call = call.this
+        if not isinstance(call, exp.Anonymous):
+            self.raise_error("APPROX stands before a call of an aggregate")
+            return None
+        distinct = bool(call.expressions) and isinstance(call.expressions[0], exp.Distinct)
+        if call.name.lower() == "count":
+            if not distinct:
+                self.raise_error("APPROX count needs DISTINCT: count(*) and count(x) are cheap as they are")
+            call.set("expressions", [*call.expressions[0].expressions, *call.expressions[1:]])
+        call.set("this", name)
         return found
 
     def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:

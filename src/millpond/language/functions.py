@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from millpond.language.statistics_calls import OURS, STATISTICS
+
 
 def _words(text: str) -> list[str]:
     return text.split()
@@ -67,6 +69,7 @@ AGGREGATES: Mapping[str, str] = {
             "quantile_cont", "quantile_disc", "mode", "string_agg", "list",
         )
     },
+    **STATISTICS,
     "count_if": "count_if",
     "countif": "count_if",
     "any_value": "any_value",
@@ -87,7 +90,7 @@ AGGREGATES: Mapping[str, str] = {
 }  # fmt: skip
 
 #: Aggregates that only SELECTs over answers and tables may call: they need no incremental form there.
-RELATION_AGGREGATES = frozenset(AGGREGATES) | frozenset(
+RELATION_AGGREGATES = (frozenset(AGGREGATES) - OURS) | frozenset(
     _words(
         """
         approx_count_distinct approx_quantile approx_top_k bit_and bit_or bit_xor entropy favg fsum geomean

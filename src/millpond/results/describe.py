@@ -13,6 +13,8 @@ from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses import PanesSpec, is_holistic, spec_of
+from millpond.synopses.splits import SKETCHES
+from millpond.synopses.statistics import family_of, kept_by
 from millpond.types import BoundQuery, StreamDefinition
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -251,7 +253,10 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     for aggregate in query.aggregates:
         if spec.rows is not None:
             break  # every row is kept, whatever the aggregates
-        if is_holistic(aggregate):
+        if (statistic := kept_by(aggregate)) is not None:
+            kind = "approximate" if family_of(aggregate.function) in SKETCHES else "holistic"
+            lines.append(f"{kind}: {aggregate.function} {statistic}")
+        elif is_holistic(aggregate):
             kept = "distinct values" if aggregate.distinct else "values"
             lines.append(
                 f"holistic: {aggregate.function} keeps all {kept} of each pane and group; state grows with the rows"

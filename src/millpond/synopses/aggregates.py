@@ -1,54 +1,24 @@
 """How each aggregate is split: components kept per pane (sub) and the expression over them (super).
 
 Li 2008, section on panes: F(X) = S({L(X_i)}). Bounded aggregates keep a fixed number of components; holistic ones
-(median, quantile, mode, DISTINCT, lists) keep a list of values per pane, and EXPLAIN says so.
+(median, quantile, DISTINCT, lists) keep a list of values per pane, and EXPLAIN says so; `statistics` has those that
+keep counts of values and sketches.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
+from millpond.synopses.splits import ENTRIES, Component, Kind, Split
+from millpond.synopses.statistics import family_of, statistic
 from millpond.types import Aggregate
-
-Kind = Literal["add", "min", "max", "moments", "comoments", "list", "set"]
 
 _BARE = re.compile(r'"(?:[^"]|"")*"')
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN"}
 _INTEGERS = _SMALL | {"BIGINT", "UBIGINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
-
-
-@dataclass(frozen=True)
-class Component:
-    """One accumulator of a pane partial.
-
-    name: prefix of its columns, derived from what it computes, so that equal components of several queries are one.
-    kind: how two accumulators combine.
-    columns: (suffix, DuckDB aggregate SQL over stream columns) of each physical column.
-    safe: whether computing it cannot fail on a row: it reads bare columns. A row on which an expression fails is left
-        out for the query that asked for it, so only queries with the same unsafe components can share.
-    """
-
-    name: str
-    kind: Kind
-    columns: tuple[tuple[str, str], ...]
-    safe: bool = True
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Its physical columns."""
-        return tuple(self.name + suffix for suffix, _ in self.columns)
-
-
-@dataclass(frozen=True)
-class Split:
-    """An aggregate as components and the DuckDB expression that gives its value from their columns."""
-
-    components: tuple[Component, ...]
-    final: str
 
 
 def _component(kind: Kind, *columns: tuple[str, str]) -> Component:
@@ -58,7 +28,7 @@ def _component(kind: Kind, *columns: tuple[str, str]) -> Component:
 
 def is_holistic(aggregate: Aggregate) -> bool:
     """Whether the aggregate keeps values instead of a fixed number of accumulators."""
-    return any(c.kind in ("list", "set") for c in components_of(aggregate, "ts").components)
+    return any(c.kind in ("list", "set", *ENTRIES) for c in components_of(aggregate, "ts").components)
 
 
 def components_of(aggregate: Aggregate, time: str) -> Split:
@@ -71,13 +41,15 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
     texts = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
     if aggregate.filter is None and all(_BARE.fullmatch(t) for t in texts):
         return split
-    return Split(tuple(replace(c, safe=False) for c in split.components), split.final)
+    return replace(split, components=tuple(replace(c, safe=False) for c in split.components))
 
 
 def _split(aggregate: Aggregate, time: str) -> Split:
     function, arguments = aggregate.function, aggregate.arguments
     types = tuple(t.upper() for t in aggregate.argument_types)
     where = f" FILTER (WHERE {aggregate.filter})" if aggregate.filter else ""
+    if family_of(function) is not None:
+        return statistic(aggregate, time)
     if aggregate.distinct and function not in ("min", "max", "bool_and", "bool_or"):
         return _distinct(aggregate, where)
     if function == "count_star":
@@ -209,9 +181,6 @@ def _listed(aggregate: Aggregate, time: str, where: str) -> Split:
     c = values.name
     if function in ("median", "quantile_cont", "quantile_disc"):
         return Split((values,), f"list_aggregate({c}, '{function}'{extra})")
-    if function == "mode":  # ties go to the smallest value, whatever the order of arrival
-        counted = f"(SELECT u, count(*) AS n FROM (SELECT unnest({c}) AS u) GROUP BY u)"
-        return Split((values,), f"(SELECT min({{'n': -n, 'u': u}}) FROM {counted}).u")
     call = f"(SELECT {_duckdb_name(function)}(u{extra}) FROM (SELECT unnest({c}) AS u))"
     # By way of text a wide sum is checked for its 38 digits, which DuckDB itself would exceed.
     return Split((values,), f"({call})::VARCHAR" if function == "sum" else call)

@@ -14,6 +14,7 @@ from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.panes import PanesSpec, group_codes
+from millpond.synopses.splits import VALUE, Split
 from millpond.types import NUMBER, Aggregate, BoundQuery, Column
 from millpond.windows import Rows
 from millpond.windows.candidates import Ints
@@ -97,16 +98,32 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, 
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
     if query.row_window is not None:
         ends.append("number AS window_number")
-    inner = f"SELECT {', '.join([*ends, *keys, *finals])} FROM folded"
+    values = _values(query, time, folded)
+    if values:
+        folded = folded.append_column("_at", pa.array(np.arange(folded.num_rows)))
+    joins = "".join(f" LEFT JOIN ({sql}) AS _{name} ON folded._at = _{name}._at" for name, sql in values.items())
+    inner = f"SELECT {', '.join([*ends, *keys, *finals])} FROM folded{joins}" + (
+        " ORDER BY folded._at" if values else ""
+    )
     return query_ordered(db, _outer(query, inner), folded=folded)
+
+
+def _values(query: BoundQuery, time: str, folded: pa.Table) -> dict[str, str]:
+    """By aggregate: the SELECT that computes its values for all windows at once; see `Split.values`."""
+    splits = {a.name: components_of(a, time) for a in query.aggregates}
+    return {n: s.values for n, s in splits.items() if s.values is not None and _has(s, folded)}
+
+
+def _has(split: Split, folded: pa.Table) -> bool:
+    return all(c.names[0] in folded.column_names for c in split.components)
 
 
 def _final(aggregate: Aggregate, time: str, folded: pa.Table) -> str:
     """The value of an aggregate over the components in `folded`; without them, that over no rows."""
     split = components_of(aggregate, time)
-    if all(c.names[0] in folded.column_names for c in split.components):
-        return split.final
-    return "0" if aggregate.function in ("count", "count_star") else "NULL"
+    if _has(split, folded):
+        return split.final if split.values is None else split.final.replace(VALUE, f"_{aggregate.name}.x")
+    return "0" if aggregate.function in ("count", "count_star", "approx_distinct", "entropy") else "NULL"
 
 
 def _outer(query: BoundQuery, inner: str) -> str:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.synopses.aggregates import Component
 from millpond.synopses.enums import query_ordered
+from millpond.synopses.splits import ENTRIES, Component
 from millpond.windows.candidates import Ints, fold
 from millpond.windows.run_sums import run_float_sums, run_minima, run_sums
 
@@ -30,8 +30,9 @@ def fold_columns(
             folded[name] = _add(table[name], low, high)
         elif component.kind in ("min", "max"):
             folded[name] = _extreme(db, table[name], component.kind, low, high)
-        elif component.kind in ("list", "set"):
+        elif component.kind in ("list", "set", *ENTRIES):
             folded[name] = _concatenate(table[name], low, high)
+            folded.update((each, _add(table[each], low, high)) for each in component.names[1:])
         elif component.kind == "moments":
             folded.update(_moments(table, name, low, high))
         else:

@@ -11,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.synopses.aggregates import Component, components_of
+from millpond.synopses.aggregates import components_of
+from millpond.synopses.entries import shrink
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.rows import RowsKept, kept_for, partial_rows, together
+from millpond.synopses.splits import ENTRIES, Component
 from millpond.types import BoundQuery, Feed, QueryOptions, StreamDefinition
 from millpond.windows import Panes, Rows
 
@@ -152,7 +154,8 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
     columns.append("count(*)::BIGINT AS n")
     columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
     where = f" WHERE ({spec.where})" if spec.where else ""
-    return query_table(db, f"SELECT {', '.join(columns)} FROM {spec.source}{where} GROUP BY ALL", segment=segment)
+    made = query_table(db, f"SELECT {', '.join(columns)} FROM {spec.source}{where} GROUP BY ALL", segment=segment)
+    return shrink(db, spec.components, made)
 
 
 def merge_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:
@@ -213,12 +216,14 @@ def regroup(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> 
             values = f"flatten(list({name}))"  # list_distinct drops NULL, which is a value of list(DISTINCT …)
             null = f"CASE WHEN list_count({values}) < len({values}) THEN [NULL] ELSE [] END"
             columns.append(f"list_concat(list_distinct({values}), {null}) AS {name}")
-        elif c.kind == "list":
+        elif c.kind == "list" or c.kind in ENTRIES:
             columns.append(f"flatten(list({name}) FILTER (WHERE {name} IS NOT NULL)) AS {name}")
+            columns += [f"sum({each})::BIGINT AS {each}" for each in c.names[1:]]
         else:
             columns.append(f"{c.kind}({name}) AS {name}")
     merged = query_ordered(db, f"SELECT {', '.join(columns)} FROM parts GROUP BY ALL", parts=table)
-    return merged.cast(table.schema) if merged.schema != table.schema else merged
+    merged = merged.cast(table.schema) if merged.schema != table.schema else merged
+    return shrink(db, spec.components, merged)
 
 
 def _regroup_by_fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> pa.Table:
@@ -231,7 +236,7 @@ def _regroup_by_fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.T
     first = table.select(["pane", *spec.key_names]).take(pa.array(starts))
     for name, column in folded.items():
         first = first.append_column(name, column)
-    return first.select(table.column_names)
+    return shrink(db, spec.components, first.select(table.column_names))
 
 
 def group_codes(

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.synopses.aggregates import Component
 from millpond.synopses.kernel import query_table
+from millpond.synopses.splits import Component
 from millpond.types import DAY, BoundQuery, QueryOptions
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import firsts, numbers, sorted_by

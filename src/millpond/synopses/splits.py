@@ -1,0 +1,58 @@
+"""What an aggregate is split into: components kept per pane (sub) and an expression over them (super)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "add", "min", "max", "moments", "comoments", "list", "set", "counts", "frequent", "quantiles", "distinct", "steps"
+]  # fmt: skip
+
+#: Kinds that keep a list of entries, which `millpond.synopses.entries` makes few.
+ENTRIES = ("counts", "frequent", "quantiles", "distinct", "steps")
+
+#: Kinds whose size is bounded, whatever the number of rows.
+SKETCHES = ("frequent", "quantiles", "distinct")
+
+
+#: Stands in `Split.final` for what `Split.values` gives.
+VALUE = "$x"
+
+
+@dataclass(frozen=True)
+class Component:
+    """One accumulator of a pane partial.
+
+    name: prefix of its columns, derived from what it computes, so that equal components of several queries are one.
+    kind: how two accumulators combine.
+    columns: (suffix, DuckDB aggregate SQL over stream columns) of each physical column.
+    safe: whether computing it cannot fail on a row: it reads bare columns. A row on which an expression fails is left
+        out for the query that asked for it, so only queries with the same unsafe components can share.
+    size: how many entries a sketch keeps.
+    """
+
+    name: str
+    kind: Kind
+    columns: tuple[tuple[str, str], ...]
+    safe: bool = True
+    size: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its physical columns."""
+        return tuple(self.name + suffix for suffix, _ in self.columns)
+
+
+@dataclass(frozen=True)
+class Split:
+    """An aggregate as components and the DuckDB expression that gives its value from their columns.
+
+    values: a SELECT of (_at, x) over all windows at once, from table `folded`, whose rows are numbered by `_at`;
+        `VALUE` in `final` is this x. For values that are computed from entries of lists: in a subquery of its own for
+        every window, each entry would carry its whole list along.
+    """
+
+    components: tuple[Component, ...]
+    final: str
+    values: str | None = None
