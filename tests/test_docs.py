@@ -23,6 +23,7 @@ PAGES = [
     "docs/progress.md",
     "docs/row-windows.md",
     "docs/cql.md",
+    "docs/derived-streams.md",
     "README.md",
 ]
 

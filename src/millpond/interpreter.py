@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from millpond import language as lang
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
+from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
 from millpond.engine.core import Core
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.results.adhoc import select_stream
-from millpond.results.describe import explain, moment, show
+from millpond.results.describe import explain, explain_stream, moment, show
 from millpond.results.explain_rows import explain_selection
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
@@ -39,7 +40,7 @@ from millpond.types import (
 )
 
 #: Statements that change the catalog.
-_CHANGES = (lang.CreateStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery)
+_CHANGES = (lang.CreateStream, lang.DeriveStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery)
 
 #: Names of row queries, the newest, that a misspelt one is compared with.
 _NEAR = 1000
@@ -149,6 +150,8 @@ class Interpreter:
     def _change(self, statement: lang.Statement) -> str:
         if isinstance(statement, lang.CreateStream):
             return self._create_stream(statement)
+        if isinstance(statement, lang.DeriveStream):
+            return self._derive_stream(statement)
         if isinstance(statement, lang.CreateTable):
             return self._create_table(statement)
         if isinstance(statement, lang.CreateQuery):
@@ -179,6 +182,9 @@ class Interpreter:
 
     def _explain(self, statement: lang.Explain) -> pa.Table:
         if isinstance(statement.target, str):
+            stream = self.core.catalog.stream(statement.target)
+            if stream is not None:
+                return explain_stream(self.core, stream, statement.analyze)
             standing = self._query(statement.target, statement)
             if isinstance(standing, Registered):
                 return explain_selection(self.core, standing.selection, standing)
@@ -244,6 +250,39 @@ class Interpreter:
         with self._claimed(definition.name, statement):
             self.core.catalog_log.record({"do": "create_stream", "definition": to_json(definition)})
         return f"stream {definition.name} created"
+
+    def _derive_stream(self, statement: lang.DeriveStream) -> str:
+        """Make a stream of a query's answers, or of another stream's rows; its query and it begin together."""
+        core = self.core
+        if statement.if_not_exists and isinstance(core.catalog.lookup(statement.name), StreamDefinition):
+            return f"stream {statement.name} exists"
+        self._free_name(statement.name, statement)
+        check_sources(statement)
+        bound = lang.bind_standing(statement.select, statement.text, statement.offset, self.rows.names)
+        first = max(core.last_manifest, core.published.epoch) + 1
+        event: dict[str, Any] = {}
+        if isinstance(bound, Selection):
+            source = core.catalog.stream(bound.sides[0].stream)
+            assert source is not None
+            definition = stream_of_rows(statement, bound, source, first, self._taken(source.id) > 0)
+            waits = definition.derived is not None and definition.derived.history
+        else:
+            source = core.catalog.stream(bound.stream)
+            assert source is not None
+            options = answer_options(statement, bound, source)
+            check_options(bound, options)
+            number = core.register.reserve_id(core.catalog.next_id)
+            standing, event = self._planned(number, statement.name, bound, options, statement.text, None)
+            inputs = bound.relation.inputs if bound.relation is not None else ()
+            named = [core.catalog.stream(n) for n in (*(i.stream for i in inputs), *(f.name for f in bound.feeds))]
+            sources = sorted({s.id for s in named if s is not None}) or [source.id]
+            definition = stream_of_answers(statement, standing, sources)
+            waits = standing.status == "backfilling"
+        definition = replace(definition, id=core.register.reserve_id(core.catalog.next_id))
+        core.make_stream(definition)
+        with self._claimed(definition.name, statement):
+            core.catalog_log.record(event | {"do": "create_stream", "definition": to_json(definition)})
+        return f"stream {definition.name} created" + ("; back-filling from the archive" if waits else "")
 
     def _check_path(self, path: str, statement: lang.Statement) -> None:
         try:
@@ -329,8 +368,33 @@ class Interpreter:
         text: str,
         old: Standing | Registered | None,
     ) -> str:
+        standing, event = self._planned(number, name, query, options, text, old)
+        if old is not None:
+            event["replaces"] = old.id
+        self.core.catalog_log.record(event)
+        kept = (
+            ""
+            if old is None or standing.inputs
+            else " (state kept)"
+            if isinstance(old, Standing) and old.synopsis == standing.synopsis
+            else " (state rebuilt from the archive)"
+        )
+        verb = "created" if old is None else f"replaced, version {standing.definition.version}{kept}"
+        waits = standing.status == "backfilling"
+        return f"query {name} {verb}" + ("; back-filling from the archive" if waits else "")
+
+    def _planned(
+        self,
+        number: int,
+        name: str,
+        query: BoundQuery,
+        options: QueryOptions,
+        text: str,
+        old: Standing | Registered | None,
+    ) -> tuple[Standing, dict[str, Any]]:
+        """A query as it is to be registered, and the event that registers it with the state that it needs."""
         if query.relation is not None:
-            return self._register_relation(number, name, query, options, text, old)
+            return self._planned_relation(number, name, query, options, text, old)
         catalog = self.core.catalog
         stream = catalog.stream(query.stream)
         assert stream is not None
@@ -375,22 +439,9 @@ class Interpreter:
             definition, synopsis.owner, next_epoch, "backfilling" if waits else "live", previous=previous
         )
         event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
-        if new:
-            event["synopsis"] = to_json(synopsis)
-        if old is not None:
-            event["replaces"] = old.id
-        self.core.catalog_log.record(event)
-        kept = (
-            ""
-            if old is None
-            else " (state kept)"
-            if isinstance(old, Standing) and old.synopsis == synopsis.owner
-            else " (state rebuilt from the archive)"
-        )
-        verb = "created" if old is None else f"replaced, version {definition.version}{kept}"
-        return f"query {name} {verb}" + ("; back-filling from the archive" if waits else "")
+        return standing, event | ({"synopsis": to_json(synopsis)} if new else {})
 
-    def _register_relation(
+    def _planned_relation(
         self,
         number: int,
         name: str,
@@ -398,8 +449,8 @@ class Interpreter:
         options: QueryOptions,
         text: str,
         old: Standing | Registered | None,
-    ) -> str:
-        """Register a relational query with its stores."""
+    ) -> tuple[Standing, dict[str, Any]]:
+        """As `_planned`, for a relational query with its stores."""
         catalog = self.core.catalog
         assert query.relation is not None
         streams = [s for i in query.relation.inputs if (s := catalog.stream(i.stream)) is not None]
@@ -414,12 +465,7 @@ class Interpreter:
         status: Status = "backfilling" if stored.waits else "live"
         standing = Standing(definition, "", next_epoch, status, previous=previous, inputs=stored.inputs)
         event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
-        event["stores"] = [to_json(s) for s in stored.changed]
-        if old is not None:
-            event["replaces"] = old.id
-        self.core.catalog_log.record(event)
-        verb = "created" if old is None else f"replaced, version {version}"
-        return f"query {name} {verb}" + ("; back-filling from the archive" if stored.waits else "")
+        return standing, event | {"stores": [to_json(s) for s in stored.changed]}
 
     def _taken(self, stream: int) -> int:
         """How many intake items epochs have taken, the running one included."""
@@ -470,30 +516,41 @@ class Interpreter:
         return f"{statement.kind} {found.name} dropped"
 
     def _drop_stream(self, stream: StreamDefinition, statement: lang.Drop) -> str:
-        register = self.core.register
-        users = self.core.catalog.on_stream(stream.id)
-        rows = register.close_stream(stream.id)
+        """Drop a stream with its own query; with CASCADE also the streams made of it, and what reads these."""
+        register, catalog = self.core.register, self.core.catalog
+        derived = catalog.derived_from(stream.id)
+        doomed = [stream, *derived]
+        own = {s.derived.query for s in doomed if s.derived is not None}
+        reading = {q.id: q for s in doomed for q in catalog.on_stream(s.id)}
+        users = [q for q in reading.values() if q.id not in own]
+        rows = {s.id: register.close_stream(s.id) for s in doomed}
+        asked = [q for queries in rows.values() for q in queries]
         try:
-            if (users or rows) and not statement.cascade:
+            if (derived or users or asked) and not statement.cascade:
                 start, end = _place(statement, statement.name)
-                names = self._some_names(users, rows)
+                names = self._some_names([*(s.name for s in derived), *(q.definition.name for q in users)], asked)
+                first = "DROP STREAM" if derived else "DROP QUERY"
                 raise StatementError(
                     f"stream '{stream.name}' is read by {names}", statement.script, start, end,
-                    "CASCADE to drop them too, or DROP QUERY first",
+                    f"CASCADE to drop them too, or {first} first",
                 )  # fmt: skip
+            gone = [*(q.id for q in users), *(q for q in own if q in catalog.queries)]
             self.core.catalog_log.record(
-                *({"do": "drop_query", "id": q.id} for q in users), {"do": "drop_stream", "id": stream.id}
+                *({"do": "drop_query", "id": q} for q in gone), *({"do": "drop_stream", "id": s.id} for s in doomed)
             )
         except BaseException:
-            register.reopen_stream(stream.id)
+            for each in doomed:
+                register.reopen_stream(each.id)
             raise
-        if rows:
-            register.drop_stream(stream.id)
-        count = len(users) + len(rows)
-        return f"stream {stream.name} dropped" + (f", with {count} queries" if count else "")
+        for number, queries in rows.items():
+            if queries:
+                register.drop_stream(number)
+        counts = [(len(users) + len(asked), "query", "queries"), (len(derived), "stream", "streams")]
+        with_them = " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
+        return f"stream {stream.name} dropped" + (f", with {with_them}" if with_them else "")
 
-    def _some_names(self, users: Sequence[Standing], rows: Sequence[int]) -> str:
-        shown = sorted(q.definition.name for q in users)
+    def _some_names(self, users: Sequence[str], rows: Sequence[int]) -> str:
+        shown = sorted(users)
         for query in rows[: max(0, _SHOWN - len(shown))]:
             try:
                 shown.append(self.core.register.get(query).name)

@@ -18,6 +18,7 @@ import duckdb
 
 from millpond.engine.backfill import ready_backfills
 from millpond.engine.core import Core, open_core
+from millpond.engine.derived_history import caught_up
 from millpond.engine.epoch import in_flight
 from millpond.engine.executors import Executor, InlineExecutor
 from millpond.engine.loop import InlineLoop, SparkLoop, step
@@ -79,6 +80,8 @@ class Pond:
         definition = self._core.catalog.stream(stream)
         if definition is None:
             raise SourceError(f"there is no stream '{stream}'; CREATE STREAM {stream} (…) makes one")
+        if definition.derived is not None:
+            raise SourceError(f"stream '{stream}' is derived: its rows are answers; ingest into what it reads")
         runtime = self._core.streams[definition.id]
         if runtime.log.ended:
             raise SourceError(f"stream '{stream}' has ended (DRAIN FINAL); recreate it to take rows again")
@@ -113,6 +116,8 @@ class Pond:
         with core.lock:
             streams = {s: r for s, r in core.streams.items() if s in core.catalog.streams}
             for runtime in streams.values():
+                if runtime.definition.derived is not None:
+                    continue  # it ends when what it reads has ended
                 if runtime.source is not None:
                     runtime.source.poll(core.now(), settle=False)
                 if final:
@@ -133,6 +138,7 @@ class Pond:
                 and not any(q.status == "backfilling" for q in core.catalog.queries.values())
                 and not ready_backfills(core)
                 and in_flight(core) is None
+                and caught_up(core)
             )
 
         if isinstance(self._loop, InlineLoop):

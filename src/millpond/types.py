@@ -67,7 +67,7 @@ class StreamOptions:
     retention: how long rows stay in the archive; None: for ever.
     """
 
-    source: Literal["ingest", "files"] = "ingest"
+    source: Literal["ingest", "files", "derived"] = "ingest"
     path: str | None = None
     format: Literal["parquet", "csv", "ndjson"] | None = None
     order: Literal["name", "mtime"] = "name"
@@ -95,13 +95,40 @@ class StreamOptions:
 
 
 @dataclass(frozen=True)
+class Derivation:
+    """Where the rows of a derived stream come from (`CREATE STREAM x AS SELECT …`).
+
+    sources: ids of the streams that its query reads.
+    query: id of the standing query whose answers its rows are; None: they are rows of `sources[0]`.
+    where, select: of the second kind, which rows and what of them: DuckDB SQL over the source's columns, quoted.
+    revisions: what becomes of answers that change: 'forward' (they are rows, too, with `revision` and `op`), 'ignore'
+        (first answers only), 'final' (only answers that cannot change any more are rows; they come later).
+    first_epoch: the first epoch whose rows and answers it gets as they come.
+    history: whether rows from before that epoch are made from the source's archive (second kind only).
+    since: of those, only rows from this event time on (microseconds); None: all.
+    text: the statement.
+    """
+
+    sources: tuple[int, ...]
+    query: int | None = None
+    where: str | None = None
+    select: tuple[Output, ...] = ()
+    revisions: Literal["forward", "ignore", "final"] = "forward"
+    first_epoch: int = 1
+    history: bool = False
+    since: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class StreamDefinition:
-    """A stream as declared. `id` is given by the catalog and never used twice."""
+    """A stream as declared. `id` is given by the catalog and never used twice. derived: where its rows come from."""
 
     name: str
     columns: tuple[Column, ...]
     options: StreamOptions = StreamOptions()
     id: int = 0
+    derived: Derivation | None = None
 
     def column(self, name: str) -> Column | None:
         """The column of that name (case-insensitive), or None."""
@@ -447,6 +474,8 @@ class QueryOptions:
         the current window), 'none', or 'auto' (decided by use and space while it runs).
     early: how often windows that are still open are answered speculatively, microseconds of clock time; None: never.
     every: how far apart the instants are that RSTREAM reports, microseconds.
+    delay: how far behind progress windows are answered, microseconds: a derived stream of final answers waits for the
+        last moment at which its rows could change. Not to be had by WITH.
     """
 
     since: Literal["start"] | int | None = None
@@ -455,6 +484,7 @@ class QueryOptions:
     materialize: Literal["auto", "partial", "complete", "none"] = "auto"
     early: int | None = None
     every: int | None = None
+    delay: int = 0
 
 
 @dataclass(frozen=True)
@@ -542,6 +572,7 @@ __all__ = [
     "BoundQuery",
     "Column",
     "ConstantInput",
+    "Derivation",
     "Edge",
     "Feed",
     "Interval",

@@ -163,7 +163,7 @@ def log_hashes(work: str) -> None:
 
     def noting(new: str, old: str) -> None:
         name = os.path.basename(old)
-        if name.startswith("e") and name.endswith(".parquet"):
+        if name.startswith("e") and name.endswith((".parquet", ".arrow")):
             with open(new, "rb") as file:
                 digest = hashlib.sha256(file.read()).hexdigest()
             with open(os.path.join(work, "written"), "a", encoding="utf-8") as log:
@@ -311,8 +311,8 @@ def main(arguments: list[str]) -> None:
     scenario.pond.close()
 
 
-def serve() -> None:
-    """Fork one process per line of standard input; its exit status is the answer."""
+def serve(run: Callable[[list[str]], None] = main) -> None:
+    """Fork one process per line of standard input, which it is `run` with; its exit status is the answer."""
     for module in ("deltalake", "pandas", "pyarrow.parquet", "_strptime", "zoneinfo"):  # imported on first use
         importlib.import_module(module)
     for line in sys.stdin:
@@ -321,7 +321,7 @@ def serve() -> None:
             os.setsid()
             code = 1
             try:
-                main(shlex.split(line))
+                run(shlex.split(line))
                 code = 0
             except BaseException:
                 import traceback

@@ -63,11 +63,11 @@ def _time(seconds: float) -> str:
 
 
 class Server:
-    """A process that has imported everything and forks a life whenever it is asked to."""
+    """A process that has imported everything and forks a life whenever it is asked to. child: the script it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, child: Path = CHILD) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(CHILD), "--serve"],
+            [sys.executable, str(child), "--serve"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(),

@@ -58,7 +58,7 @@ WRONG = [
     ("CREATE STREAM s (a TIMESTAMP, b DATE) WITH (progress=«'b'»)", "cannot be an event time", "a"),
     ("CREATE STREAM s (tick TIMESTAMP) WITH (progress=«'tikc'»)", "no column 'tikc'", "tick"),
     ("CREATE STREAM s (a TIMESTAMP) WITH (idle=«'0s'»)", "longer than nothing", ""),
-    ("CREATE STREAM s «AS» SELECT 1", "not available yet", ""),
+    ("CREATE TABLE s «AS» SELECT 1", "not available yet", ""),
     ("CREATE «TABLE» t (a INT)", "path", ""),
     ("CREATE TABLE t (a INT) WITH («progress»='a', path='x.csv')", "no option 'progress'", ""),
     # CREATE QUERY

@@ -119,6 +119,26 @@ class Catalog:
         """The queries that read a stream."""
         return [q for q in self.queries.values() if any(s.id == stream for s in self.streams_of(q))]
 
+    def derived_from(self, stream: int) -> list[StreamDefinition]:
+        """The streams that are derived from a stream, directly or through others, near ones first."""
+        found: list[StreamDefinition] = []
+        for each in self._downstream(stream):
+            found += [s for s in each if s not in found]
+        return found
+
+    def _downstream(self, stream: int) -> list[list[StreamDefinition]]:
+        levels: list[list[StreamDefinition]] = []
+        sources = {stream}
+        while sources:
+            level = [s for s in self.streams.values() if s.derived is not None and sources & set(s.derived.sources)]
+            levels += [level]
+            sources = {s.id for s in level}
+        return levels
+
+    def stream_of_answers(self, query: int) -> StreamDefinition | None:
+        """The derived stream that a query's answers are the rows of, or None."""
+        return next((s for s in self.streams.values() if s.derived is not None and s.derived.query == query), None)
+
     def users(self, owner: str) -> list[Standing]:
         """The queries that a synopsis or a store serves."""
         return [q for q in self.queries.values() if q.synopsis == owner or owner in q.inputs]
@@ -129,6 +149,8 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
     after = replace(catalog, version=catalog.version + 1)
     do = event["do"]
     if do == "create_stream":
+        if "standing" in event:  # a stream of its answers
+            after = replace(apply(catalog, event | {"do": "create_query"}), version=after.version)
         definition = from_json(StreamDefinition, event["definition"])
         return replace(after, streams={**catalog.streams, definition.id: definition}, next_id=definition.id + 1)
     if do == "create_table":

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
+from millpond.engine.derived import announced
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history
 from millpond.engine.mapping import Parcel, home_shard
@@ -259,8 +260,9 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         standing = from_json(Standing, value)
         query, options = standing.definition.query, standing.definition.options
         start = from_json(QueryProgress, plan["starts"][str(standing.id)])
-        groups = group_bounds(stream, query, synopsis.spec, plan["groups"])
-        answers, after = close_history(db, synopsis.spec, query, options, parts, start, plan["bound"], groups)
+        until = announced(options, plan["bound"])
+        groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
+        answers, after = close_history(db, synopsis.spec, query, options, parts, start, until, groups)
         progress[str(standing.id)] = to_json(after)
         keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
         if answers is not None and answers.num_rows:

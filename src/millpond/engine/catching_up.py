@@ -66,7 +66,7 @@ def catch_up(
     furthest, last = before.most, max(until, after.most)
     own = groups is not None and bool(before.further or after.further)
     revising = late == "revise"
-    spare = revise_for(query, options) if revising else 0
+    spare = revise_for(query, options) if revising else options.delay
     horizon = end_pane(spec, window, horizon_of(query, options, progress, high)) if revising else closed
     on_time, marked = separate(parts)
     rows = _Ranges(db, spec, on_time, marked, lambda cut: max(horizon, end_pane(spec, window, cut - spare)))

@@ -18,12 +18,14 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.engine.admission import Pace
+from millpond.engine.derived import derived_folder, reached
 from millpond.engine.executors import Executor
 from millpond.engine.merging import results_folder
 from millpond.engine.records import Published, last_record, read_published
 from millpond.engine.segments import DEAD, archive_folder, dead_folder, row_schema
 from millpond.engine.state import state_folder
 from millpond.errors import PondError
+from millpond.sources.derived import DerivedSource
 from millpond.sources.files import FileSource
 from millpond.sources.intake import IntakeLog
 from millpond.sources.landing import Landing
@@ -44,7 +46,7 @@ class StreamRuntime:
     definition: StreamDefinition
     log: IntakeLog
     landing: Landing
-    source: FileSource | None
+    source: FileSource | DerivedSource | None
     archive: SegmentTable
     dead: SegmentTable
     schema: pa.Schema
@@ -124,9 +126,12 @@ class Core:
         intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
         log = IntakeLog(intake)
         schema = row_schema(definition)
-        source = (
-            FileSource(definition, log, settle=self.settings.settle) if definition.options.source == "files" else None
-        )
+        source: FileSource | DerivedSource | None = None
+        if definition.derived is not None:
+            folder = derived_folder(self.path, definition)
+            source = DerivedSource(definition, log, folder, lambda: reached(self.catalog, self.published, definition))
+        elif definition.options.source == "files":
+            source = FileSource(definition, log, settle=self.settings.settle)
         runtime = StreamRuntime(
             definition,
             log,

@@ -16,8 +16,9 @@ from millpond.engine.admission import admit, splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
 from millpond.engine.bounds import bound_of
 from millpond.engine.core import Core
+from millpond.engine.derived import announced, bounds_of, followers, pass_adopted, takeable
 from millpond.engine.early import due
-from millpond.engine.merging import end_of_need
+from millpond.engine.merging import end_of_need, query_owner, results_folder
 from millpond.engine.records import (
     Manifest,
     Published,
@@ -31,6 +32,8 @@ from millpond.engine.tasks import map_epoch, merge_epoch
 from millpond.engine.unions import progress_of
 from millpond.errors import EngineError
 from millpond.progress import FOREVER, NEVER, StreamProgress, absorb
+from millpond.sources.derived import DerivedSource
+from millpond.sources.intake import Item
 from millpond.tables import Segment, SegmentTable
 from millpond.types import ARRIVAL, QueryOptions, from_json
 from millpond.windows import first_end_after
@@ -62,8 +65,8 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
                 runtime.source.poll(clock, settle)
             items = runtime.log.items(published.intake.get(str(stream), 0), None)
             if items:
-                pending[stream] = items[:100_000]
-        taken = admit(pending, core.pace) if pending else {}
+                pending[stream] = takeable(runtime.definition, items[:100_000])
+        taken = _admit(core, pending) if pending else {}
         intake = {str(s): published.intake.get(str(s), 0) + len(taken.get(s, ())) for s in streams}
         ends = tuple(
             s
@@ -120,7 +123,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             clock,
             catalog.version,
             core.settings.shards,
-            splits_of(taken, core.executor.cores),
+            splits_of({s: some for s, items in taken.items() if (some := _with_rows(items))}, core.executor.cores),
             intake,
             ends,
             progress,
@@ -133,11 +136,28 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             register=core.register.ship(taken) if len(core.register) else 0,
             eager_rows=core.settings.eager_rows,
             explicit_matches=core.settings.explicit_matches,
+            bounds=bounds_of(taken),
         )
         core.check_fence()
         write_manifest(core.path, manifest)
         core.last_manifest = manifest.epoch
         return manifest.epoch
+
+
+def _admit(core: Core, pending: dict[int, list[Item]]) -> dict[int, list[Item]]:
+    """What the epoch takes: first what earlier epochs gave for derived streams, then what has come from outside."""
+    derived = {s: items for s, items in pending.items() if core.streams[s].definition.derived is not None}
+    taken = admit(derived, core.pace) if derived else {}
+    others = {s: items for s, items in pending.items() if s not in derived}
+    rows = sum(i.rows or 0 for items in taken.values() for i in items)
+    size = sum(i.size for items in taken.values() for i in items)
+    left = replace(core.pace, limit=max(0, core.pace.limit - size), rows=max(0, core.pace.rows - rows))
+    return taken | (admit(others, left) if others else {})
+
+
+def _with_rows(items: list[Item]) -> list[Item]:
+    """The items that have something to read: some of a derived stream tell its progress only."""
+    return [i for i in items if i.kind != "derived" or i.parts]
 
 
 def _start(options: QueryOptions, bound: int) -> int:
@@ -156,8 +176,10 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
             continue
         after = absorb(state, options, (), clock, arrival=arrivals.get(str(stream)))
         if after.bound > state.bound or after.idle != state.idle:
-            states[str(stream)] = after
-            driven.add(stream)
+            for follower in followers(core.catalog, stream):  # streams of rows of this one are as far as it is
+                known_state = states.get(str(follower), StreamProgress())
+                states[str(follower)] = after if follower == stream else replace(known_state, bound=after.bound)
+                driven.add(follower)
     if not driven:
         return False
     for standing in core.catalog.queries.values():
@@ -171,7 +193,8 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
                 return True
             continue
         state = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, states)
-        if state.high <= NEVER or state.bound <= known.closed:
+        reached = announced(standing.definition.options, state.bound)
+        if state.high <= NEVER or reached <= known.closed:
             continue
         if window is None:
             if known.closed <= state.high:  # there may be a row to end a window with
@@ -180,7 +203,7 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
         # The first end that is not closed yet; nothing was closed while the bound was not known.
         end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
         reported = standing.definition.options.empty == "report" or end - window.range <= state.high
-        if end <= state.bound and reported:
+        if end <= reached and reported:
             return True
     return False
 
@@ -214,7 +237,7 @@ def _resumed(core: Core) -> bool:
         and (
             core.published.queries[str(q.id)].paused is not None
             or core.published.queries[str(q.id)].closed
-            < bound_of(core.catalog, q, core.published.progress, core.published.clock)
+            < announced(q.definition.options, bound_of(core.catalog, q, core.published.progress, core.published.clock))
         )
         for q in core.catalog.queries.values()
     )
@@ -308,6 +331,9 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
     for adoption in adoptions:
         state += adoption.state
         results += [adoption.at(s, manifest.epoch) for s in adoption.results]
+    for adoption in adoptions:
+        paths = [os.path.join(results_folder(core.path), s.path) for s in adoption.results]
+        pass_adopted(core.path, core.catalog, manifest.epoch, {query_owner(q) for q in adoption.queries}, paths)
     merged = [path for paths in manifest.compact.values() for path in paths]
     jobs: list[tuple[SegmentTable, Sequence[Segment], Sequence[str]]] = [
         *((core.streams[s].archive, files, ()) for s, files in sorted(archive.items())),
@@ -354,6 +380,8 @@ def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]]) -> P
         core.published = published
     for stream, runtime in list(core.streams.items()):
         runtime.landing.release(published.intake.get(str(stream), 0))
+        if isinstance(runtime.source, DerivedSource):
+            runtime.source.release(published.intake.get(str(stream), 0))
     return published
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from millpond.engine.backfill import run_backfill, waiting_owners
 from millpond.engine.core import Core
+from millpond.engine.derived_history import run_history, waiting_histories
 from millpond.engine.epoch import in_flight, propose, run_epoch
 from millpond.engine.maintenance import maintain
 from millpond.errors import EngineError
@@ -37,6 +38,9 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
             ran = True
         for owner in waiting_owners(core):
             run_backfill(core, owner)
+            ran = True
+        for stream in waiting_histories(core):
+            run_history(core, stream)
             ran = True
         return ran
 
@@ -126,6 +130,9 @@ class SparkLoop:
                     return
                 for owner in waiting_owners(self.core):
                     run_backfill(self.core, owner)
+                    self.kick()
+                for stream in waiting_histories(self.core):
+                    run_history(self.core, stream)
                     self.kick()
                 if time.monotonic() > upkeep:
                     maintain(self.core)

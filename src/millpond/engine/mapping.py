@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.catalog import Catalog
+from millpond.engine.derived import pass_rows, write_passed
 from millpond.engine.own_marks import BROKEN, group_texts, known_bounds, own_bounds, said
 from millpond.engine.records import Manifest, Split
 from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
@@ -88,6 +89,11 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             dead.append(_failed_letters(failed, names, manifest.epoch))
         if table.num_rows:
             yield Parcel(store.home, store.owner, task, pack(table))
+    for follower in catalog.streams.values():
+        if (passed := pass_rows(stream, follower, segment, manifest.epoch)) is not None:
+            write_passed(pond, follower, manifest.epoch, task, passed.rows)
+            if passed.failed is not None:
+                dead.append(_failed_letters(passed.failed, follower.name, manifest.epoch, "stream"))
     made = clock.perf_counter()
     for failed, name in meet_queries(pond, manifest, stream, task, segment):
         dead.append(_failed_letters(failed, name, manifest.epoch))
@@ -143,7 +149,7 @@ def _take(
         db = connection()
         rows = result.rows
         unknown += result.unknown
-        source = item.path if item.kind == "file" else f"ingest {item.ordinal}"
+        source = _place(item)
         if result.rejected.num_rows:
             dead.append(_letters(result.rejected, source, manifest.epoch))
         positions = np.arange(rows.num_rows) if result.positions is None else result.positions.to_numpy()
@@ -214,6 +220,13 @@ def _highs(
         if len(times):
             highs[item.partition] = max(highs.get(item.partition, NEVER), int(times.max()))
     return highs
+
+
+def _place(item: Item) -> str:
+    """Where an item came from, for dead letters."""
+    if item.kind == "file":
+        return item.path
+    return f"ingest {item.ordinal}" if item.kind == "landing" else f"epoch {item.epoch}"
 
 
 def _read(item: Item, stream: StreamDefinition) -> Read:
@@ -340,12 +353,12 @@ def _refused(
     )
 
 
-def _failed_letters(rows: pa.Table, queries: str, epoch: int) -> pa.Table:
+def _failed_letters(rows: pa.Table, queries: str, epoch: int, kind: str = "query") -> pa.Table:
     n = rows.num_rows
     positions = pa.array(rows["_id"].to_numpy() & 0xFFFFFFFF)
     texts = _texts(rows.drop_columns(["_reason", *(name for name, _ in HIDDEN)]))
     return pa.table(
-        [rows["_reason"], pa.array([f"query {queries}"] * n), positions, texts, pa.array(np.full(n, epoch, np.int64))],
+        [rows["_reason"], pa.array([f"{kind} {queries}"] * n), positions, texts, pa.array(np.full(n, epoch, np.int64))],
         schema=DEAD,
     )
 

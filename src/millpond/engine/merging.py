@@ -19,6 +19,7 @@ from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.engine.advance import advance, revise_for
 from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import merge_cuts, with_cut, without_cut
+from millpond.engine.derived import announced, pass_answers
 from millpond.engine.early import EARLY, Speculation, latest_shown, open_answers, with_early
 from millpond.engine.group_bounds import bound_of_rows, group_bounds
 from millpond.engine.mapping import Parcel, home_shard, one_line
@@ -28,7 +29,7 @@ from millpond.engine.relating import ROWS, Shard, need_of, needed_rows, row_chun
 from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.engine.unions import late_of, progress_of
-from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb
+from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
 from millpond.relations import merge_rows
 from millpond.synopses import connection, merge_partials, query_table
 from millpond.synopses.rows import fold, on_time
@@ -60,7 +61,13 @@ def progress_after(
     for report in sorted(reports, key=lambda r: r["task"]):
         summaries[report["stream"]] += [from_json(ItemSummary, s) for s in report["summaries"]]
     return {
-        str(stream.id): absorb(
+        str(stream.id): absorb_announced(
+            manifest.progress.get(str(stream.id), StreamProgress()),
+            summaries[stream.id],
+            manifest.bounds.get(str(stream.id), NEVER),
+        )
+        if stream.derived is not None
+        else absorb(
             manifest.progress.get(str(stream.id), StreamProgress()),
             stream.options,
             summaries[stream.id],
@@ -132,6 +139,7 @@ def merge_shard(
             db, pond, pond_id, manifest, catalog, shard, parts, progress, segments, given,
             state, results, advanced, failures,
         ).run()  # fmt: skip
+    pass_answers(pond, catalog, manifest.epoch, shard, results)
     answered = clock.perf_counter()
     written: dict[str, Any] = {"state": [], "results": []}
     name = f"e{manifest.epoch:012d}-{shard:04d}.parquet"
@@ -187,14 +195,15 @@ def _advance_synopsis(
         if standing.status != "live" or str(standing.id) in failures:
             continue
         query, options = standing.definition.query, standing.definition.options
+        until, mode = announced(options, bound), "drop" if options.delay else late
         owner = query_owner(standing.id)
         given = partial(_given, db, pond, segments, owner)
         since = _unanswered_since(manifest, synopsis, standing)
-        groups = group_bounds(stream, query, spec, reached.groups)
+        groups = None if options.delay else group_bounds(stream, query, spec, reached.groups)
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
                 if since is None:
-                    result = advance(db, spec, query, options, late, panes, before, bound, known.high, given, groups)
+                    result = advance(db, spec, query, options, mode, panes, before, until, known.high, given, groups)
                 else:
                     missed = state_of(
                         PaneState(
@@ -203,9 +212,8 @@ def _advance_synopsis(
                     )
                     parts = [*missed.parts(), marked]
                     result = catch_up(
-                        db, spec, query, options, late, missed, parts, before, bound, known.high,
-                        given, groups,
-                    )  # fmt: skip
+                        db, spec, query, options, mode, missed, parts, before, until, known.high, given, groups
+                    )
                 if options.early is not None:
                     speculation = Speculation(
                         query,
@@ -227,7 +235,7 @@ def _advance_synopsis(
         lowest.append(open_pane(synopsis, standing, result.progress.closed))
         if result.answers is not None and result.answers.num_rows:
             ends = pc.min_max(result.answers["window_end"].cast(pa.int64())).as_py()
-            kind = "backfilled" if since is not None or before.closed < known.bound else "answers"
+            kind = "backfilled" if since is not None or before.closed < announced(options, known.bound) else "answers"
             answers = in_order(db, result.answers)
             results.append(Chunk(owner, kind, manifest.epoch, ends["min"], ends["max"], answers))
         if result.revisions is not None and result.revisions.num_rows:
@@ -294,7 +302,7 @@ def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition,
     """The event time from which a query may still need pane rows, for open windows and for revisions."""
     query, options = standing.definition.query, standing.definition.options
     revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
-    behind = revise_for(query, options) if revises else 0
+    behind = revise_for(query, options) if revises and not options.delay else 0
     if query.window is None:
         return max(NEVER, min(closed, high) - behind)
     reach = query.window.range * (4 if options.empty == "report" else 2)

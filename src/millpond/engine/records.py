@@ -62,7 +62,8 @@ class Manifest:
     not yet taken after this epoch. ends: streams whose source has announced its end. adopt: back-fills whose results
     become visible with this epoch. compact: per shard, state files to merge. expire: state files to remove.
     register: version of the register of row queries that new rows are matched with, by tasks of at least `eager_rows`
-    rows; about `explicit_matches` matches per row are written out.
+    rows; about `explicit_matches` matches per row are written out. bounds: per derived stream, the progress that its
+    source announces with the items that are taken.
     """
 
     epoch: int
@@ -82,6 +83,7 @@ class Manifest:
     register: int = 0
     eager_rows: int = 16_384
     explicit_matches: float = 24.0
+    bounds: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,8 @@ def read_manifest(pond: str, epoch: int) -> Manifest:
 
 
 def _here(pond: str, item: dict[str, Any]) -> dict[str, Any]:
-    """An item with the path that it has in `pond`: a landing lies at intake/<stream>/landing/<file>."""
-    if item["kind"] != "landing":
+    """An item with the path that it has in `pond`: a landing lies at intake/<stream>/landing/<file>, and so on."""
+    if item["kind"] == "file":
         return item
     return {**item, "path": os.path.join(pond, *item["path"].split(os.sep)[-4:])}
 

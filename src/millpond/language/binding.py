@@ -228,7 +228,7 @@ class SelectBinder:
             items = expand_stars(written, rows, source)
             texts = [rows.text(i.node) for i in items]
         text = groups.text if groups is not None else rows.text
-        names = names_of(items, rows, source)
+        names = names_of(items, rows, source, window is not None)
         clause = select.args.get("having")
         having = Item(text(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, texts, written, text, source)

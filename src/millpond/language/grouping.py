@@ -69,7 +69,7 @@ class GroupScope:
             value = ordinal(node, items, "GROUP BY", self.source).node
         elif isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() not in self.rows.columns:
             value = self.rows.aliases.get(node.name.lower(), node)
-        if isinstance(value, exp.Column) and self.has(value.name.lower()):
+        if isinstance(value, exp.Column) and len(value.parts) == 1 and self.has(value.name.lower()):
             return  # answers are per window anyway
         if has_aggregate(value):
             raise self.source.error("GROUP BY cannot use an aggregate", node, "columns and expressions over them")
@@ -105,7 +105,7 @@ class GroupScope:
         low = node.name.lower()
         if plain and low in self.window_columns:
             return column(low)
-        if plain and low in WINDOW_COLUMNS:
+        if plain and low in WINDOW_COLUMNS and low not in self.rows.columns:
             raise self.source.error(f"{node.name} needs a window behind the stream", node)
         name, fields = self.rows.split(node)
         known = self.rows.columns.get(name.name.lower())

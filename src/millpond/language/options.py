@@ -29,6 +29,8 @@ STREAM_OPTIONS = (
 )  # fmt: skip
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
 QUERY_OPTIONS = ("since", "empty", "revise_for", "materialize", "early", "every")
+DERIVED_OPTIONS = ("since", "empty", "revise_for", "every", "revisions", "late", "retention")
+REVISIONS = ("forward", "ignore", "final")
 MATERIALIZE = ("auto", "partial", "complete", "none")
 
 
@@ -135,6 +137,17 @@ def time_column(reader: OptionReader, columns: tuple[Column, ...]) -> str:
             "a column of type TIMESTAMP or TIMESTAMPTZ", times[0].name if times else "",
         )  # fmt: skip
     return column.name
+
+
+def derived_options(reader: OptionReader) -> dict[str, Any]:
+    """The options of CREATE STREAM … AS: fields of `DeriveStream`."""
+    revisions = reader.choice("revisions", REVISIONS, None)
+    return {
+        "options": query_options(reader),
+        "revisions": revisions,
+        "retention": reader.span("retention", "2h"),
+        "late": reader.choice("late", ("revise", "drop"), None),
+    }
 
 
 def query_options(reader: OptionReader) -> QueryOptions:

@@ -77,9 +77,12 @@ def expand_stars(items: list[SelectItem], rows: RowScope, source: Source) -> lis
     return expanded
 
 
-def names_of(items: Sequence[SelectItem], rows: RowScope, source: Source) -> list[str]:
-    """Names of the answer's columns: alias, else column, else the text; repeated ones get _1, _2, …"""
-    taken = set(RESERVED)
+def names_of(items: Sequence[SelectItem], rows: RowScope, source: Source, windowed: bool = True) -> list[str]:
+    """Names of the answer's columns: alias, else column, else the text; repeated ones get _1, _2, …
+
+    windowed: the answer has the reserved columns by itself. Else those of a derived stream keep their names.
+    """
+    taken = set(RESERVED) if windowed else set(RESERVED) - set(rows.columns)
     names: list[str] = []
     for item in items:
         wanted = name = _name(item, rows, source)

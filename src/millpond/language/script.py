@@ -25,6 +25,7 @@ from millpond.language.statements import (
     CreateQuery,
     CreateStream,
     CreateTable,
+    DeriveStream,
     Drain,
     Drop,
     Explain,
@@ -219,6 +220,10 @@ class _Reader:
         if kind == "QUERY":
             return self.create_query(replace, if_not_exists)
         name = self.name("a " + kind.lower())
+        if kind == "STREAM" and self.word() in ("AS", "WITH"):
+            select, options = self.as_select(opts.DERIVED_OPTIONS, at)
+            derived = opts.derived_options(options)
+            return DeriveStream(name=name, select=select, if_not_exists=if_not_exists, **derived, **self.common)
         if self.take("AS"):
             self.fail(f"CREATE {kind} … AS is not available yet", self.parser._prev, expected="(column type, …)")
         columns = self.columns()
@@ -267,7 +272,19 @@ class _Reader:
     def create_query(self, replace: bool, if_not_exists: bool) -> CreateQuery:
         at = self.token
         name = self.name("a query")
-        options = self.with_options(opts.QUERY_OPTIONS, at)
+        select, options = self.as_select(opts.QUERY_OPTIONS, at)
+        return CreateQuery(
+            name=name,
+            select=select,
+            options=opts.query_options(options),
+            replace=replace,
+            if_not_exists=if_not_exists,
+            **self.common,
+        )
+
+    def as_select(self, known: Collection[str], at: Token) -> tuple[exp.Query, OptionReader]:
+        """`[WITH (options)] AS SELECT … [WITH (options)]`."""
+        options = self.with_options(known, at)
         self.expect("AS", what="AS SELECT …")
         trailing = self.trailing_options()
         if trailing is not None:
@@ -285,15 +302,8 @@ class _Reader:
             if self.token:
                 self.fail(f"'{self.token.text}' is not expected here", expected="WITH (…) or the end of the statement")
             self.parser = self._load(rest)
-            options = self.with_options(opts.QUERY_OPTIONS, at)
-        return CreateQuery(
-            name=name,
-            select=select,
-            options=opts.query_options(options),
-            replace=replace,
-            if_not_exists=if_not_exists,
-            **self.common,
-        )
+            options = self.with_options(known, at)
+        return select, options
 
     def trailing_options(self) -> int | None:
         """Index of the WITH of `… WITH (options)` at the end of the statement, which belongs to the query."""

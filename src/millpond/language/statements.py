@@ -34,6 +34,22 @@ class CreateStream(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeriveStream(Statement):
+    """CREATE STREAM [IF NOT EXISTS] name [WITH (options)] AS SELECT …; not yet bound.
+
+    options: of its query. revisions, retention, late: see `millpond.types`; late None: as the stream that it reads.
+    """
+
+    name: str
+    select: exp.Query
+    options: QueryOptions
+    revisions: Literal["forward", "ignore", "final"] | None = None
+    retention: int | None = None
+    late: Literal["revise", "drop"] | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreateTable(Statement):
     """CREATE TABLE [IF NOT EXISTS] name (columns) WITH (path = …)."""
 

@@ -272,6 +272,21 @@ def now(states: Sequence[StreamProgress]) -> int:
     return min(awake) if awake else max(s.high for s in states)
 
 
+def absorb_announced(state: StreamProgress, items: Sequence[ItemSummary], bound: int) -> StreamProgress:
+    """The progress of a derived stream after an epoch: its source says how far it is.
+
+    Arguments:
+        items: what was taken. bound: the progress that was announced with it; NEVER: none was.
+
+    >>> absorb_announced(StreamProgress(bound=5, high=4), [ItemSummary("", 2, high=9)], 7).bound
+    7
+    """
+    high = max([state.high, *(i.high for i in items)])
+    reached = max(state.bound, bound)
+    late = sum(p.late for p in state.partitions.values()) + sum(i.late for i in items)
+    return StreamProgress(reached, high, state.median, reached >= FOREVER, {"": Partition(reached, high, late=late)})
+
+
 def clock_bound(state: StreamProgress, options: StreamOptions, clock: int, arrival: int | None = None) -> int:
     """The bound that a tick at `clock` would announce without new data."""
     return absorb(state, options, (), clock, arrival=arrival).bound

@@ -31,7 +31,7 @@ from millpond.synopses import (
     query_table,
     spec_of,
 )
-from millpond.synopses.finish import empty_answers, fold_windows
+from millpond.synopses.finish import empty_answers, fold_windows, unnamed
 from millpond.synopses.panes import casts_of
 from millpond.synopses.row_answers import last_row_windows
 from millpond.tables import Segment
@@ -106,11 +106,12 @@ def whole(
     strict: a row on which an expression fails makes the query fail; else it is left out, as it is live.
     """
     window = Window(WHOLE, WHOLE, 0, stream.options.time)
-    everything = _in_order(replace(query, window=window, row_window=None))
+    everything = _in_order(replace(unnamed(query), window=window, row_window=None))
     answers, removed = grouped(core, stream, everything, wanted, FOREVER, strict)
     if answers is None and not query.keys:
         answers = _empty_group(everything, spec_of(everything, stream), stream)
-    return _shown(query, answers, [Column(o.name, o.type) for o in query.select]), removed
+    shown = _shown(query, answers, [Column(o.name, o.type) for o in everything.select])
+    return shown.rename_columns([o.name for o in query.select]), removed
 
 
 def _in_order(query: BoundQuery) -> BoundQuery:

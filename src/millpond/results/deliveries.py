@@ -160,5 +160,7 @@ def _without_tail(selection: Selection) -> Selection:
 
 
 def _with_op(rows: pa.Table) -> pa.Table:
-    """A matching row never ceases to match: every one is a '+'."""
+    """A matching row never ceases to match: every one is a '+'. Rows of answers may have an `op` of their own."""
+    if "op" in rows.column_names:
+        return rows
     return rows.append_column("op", pa.array(["+"] * rows.num_rows, pa.string()))

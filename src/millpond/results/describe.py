@@ -80,6 +80,7 @@ def status(core: Core) -> dict[str, Any]:
             "pending_items": runtime.log.length - published.intake.get(str(definition.id), 0),
             "changed_files": list(runtime.source.changed) if runtime.source is not None else [],
             "archive_files": len(runtime.archive.segments),
+            "source": _source(catalog, definition),
             "removed_before": moment(NEVER if (gone := runtime.archive.snapshot[1]) is None else gone),
         }
     return {
@@ -94,6 +95,14 @@ def status(core: Core) -> dict[str, Any]:
         "state_files": len(core.state.segments),
         "result_files": len(core.results.segments),
     }
+
+
+def _source(catalog: Catalog, stream: StreamDefinition) -> str:
+    """Where a stream's rows come from: 'ingest', a path, or what it is derived from."""
+    if stream.derived is None:
+        return stream.options.path or "ingest"
+    names = sorted(catalog.streams[s].name for s in stream.derived.sources)
+    return f"{'answers' if stream.derived.query is not None else 'rows'} of {', '.join(names)}"
 
 
 def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
@@ -137,6 +146,7 @@ def show(core: Core, what: str) -> pa.Table:
         rows = [
             {
                 "stream": name,
+                "source": s["source"],
                 "rows": s["rows"],
                 "rate": s["rate"],
                 "progress": s["progress"],
@@ -152,6 +162,7 @@ def show(core: Core, what: str) -> pa.Table:
             rows,
             {
                 "stream": "s",
+                "source": "s",
                 "rows": "i",
                 "rate": "f",
                 "progress": "s",
@@ -314,6 +325,37 @@ def explain_row_window(query: BoundQuery, spec: PanesSpec) -> list[str]:
         "shards: by partition" if spec.rows.partition else "shards: one has all rows, since numbers run through them"
     )
     return lines
+
+
+def explain_stream(core: Core, stream: StreamDefinition, analyze: bool) -> pa.Table:
+    """Where the rows of a stream come from, and who takes them, a line a row."""
+    with core.lock:
+        catalog, published = core.catalog, core.published
+    lines = [f"stream {stream.name}: {_source(catalog, stream)}"]
+    progress = published.progress.get(str(stream.id), StreamProgress())
+    lines.append(
+        f"event time {stream.options.time}, progress {moment(progress.bound)}; late rows: {stream.options.late}"
+    )
+    if stream.options.retention is not None:
+        lines.append(f"rows are kept for {duration(stream.options.retention)}")
+    readers = sorted(
+        [q.definition.name for q in catalog.on_stream(stream.id)]
+        + [s.name for s in catalog.streams.values() if s.derived is not None and stream.id in s.derived.sources]
+    )
+    lines.append(f"read by {', '.join(dict.fromkeys(readers))}" if readers else "read by no window query and no stream")
+    derivation = stream.derived
+    if derivation is None:
+        return _lines(lines)
+    if derivation.query is None:
+        lines.append(f"rows of stream {catalog.streams[derivation.sources[0]].name}, an epoch after it")
+        lines += [f"filter: {derivation.where}"] if derivation.where else []
+        lines.append(f"columns: {', '.join(o.expression for o in derivation.select)}")
+        return _lines(lines)
+    lines.append(f"answers are rows an epoch after they are published; revisions: {derivation.revisions}")
+    standing = catalog.queries[derivation.query]
+    if delay := standing.definition.options.delay:
+        lines.append(f"windows are answered {duration(delay)} behind progress, when they are final")
+    return pa.concat_tables([_lines(lines), explain(core, standing.definition.query, standing, analyze)])
 
 
 def _filter_and_keys(query: BoundQuery) -> list[str]:

@@ -143,7 +143,9 @@ def generator(options: StreamOptions) -> str:
     'lateness 5s, in steps of 1m'
     """
     parts: list[str] = []
-    if options.time == ARRIVAL:
+    if options.source == "derived":
+        parts.append("as far as what it is derived from")
+    elif options.time == ARRIVAL:
         parts.append("arrival")
     elif options.lateness_share is not None:
         parts.append("lateness estimated " + _share(options.lateness_share))

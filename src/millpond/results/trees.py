@@ -34,7 +34,7 @@ from millpond.synopses import (
     query_ordered,
     spec_of,
 )
-from millpond.synopses.finish import empty_answers, fold_windows
+from millpond.synopses.finish import empty_answers, fold_windows, unnamed
 from millpond.synopses.folds import fold_columns
 from millpond.types import BoundQuery, Column, StreamDefinition, Window
 from millpond.windows.panes import WHOLE
@@ -474,8 +474,8 @@ def _columns(spec: PanesSpec, stream: StreamDefinition) -> list[str]:
 def _finish(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition, merged: pa.Table) -> pa.Table:
     """The answer from partials of pane 0, one row per group."""
     db = connection()
-    everything = _everything(query, stream.options.time)
-    names = [o.name for o in query.select]
+    everything = unnamed(_everything(query, stream.options.time))
+    names = [o.name for o in everything.select]
     if merged.num_rows:
         folded = fold_windows(db, spec, everything, merged, None, None, 0, 1)
     elif not query.keys:  # SQL's answer of an ungrouped aggregate over no rows is one row
@@ -484,7 +484,8 @@ def _finish(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition, merged
     else:
         return empty_answers(db, [Column(o.name, o.type) for o in query.select])
     answers = finish_windows(db, everything, stream.options.time, folded).select(names)
+    shown = [o.name for o in query.select]
     if query.order_by or answers.num_rows <= 1:
-        return answers
+        return answers.rename_columns(shown)
     listed = ", ".join('"' + n.replace('"', '""') + '"' for n in names)
-    return query_ordered(db, f"SELECT {listed} FROM answers ORDER BY {listed}", answers=answers)
+    return query_ordered(db, f"SELECT {listed} FROM answers ORDER BY {listed}", answers=answers).rename_columns(shown)

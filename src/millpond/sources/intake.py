@@ -30,12 +30,13 @@ HEAD_BYTES: Final = 65_536
 
 FILE_NAME: Final = "intake.jsonl"
 
-Format = Literal["parquet", "csv", "ndjson", "arrow"]
+Format = Literal["parquet", "csv", "ndjson", "arrow", "derived"]
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something that a stream has taken whole: a file, or a batch that was ingested ("landing").
+    """Something that a stream has taken whole: a file, a batch that was ingested ("landing"), or what an epoch of other
+    streams gave for it ("derived").
 
     ordinal: its place in the stream's intake order, from 0.
     path: absolute path of the file. format: how to read it; compression follows from the name (.gz, .zst).
@@ -45,10 +46,12 @@ class Item:
     arrival: the clock reading at which it was taken, microseconds.
     key: the idempotency key of an ingest.
     first_row, last_row: reserved for items that are a part of a file.
+    epoch, bound, parts: of derived items: the epoch that gave the rows; the progress that is reached with them (None:
+        more items of the epoch follow); the files beside `path` that hold them.
     """
 
     ordinal: int
-    kind: Literal["file", "landing"]
+    kind: Literal["file", "landing", "derived"]
     path: str
     format: Format
     size: int
@@ -60,18 +63,25 @@ class Item:
     key: str | None = None
     first_row: int = 0
     last_row: int | None = None
+    epoch: int | None = None
+    bound: int | None = None
+    parts: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The item as a JSON-ready dict."""
-        return {name: getattr(self, name) for name in _FIELDS}
+        return {name: getattr(self, name) for name in (_FIELDS if self.kind == "derived" else _PLAIN)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Item:
         """The item from what `to_json` gave; unknown fields are ignored."""
-        return cls(**{k: v for k, v in value.items() if k in _FIELDS})
+        known = {k: v for k, v in value.items() if k in _FIELDS}
+        return cls(**known | {"parts": tuple(known["parts"])} if "parts" in known else known)
 
 
 _FIELDS: Final = {f.name: None for f in dataclasses.fields(Item)}
+
+#: The fields that items of every kind have.
+_PLAIN: Final = {name: None for name in _FIELDS if name not in ("epoch", "bound", "parts")}
 
 
 def checksum(head: bytes) -> str:
@@ -165,7 +175,7 @@ class IntakeLog:
 
     def _line(self, item: Item) -> str:
         fields = item.to_json()
-        if item.kind == "landing":  # landings lie inside the pond, which may be moved as a whole
+        if item.kind != "file":  # it lies inside the pond, which may be moved as a whole
             fields["path"] = os.path.relpath(item.path, self.folder)
         return json.dumps(fields, ensure_ascii=True, separators=(",", ":"))
 
@@ -222,13 +232,13 @@ class IntakeLog:
             return
         if "ordinal" not in record:
             return  # a kind of record that a later version writes
-        item = Item(**record) if record.keys() == _FIELDS.keys() else Item.from_json(record)
+        item = Item(**record) if record.keys() == _PLAIN.keys() else Item.from_json(record)
         if item.ordinal != len(self._items):
             raise PondError(
                 f"the intake log {self.path} is damaged at line {number + 1}: item {item.ordinal} where "
                 f"{len(self._items)} should be"
             )
-        if item.kind == "landing":
+        if item.kind != "file":
             item = dataclasses.replace(item, path=os.path.normpath(self.folder / item.path))
         self._items.append(item)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import SourceError
-from millpond.sources import arrow, csv, ndjson, parquet
+from millpond.sources import arrow, csv, derived, ndjson, parquet
 from millpond.sources.carriers import Carrier, arrow_schema, carriers, scratch
 from millpond.sources.convert import convert
 from millpond.sources.intake import Item
@@ -25,7 +25,13 @@ from millpond.sources.opening import Unreadable, check_taken, is_compressed, pla
 from millpond.sources.shape import FIRST_TIME, LAST_TIME, REJECTED, Read, event_micros, whole
 from millpond.types import ARRIVAL, StreamDefinition
 
-_READERS = {"parquet": parquet.read, "csv": csv.read, "ndjson": ndjson.read, "arrow": arrow.read}
+_READERS = {
+    "parquet": parquet.read,
+    "csv": csv.read,
+    "ndjson": ndjson.read,
+    "arrow": arrow.read,
+    "derived": derived.read,
+}
 
 #: Bytes of text that one row is guessed to take when the tail of a file is looked at.
 _ROW_BYTES = 512

@@ -38,6 +38,11 @@ def identity_columns(query: BoundQuery) -> list[Column]:
     ]
 
 
+def unnamed(query: BoundQuery) -> BoundQuery:
+    """The query with names for its columns that no column of a window has; those of a derived stream may have them."""
+    return replace(query, select=tuple(replace(o, name=f"_c{i}") for i, o in enumerate(query.select)))
+
+
 def fold_windows(
     db: duckdb.DuckDBPyConnection,
     spec: PanesSpec,

@@ -1,0 +1,136 @@
+"""From `CREATE STREAM x AS SELECT …` to the definition of a derived stream: its columns, event time and options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from millpond import language as lang
+from millpond.catalog import Standing
+from millpond.engine.advance import revise_for
+from millpond.errors import MillpondError, StatementError
+from millpond.sources.carriers import carriers
+from millpond.types import (
+    ARRIVAL,
+    COVERED,
+    BoundQuery,
+    Column,
+    Derivation,
+    Edge,
+    QueryOptions,
+    Selection,
+    Span,
+    StreamDefinition,
+    StreamOptions,
+)
+
+#: Columns of answers that say when they count, the first that is there.
+_TIMES = ("at", "window_end")
+
+
+def check_sources(statement: lang.DeriveStream) -> None:
+    """Refuse a stream that reads itself. Other cycles cannot come about: a stream is made of what is there.
+
+    Raises: StatementError with the place.
+    """
+    for table in statement.select.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and table.name.lower() == statement.name.lower():
+            raise _fault(statement, f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
+
+
+def answer_options(statement: lang.DeriveStream, query: BoundQuery, source: StreamDefinition) -> QueryOptions:
+    """The options of the standing query whose answers become rows."""
+    if query.relation is not None and query.relation.operator is None:
+        message = "a relation without ISTREAM, DSTREAM or RSTREAM is no stream"
+        raise _fault(statement, message, "ISTREAM(SELECT …) for what comes in, RSTREAM for all of it", "SELECT")
+    if query.window is None and statement.revisions == "final":
+        raise _fault(statement, "revisions = 'final' is for windows of time", "'forward' or 'ignore'", "revisions")
+    if statement.revisions != "final" or (source.options.late == "drop" and not query.feeds):
+        return statement.options
+    return replace(statement.options, delay=revise_for(query, statement.options))
+
+
+def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:
+    """The stream whose rows are the answers of a query over `sources`; its id is still to be given.
+
+    Raises: StatementError when two columns have one name, or a type cannot be carried.
+    """
+    revisions = statement.revisions or "forward"
+    dropped = (COVERED,) if revisions == "forward" else (COVERED, "revision")
+    columns = [c for c in standing.definition.columns if c.name not in dropped]
+    columns += [Column("op", "VARCHAR")] if revisions == "forward" else []
+    time = next(t for t in _TIMES if any(c.name == t for c in columns))
+    derivation = Derivation(
+        tuple(sources), standing.id, revisions=revisions, first_epoch=standing.first_epoch, text=statement.text
+    )
+    return _checked(statement, tuple(columns), time, derivation, statement.late or "revise")
+
+
+def stream_of_rows(
+    statement: lang.DeriveStream, selection: Selection, source: StreamDefinition, first_epoch: int, history: bool
+) -> StreamDefinition:
+    """The stream of the rows of another one that pass a condition; its id is still to be given.
+
+    Arguments:
+        first_epoch: the first epoch whose rows it gets. history: whether the source has had rows before.
+    Raises: StatementError when the SELECT is more than a filter and a projection, or leaves out the event time.
+    """
+    query, options = selection.query, statement.options
+    if len(selection.sides) > 1:
+        raise _fault(statement, "a derived stream without a window reads one stream", "a filter of one stream", "FROM")
+    if query.grouped or query.distinct or query.order_by or query.limit is not None or query.offset:
+        raise _fault(
+            statement, "groups, DISTINCT, ORDER BY and LIMIT need a window: a stream's rows never end",
+            f"FROM {source.name} [RANGE … SLIDE …]", "SELECT",
+        )  # fmt: skip
+    if selection.sides[0].span != Span(Edge(), Edge("now")):
+        raise _fault(statement, "BEGIN … END is for queries that are invoked", "WHERE", "BEGIN")
+    for name, given in (("empty", options.empty != "skip"), ("revise_for", options.revise_for is not None)):
+        if given:
+            raise _fault(statement, f"'{name}' is for streams of windows, and this one has none", "", name)
+    if statement.revisions is not None:
+        raise _fault(statement, "'revisions' is for streams of answers: rows do not change", "", "revisions")
+    columns = tuple(Column(o.name, o.type) for o in query.select)
+    own = '"' + source.options.time.replace('"', '""') + '"'
+    time = next((o.name for o in query.select if o.expression == own), None)
+    if time is None:
+        what = f"the event time '{source.options.time}' is not among the columns of stream '{statement.name}'"
+        raise _fault(statement, what, f"SELECT {source.options.time}, …", "SELECT")
+    since = options.since if isinstance(options.since, int) else None
+    derivation = Derivation(
+        (source.id,), None, selection.sides[0].where, query.select, first_epoch=first_epoch,
+        history=history and options.since is not None, since=since, text=statement.text,
+    )  # fmt: skip
+    return _checked(statement, columns, time, derivation, statement.late or source.options.late)
+
+
+def _checked(
+    statement: lang.DeriveStream, columns: tuple[Column, ...], time: str, derivation: Derivation, late: Any
+) -> StreamDefinition:
+    names: set[str] = set()
+    for column in columns:
+        if column.name.lower() == ARRIVAL:
+            message = f"a derived stream has no '{ARRIVAL}' of its own"
+            raise _fault(statement, message, f"SELECT {ARRIVAL} AS arrived, …", "SELECT")
+        if column.name.lower() in names:
+            message = f"stream '{statement.name}' would have two columns '{column.name}'"
+            raise _fault(statement, message, "AS with another name", column.name)
+        names.add(column.name.lower())
+    options = StreamOptions(source="derived", time=time, late=late, retention=statement.retention)
+    definition = StreamDefinition(statement.name, columns, options, 0, derivation)
+    try:
+        carriers(definition)
+    except MillpondError as error:
+        raise _fault(statement, str(error), "a CAST to a type that streams carry", "SELECT") from None
+    return definition
+
+
+def _fault(statement: lang.DeriveStream, message: str, expected: str, at: str) -> StatementError:
+    """An error that points at a word of the statement."""
+    found = re.compile(rf"\b{re.escape(at)}\b", re.I).search(statement.script, statement.offset)
+    start, end = found.span() if found else (statement.offset, statement.offset + 6)
+    return StatementError(message, statement.script, start, end, expected)

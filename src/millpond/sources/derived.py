@@ -1,0 +1,201 @@
+"""The `derived` source: what epochs give for a stream that is derived from others (`CREATE STREAM x AS SELECT …`).
+
+Tasks of epoch N write the rows as files named by epoch and task; when N is published, `poll` records them in the
+stream's intake log, with the progress that is reached with them, and a later epoch reads them like any other item. A
+file that a killed epoch left is not looked at before the epoch has been repeated, and then holds the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from millpond.progress import NEVER
+from millpond.sources.carriers import quoted
+from millpond.sources.intake import IntakeLog, Item
+from millpond.sources.opening import vanished
+from millpond.sources.parquet import found_in, match, needed_columns
+from millpond.sources.shape import Read, whole
+from millpond.synopses.enums import query_ordered
+from millpond.tables import read_json, remove_file, write_durably, write_json
+from millpond.types import StreamDefinition
+
+_FILE: Final = re.compile(r"e(\d{12})-(\d{5})-(\d+)\.arrow")
+_HISTORY: Final = "history.json"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far the source of a derived stream is: the last epoch that counts, and the progress of its answers."""
+
+    epoch: int
+    bound: int
+
+
+def file_name(epoch: int, task: int, rows: int) -> str:
+    """The name of the file that a task of an epoch writes.
+
+    >>> file_name(12, 3, 40)
+    'e000000000012-00003-40.arrow'
+    """
+    return f"e{epoch:012d}-{task:05d}-{rows}.arrow"
+
+
+def write_part(folder: str, epoch: int, task: int, rows: pa.Table) -> str | None:
+    """Write the rows that a task of an epoch gives, durably; the file's name, None when there are no rows."""
+    if not rows.num_rows:
+        return None
+    os.makedirs(folder, exist_ok=True)
+    name = file_name(epoch, task, rows.num_rows)
+
+    def write(file: object) -> None:
+        with pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_table(rows.unify_dictionaries().combine_chunks())
+
+    write_durably(os.path.join(folder, name), write)
+    return name
+
+
+def write_history(folder: str, epoch: int, bound: int, files: Sequence[str]) -> None:
+    """Record that the rows from before the stream's first epoch are there: `files` in order, up to `bound`."""
+    os.makedirs(folder, exist_ok=True)
+    write_json(os.path.join(folder, _HISTORY), {"epoch": epoch, "bound": bound, "files": list(files)})
+
+
+class DerivedSource:
+    """What a derived stream has to take in; lives in the driver. Not thread-safe: the caller holds the pond's lock.
+
+    Arguments:
+        definition: the stream. log: its intake log: what is in there is known.
+        folder: where tasks put its rows.
+        reached: how far the source is published; None: it has not begun.
+
+    Attributes:
+        changed: nothing ever changes after it was taken; here because files have it.
+    """
+
+    changed: tuple[str, ...] = ()
+
+    def __init__(
+        self, definition: StreamDefinition, log: IntakeLog, folder: str, reached: Callable[[], Reached | None]
+    ) -> None:
+        assert definition.derived is not None
+        self.derivation, self.log, self.folder, self._reached = definition.derived, log, folder, reached
+        known = [i.epoch for i in log.items() if i.epoch is not None]
+        self._epoch = max(known, default=-1)  # up to which the log knows what there is
+        self._bound = max((i.bound for i in log.items() if i.bound is not None), default=NEVER)
+        there = set(self._files())
+        kept = [i for i in log.items() if there.intersection(i.parts)]
+        self._released = min((i.ordinal for i in kept), default=log.length)
+        for name in there.difference(p for i in kept for p in i.parts):
+            if self.log.length and epoch_of(name) <= self._epoch:  # left by a job that was killed and repeated
+                remove_file(os.path.join(folder, name))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the rows from before its first epoch have still to be made."""
+        history = os.path.join(self.folder, _HISTORY)
+        return self.derivation.history and not self.log.length and not os.path.exists(history)
+
+    def poll(self, clock_us: int, settle: bool = True) -> list[Item]:
+        """Record what the epochs published since the last look have given; the items, with their ordinals.
+
+        Raises: PondError when the log cannot be written; nothing was taken.
+        """
+        items: list[Item] = []
+        if self.derivation.history and not self.log.length:
+            if self.waits:
+                return []
+            history = read_json(os.path.join(self.folder, _HISTORY))
+            items = self._items(history["files"], history["epoch"], history["bound"], clock_us)
+            self._epoch, self._bound = history["epoch"], history["bound"]
+        reached = self._reached()
+        if reached is not None and reached.epoch > self._epoch:
+            files = sorted(n for n in self._files() if self._epoch < epoch_of(n) <= reached.epoch)
+            if files or reached.bound > self._bound:
+                items += self._items(files, reached.epoch, reached.bound, clock_us)
+        taken = self.log.append(items)
+        if reached is not None:
+            self._epoch, self._bound = max(self._epoch, reached.epoch), max(self._bound, reached.bound)
+        return taken
+
+    def _files(self) -> list[str]:
+        try:
+            return [n for n in os.listdir(self.folder) if _FILE.fullmatch(n)]
+        except FileNotFoundError:
+            return []
+
+    def _items(self, files: Sequence[str], epoch: int, bound: int, clock: int) -> list[Item]:
+        """The items of some files: answers make one item, since their order is that of all of them; rows one each."""
+        groups = [tuple(files)] if self.derivation.query is not None or not files else [(f,) for f in files]
+        items = []
+        for number, group in enumerate(groups):
+            path = os.path.join(self.folder, group[0] if group else file_name(epoch, 0, 0))
+            size = sum(os.path.getsize(os.path.join(self.folder, f)) for f in group)
+            rows = sum(rows_of(f) for f in group)
+            last = number == len(groups) - 1
+            items.append(
+                Item(0, "derived", path, "derived", size, 0, "", rows, "", clock,
+                     epoch=epoch, bound=bound if last else None, parts=group)
+            )  # fmt: skip
+        return items
+
+    def release(self, end: int) -> None:
+        """Delete the files of items before ordinal `end`, whose rows are committed elsewhere."""
+        for item in self.log.items(self._released, end):
+            for part in item.parts:
+                remove_file(os.path.join(self.folder, part))
+        self._released = max(self._released, min(end, self.log.length))
+
+
+def epoch_of(name: str) -> int:
+    """The epoch in the name of a file."""
+    return int(name[1:13])
+
+
+def rows_of(name: str) -> int:
+    """How many rows a file has, by its name."""
+    found = _FILE.fullmatch(name)
+    assert found is not None
+    return int(found[3])
+
+
+def read(
+    item: Item, definition: StreamDefinition, columns: Sequence[str] | None, db: duckdb.DuckDBPyConnection
+) -> Read:
+    """See `millpond.sources.read.read`. Answers come in order of event time, and of their values where that is equal.
+
+    Raises: SourceError when a file is gone.
+    """
+    folder = os.path.dirname(item.path)
+    tables = []
+    for part in item.parts:
+        try:
+            tables.append(pa.ipc.open_file(pa.memory_map(os.path.join(folder, part))).read_all())
+        except OSError as error:
+            raise vanished(item, error) from error
+    if not tables:
+        return whole(definition, columns)
+    table = pa.concat_tables(tables, promote_options="permissive")
+    if definition.derived is not None and definition.derived.query is not None:
+        table = _sorted(table, [definition.options.time, *(c.name for c in definition.columns)], db)
+    names = match(table.schema.names, definition)
+    needed = needed_columns(table.schema, names, definition, columns)
+    return found_in(table, len(table), needed, 0, item, definition, columns, db)
+
+
+def _sorted(table: pa.Table, by: Iterable[str], db: duckdb.DuckDBPyConnection) -> pa.Table:
+    numbered = table.append_column("__n", pa.array(np.arange(table.num_rows)))
+    terms = ", ".join(quoted(name) for name in dict.fromkeys(by))
+    order = query_ordered(db, f"SELECT __n FROM __rows ORDER BY {terms}", __rows=numbered)
+    return table.take(order["__n"])
+
+
+__all__ = ["DerivedSource", "Reached", "file_name", "read", "write_history", "write_part"]
