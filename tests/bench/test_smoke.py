@@ -179,7 +179,7 @@ def test_millpond_agrees_inline(capsys: pytest.CaptureFixture[str]) -> None:
         "--rows",
         "9000",
         "--cases",
-        "sliding,disorder",
+        "sliding,disorder,tuples",
         "--skip-native",
         "--executor",
         "inline",
@@ -189,5 +189,6 @@ def test_millpond_agrees_inline(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(line["case"], line["correct"], line["epochs"]) for line in lines] == [
         ("sliding", True, 3),
         ("disorder", True, 3),
+        ("tuples", True, 3),
     ]
     assert all(line["answers_compared"] > 100 for line in lines)

@@ -17,10 +17,13 @@ QUERIES = {
     "uneven": "SELECT count(*) AS n, sum(i) AS s FROM f [RANGE 60 SECONDS SLIDE 40 SECONDS]",
     "holistic": "SELECT k, median(v) AS m, count(DISTINCT i % 7) AS u FROM f [RANGE TUMBLING 60 SECONDS] GROUP BY k",
     "alert": "SELECT k, count(*) AS n FROM f [RANGE TUMBLING 30 SECONDS] GROUP BY k HAVING count(*) > 180",
+    "lasting": "SELECT k, count(*) AS n, sum(v) AS s, median(v) AS m FROM f [PARTITION BY k ROWS 50 SLIDE 20]",
+    "tuples": "SELECT count(*) AS n, max(i) AS m FROM g [RANGE 2 SECONDS SLIDE 10 ROWS] WHERE i > 20",
     "dropped": "SELECT k, count(*) AS n, last(i) AS l FROM g [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY k",
 }
 LATER = {
     "filled": "SELECT k, count(*) AS n, sum(v) AS s FROM f [RANGE 50 SECONDS SLIDE 25 SECONDS] GROUP BY k",
+    "numbered": "SELECT k, last(i) AS l FROM f [ROWS 100 SLIDE 50] GROUP BY k",
     "refilled": "SELECT k, count(*) AS n, first(i) AS l FROM g [RANGE TUMBLING 20 SECONDS] GROUP BY k",
 }
 _BASE = dt.datetime(2026, 3, 1)

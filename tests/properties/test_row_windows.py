@@ -23,7 +23,7 @@ from tests.properties.harness import Pond, floor, options, pond, table_rows, wan
 from tests.properties.queries import BOUNDED, EXACT, HOLISTIC, ORDERED, cases
 from tests.properties.streams import TYPES, Drawn, cuts, permutations, streams
 from tests.properties.test_catching_up import _pause_or_resume, _upkeep, held_back
-from tests.properties.test_invariances import _files
+from tests.properties.test_invariances import files
 
 LATE = pytest.mark.parametrize("late", ["drop", "revise"])
 DAY = 86_400_000_000
@@ -229,7 +229,7 @@ def test_replay_is_byte_equal(data: st.DataObject) -> None:
             p.sql(case.statement())
             p.feed(epochs)
             p.finish()
-            seen.append(_files(p.folder))
+            seen.append(files(p.folder))
     assert seen[0] == seen[1]
 
 

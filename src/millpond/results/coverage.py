@@ -34,7 +34,8 @@ def with_coverage(answers: pa.Table, removed: int | None, window: RowWindow | No
         return answers.append_column(COVERED, pa.nulls(answers.num_rows, kind))
     start, end = (answers[n].cast(kind).cast(pa.int64()) for n in ("window_start", "window_end"))
     limit = pa.scalar(removed, pa.int64())
-    cut = pc.less(start, limit)
+    opened = window is not None and window.range is not None  # such a window does not hold its start
+    cut = pc.less(pc.add(start, 1) if opened else start, limit)
     if window is not None and window.rows is not None and NUMBER.name in answers.column_names:
         cut = pc.less(answers[NUMBER.name], -(-window.rows // window.slide))
     covered = pc.if_else(cut, pc.min_element_wise(end, limit), pa.scalar(None, pa.int64()))
