@@ -199,8 +199,8 @@ def _chunks(contents: Sequence[Content], points: Ints, low: int) -> list[tuple[i
     total = np.cumsum(size)
     if total[-1] > ROWS_AT_MOST:
         raise ValueError(
-            f"the relation would be evaluated over {total[-1]} rows, those in its windows at {len(points)} instants, at"
-            f" once; at most {ROWS_AT_MOST} are allowed: a shorter window, a filter below it, or a window with SLIDE helps"
+            f"the relation would be evaluated over {total[-1]} rows, those in its windows at {len(points)} instants;"
+            f" at most {ROWS_AT_MOST} are allowed: a shorter window, a filter below it, or a window with SLIDE helps"
         )
     found = []
     start = 0
