@@ -512,8 +512,25 @@ class Interpreter:
         if isinstance(found, StreamDefinition):
             return self._drop_stream(found, statement)
         assert isinstance(found, (TableDefinition, QueryDefinition))
+        if isinstance(found, TableDefinition):
+            self._check_unread(found, statement)
         self.core.catalog_log.record({"do": f"drop_{statement.kind}", "id": found.id})
         return f"{statement.kind} {found.name} dropped"
+
+    def _check_unread(self, table: TableDefinition, statement: lang.Drop) -> None:
+        """Refuse to drop a table that a standing query reads."""
+        users = [
+            q.definition.name
+            for q in self.core.catalog.queries.values()
+            if q.definition.query.relation is not None
+            and any(t.name == table.name for t in q.definition.query.relation.tables)
+        ]
+        if users:
+            start, end = _place(statement, statement.name)
+            raise StatementError(
+                f"table '{table.name}' is read by {', '.join(sorted(users))}", statement.script, start, end,
+                "DROP QUERY first",
+            )  # fmt: skip
 
     def _drop_stream(self, stream: StreamDefinition, statement: lang.Drop) -> str:
         """Drop a stream with its own query; with CASCADE also the streams made of it, and what reads these."""

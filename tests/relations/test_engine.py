@@ -185,3 +185,22 @@ def test_idle_streams_do_not_hold_a_query_up(tmp_path: Path) -> None:
         pond.ingest("s", [{"ts": EPOCH + dt.timedelta(microseconds=12), "a": 2}])
         pond.drain()
         assert len(pond.sql("SELECT * FROM q").rows()) == 2
+
+
+def test_a_handle_asks_a_relation(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", executor="inline") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress='ts', lateness='5 us')")
+        handle = pond.register("SELECT sum(a) AS total FROM s [RANGE 2 MICROSECONDS]", name="q")
+        assert handle.info()["streams"] == ["s"]
+        assert handle.info()["columns"][-2:] == [
+            {"name": "change", "type": "VARCHAR"},
+            {"name": "revision", "type": "BIGINT"},
+        ]
+        pond.ingest("s", [{"ts": EPOCH + dt.timedelta(microseconds=t), "a": t} for t in (1, 2, 9)])
+        pond.drain()
+        answer = handle.result()
+        assert (answer.now, answer.progress, answer.final) == (9, 4, False)
+        assert answer.table["total"].to_pylist() == [9]
+        assert handle.result(as_of="progress").table["total"].to_pylist() == [3]  # at 3, the last final instant
+        assert handle.result(as_of=1).table["total"].to_pylist() == [9]  # epoch 1
+        assert pond.sql("SELECT total FROM q").rows() == [(3,)]

@@ -102,3 +102,11 @@ def test_which_plan() -> None:
     plans = {shape: bound(millpond(shape, "ISTREAM", "[NOW]", "[NOW]"), S, U, T).relation for shape in (*ONE, *TWO)}
     assert [s for s, r in plans.items() if r is not None and r.plan == "elements"] == [ONE[0], ONE[1]]
     assert [s for s, r in plans.items() if r is not None and r.lifted is None] == [TWO[9]]
+
+
+def test_work_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "ROWS_AT_MOST", 20)
+    rows = [Stamped(t, t, (1, 1)) for t in range(8)]
+    with pytest.raises(ValueError, match="a window with SLIDE helps"):
+        engine(ONE[3], "ISTREAM", [rows], [""]).stream(0, END)
+    assert engine(ONE[0], "ISTREAM", [rows], [""]).stream(0, END).total() == 8  # work per row

@@ -23,6 +23,9 @@ Tables = Mapping[str, pa.Table]
 #: Rows that are put before DuckDB at a time, over all instants of a chunk.
 ROWS_AT_ONCE = 500_000
 
+#: Rows, over all instants, that one epoch may look at: some minutes of work.
+ROWS_AT_MOST = 2_000_000_000
+
 #: Instants that RSTREAM may report in one epoch.
 TICKS = 5_000_000
 
@@ -194,6 +197,11 @@ def _chunks(contents: Sequence[Content], points: Ints, low: int) -> list[tuple[i
         entered = np.searchsorted(np.sort(c.begin), points, "right")
         size += entered - np.searchsorted(np.sort(c.end), points, "right")
     total = np.cumsum(size)
+    if total[-1] > ROWS_AT_MOST:
+        raise ValueError(
+            f"the relation would be evaluated over {total[-1]} rows, those in its windows at {len(points)} instants;"
+            f" at most {ROWS_AT_MOST} are allowed: a shorter window, a filter below it, or a window with SLIDE helps"
+        )
     found = []
     start = 0
     while start < len(points):

@@ -187,9 +187,9 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None)
             text = "unbounded"
         lines.append(f"input {item.stream}: {text}; keeps {', '.join(c.name for c in item.columns)}")
         if item.where:
-            lines.append(f"  filter below the window: {item.where}")
+            lines.append(f"filter below the window: {item.where}")
         elif window.kind == "rows":
-            lines.append("  filters stay above the window: they do not commute with counting rows")
+            lines.append("filters stay above the window: they do not commute with counting rows")
     lines += [f"constant: {t.name}" for t in relation.tables]
     if relation.plan == "elements":
         lines.append("plan: elements; a row's image enters and leaves with the row")
