@@ -120,6 +120,22 @@ def test_answers_that_come_later_are_the_same(data: st.DataObject) -> None:
 
 
 @given(st.data())
+def test_early_answers_end_where_the_others_do(data: st.DataObject) -> None:
+    """With groups that close by themselves: what counts is the same with and without early answers, all the time."""
+    kind, case = data.draw(kinds(grouped=True)), case_of(data, grouped=True)
+    script = Script(kind.spec, data.draw(epochs(data.draw(rows()))))
+    with marked_pond(kind.options) as pond:
+        pond.sql(case.statement("plain"))
+        pond.sql(case.statement("eager") + " WITH (early='1s')")
+        for epoch in script.epochs:
+            pond.epoch(epoch)
+            closed = "SELECT window_start, window_end, c0, c1, c2 FROM eager WHERE status = 'closed'"
+            assert_rows_equal(pond.answers(case, "plain"), pond.rows(closed), what=f"{kind.options}: {case.query()}")
+        pond.pond.drain(final=True)
+        assert_rows_equal(pond.answers(case, "plain"), pond.answers(case, "eager"), what="final")
+
+
+@given(st.data())
 def test_any_order_within_the_marks_gives_the_same_answers(data: st.DataObject) -> None:
     """Rows permuted between grammatical marks, cut into epochs anyhow, of any partition: equal final answers."""
     taken = [r for r in data.draw(rows()) if not is_mark(r)]

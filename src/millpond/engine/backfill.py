@@ -259,7 +259,7 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         standing = from_json(Standing, value)
         query, options = standing.definition.query, standing.definition.options
         start = from_json(QueryProgress, plan["starts"][str(standing.id)])
-        groups = group_bounds(stream, query, synopsis.spec, plan["groups"]) if options.early is None else None
+        groups = group_bounds(stream, query, synopsis.spec, plan["groups"])
         answers, after = close_history(db, synopsis.spec, query, options, parts, start, plan["bound"], groups)
         progress[str(standing.id)] = to_json(after)
         keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))

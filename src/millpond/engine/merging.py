@@ -190,8 +190,7 @@ def _advance_synopsis(
         owner = query_owner(standing.id)
         given = partial(_given, db, pond, segments, owner)
         since = _unanswered_since(manifest, synopsis, standing)
-        # Early answers tell open windows from closed ones by one bound for all.
-        groups = group_bounds(stream, query, spec, reached.groups) if options.early is None else None
+        groups = group_bounds(stream, query, spec, reached.groups)
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
                 if since is None:
