@@ -177,7 +177,6 @@ class QueryHandle:
 
 def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer:
     """INVOKE of a window query as an `Answer`."""
-    spec = core.catalog.synopses[standing.synopsis].spec
     while True:
         published = core.published
         table = invoke(core, standing, as_of)
@@ -185,10 +184,10 @@ def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer
         if as_of is not None or core.published is published:
             break
     epoch = as_of[1] if isinstance(as_of, tuple) and as_of[0] == "epoch" else published.epoch
-    progress = progress_of(core.catalog, spec, published.progress)
-    begin = end = None
     if standing.inputs:
         return Answer(table, epoch, *relation_moment(core, published, standing, as_of))
+    progress = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, published.progress)
+    begin = end = None
     if table.num_rows:
         # No datetime: a window may begin before the year 1.
         begin, end = (table[name].cast(pa.int64())[0].as_py() for name in ("window_start", "window_end"))

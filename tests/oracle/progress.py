@@ -82,7 +82,8 @@ class Step:
     """What an epoch did: the bound before and after, admitted rows, those of them that were late, rows run ahead.
 
     high: the largest event time admitted so far (NOW), None before the first row. broken: rows below what their own
-    source had said. groups_before, groups_after: bounds of groups where they differ from the stream's.
+    source had said. groups_before, groups_after: bounds of groups where they differ from the stream's. dropped: ids
+    of the late rows that were behind a bound of their group: under late='drop' they count nowhere.
     """
 
     before: int
@@ -94,6 +95,7 @@ class Step:
     broken: tuple[Row, ...] = ()
     groups_before: dict[Any, int] = field(default_factory=dict)
     groups_after: dict[Any, int] = field(default_factory=dict)
+    dropped: frozenset[int] = frozenset()
 
     def of(self, group: Any) -> tuple[int, int]:
         """The bound of a group before and after the epoch."""
@@ -172,13 +174,12 @@ def trace(script: Script) -> list[Step]:
             each = [max([announced[n], *(b for b, g in said[n] if g == group)]) for n in awake]
             groups[group] = max(groups.get(group, NEVER), min(each))
         groups = {g: b for g, b in groups.items() if b > bound}
-        spoken = dict(groups_before)
-        late = tuple(
-            row for row in admitted if row.time < max(before, spoken.get(row.values.get(spec.by or ""), NEVER))
-        )
-        steps.append(
-            Step(before, bound, tuple(admitted), late, tuple(ahead), high, tuple(broken), groups_before, dict(groups))
-        )
+        own = {id(row): groups_before.get(row.values.get(spec.by or ""), NEVER) for row in admitted}
+        late = tuple(row for row in admitted if row.time < max(before, own[id(row)]))
+        dropped = frozenset(id(row) for row in late if own[id(row)] > before)
+        taken, behind, led = tuple(admitted), tuple(broken), tuple(ahead)
+        after = dict(groups)
+        steps.append(Step(before, bound, taken, late, led, high, behind, groups_before, after, dropped))
     return steps
 
 

@@ -65,7 +65,7 @@ def _log(case: Case, types: dict[str, str], late: str, steps: Sequence[Step], re
     shown: dict[tuple[int, tuple[Any, ...]], Revision] = {}
     taken: list[tuple[Row, int]] = []
     for number, step in enumerate(steps):
-        taken += [(row, step.before) for row in step.admitted]
+        taken += [(row, step.before) for row in step.admitted if late != "drop" or id(row) not in step.dropped]
         current = _answers(case, types, late, kept, taken, step)
         for key, (start, items) in current.items():
             last = shown.get(key)

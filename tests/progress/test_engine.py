@@ -96,7 +96,7 @@ def test_other_queries_follow_the_stream(data: st.DataObject) -> None:
 @given(st.data())
 def test_answers_that_come_later_are_the_same(data: st.DataObject) -> None:
     """A query that is back-filled, or pauses and resumes, answers what one did that was there all the time."""
-    kind, case = data.draw(kinds(grouped=True)), case_of(data, grouped=True)
+    kind, case = data.draw(kinds(grouped=True)), case_of(data, grouped=data.draw(st.booleans()))
     script = Script(kind.spec, data.draw(epochs(data.draw(rows()))))
     count = len(script.epochs)
     start, pause = data.draw(st.integers(0, count)), data.draw(st.integers(0, count))
@@ -117,6 +117,22 @@ def test_answers_that_come_later_are_the_same(data: st.DataObject) -> None:
         expected = pond.answers(case, "all_along")
         assert_rows_equal(expected, pond.answers(case, "later"), what=f"back-fill, {kind.options}: {case.query()}")
         assert_rows_equal(expected, pond.answers(case, "paused"), what=f"pause, {kind.options}: {case.query()}")
+
+
+@given(st.data())
+def test_early_answers_end_where_the_others_do(data: st.DataObject) -> None:
+    """With groups that close by themselves: what counts is the same with and without early answers, all the time."""
+    kind, case = data.draw(kinds(grouped=True)), case_of(data, grouped=True)
+    script = Script(kind.spec, data.draw(epochs(data.draw(rows()))))
+    with marked_pond(kind.options) as pond:
+        pond.sql(case.statement("plain"))
+        pond.sql(case.statement("eager") + " WITH (early='1s')")
+        for epoch in script.epochs:
+            pond.epoch(epoch)
+            closed = "SELECT window_start, window_end, c0, c1, c2 FROM eager WHERE status = 'closed'"
+            assert_rows_equal(pond.answers(case, "plain"), pond.rows(closed), what=f"{kind.options}: {case.query()}")
+        pond.pond.drain(final=True)
+        assert_rows_equal(pond.answers(case, "plain"), pond.answers(case, "eager"), what="final")
 
 
 @given(st.data())

@@ -11,26 +11,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.panes import regroup
-from millpond.windows.candidates import Ints
 
 CUT = "cut"
 
 
-def with_cut(spec: PanesSpec, rows: pa.Table, bound: int | Ints, spare: int = 0) -> pa.Table:
-    """Pane rows of one epoch, in which those that end at or before `bound - spare` carry the cut `bound`.
-
-    bound: of all rows, or one for each.
-    """
-    if isinstance(bound, np.ndarray):
-        marked = rows["pane"].to_numpy() < (np.maximum(bound, NEVER) - spare - spec.panes.phase) // spec.panes.width
-        return rows.append_column(CUT, pa.array(bound, mask=~marked)) if marked.any() else rows
+def with_cut(spec: PanesSpec, rows: pa.Table, bound: int, spare: int = 0) -> pa.Table:
+    """Pane rows of one epoch, in which those that end at or before `bound - spare` carry the cut `bound`."""
     if not rows.num_rows or bound <= NEVER:
         return rows
     # Panes that end until t are those before the one that t lies in.

@@ -108,8 +108,3 @@ def closed_groups(bound: int, bounds: GroupBounds | None, known: Mapping[str, in
     names = sorted({*bounds.further, *known})
     reached = {g: max(bounds.further.get(g, NEVER), known.get(g, NEVER)) for g in names}
     return {g: b for g, b in reached.items() if b > bound}
-
-
-def bound_of_rows(rows: pa.Table, common: int, bounds: GroupBounds) -> Ints:
-    """The bound of each pane row, microseconds."""
-    return Edges(common, bounds.column, {g: b for g, b in bounds.further.items() if b > common}).of(rows)

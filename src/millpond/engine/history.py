@@ -15,6 +15,7 @@ from millpond.engine.core import Core
 from millpond.engine.cuts import CUT, merge_cuts, without_cut
 from millpond.engine.group_bounds import GroupBounds
 from millpond.engine.mapping import Parcel, cut, tolerant_partial
+from millpond.engine.own_marks import counted
 from millpond.engine.records import QueryProgress
 from millpond.engine.segments import archive_folder, read_rows, row_schema
 from millpond.engine.unions import entering, read_columns
@@ -130,7 +131,7 @@ def map_history(
     first = stream if first is None else first
     schema = row_schema(first)
     for read in batches(pond, stream, segments, wanted, read_columns(spec, stream, first)):
-        rows = entering(read, spec, stream.id, schema)
+        rows = entering(counted(read, stream.options) if by_cut else read, spec, stream.id, schema)
         extra = f"_bound AS {CUT}" if by_cut else ""
         table = partial(db, spec, rows, extra) if strict else tolerant_partial(db, spec, rows, extra)[0]
         if not table.num_rows:

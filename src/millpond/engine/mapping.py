@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog
 from millpond.engine.derived import pass_rows, write_passed
-from millpond.engine.own_marks import BROKEN, group_texts, known_bounds, own_bounds, said
+from millpond.engine.own_marks import BROKEN, behind_which, counted, group_texts, known_bounds, own_bounds, said
 from millpond.engine.records import Manifest, Split
 from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
 from millpond.engine.soup import meet_queries
@@ -61,13 +61,14 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         )
     archived = clock.perf_counter()
     failures: dict[str, str] = {}
+    counting = counted(segment, stream.options)
     for synopsis in catalog.synopses.values():
         spec = synopsis.spec
-        if stream.id not in spec.streams or synopsis.first_epoch > manifest.epoch or not segment.num_rows:
+        if stream.id not in spec.streams or synopsis.first_epoch > manifest.epoch or not counting.num_rows:
             continue
         first = row_schema(catalog.streams[spec.stream]) if spec.feeds else segment.schema
         try:
-            table, failed = tolerant_partial(db, spec, entering(segment, spec, stream.id, first))
+            table, failed = tolerant_partial(db, spec, entering(counting, spec, stream.id, first))
         except duckdb.Error as error:
             failures[synopsis.owner] = one_line(error)
             continue
@@ -77,10 +78,10 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         for shard, part in cut(db, spec, synopsis.owner, table, manifest.shards):
             yield Parcel(shard, synopsis.owner, task, pack(part))
     for store in catalog.stores.values():
-        if store.spec.stream != stream.id or store.first_epoch > manifest.epoch or not segment.num_rows:
+        if store.spec.stream != stream.id or store.first_epoch > manifest.epoch or not counting.num_rows:
             continue
         try:
-            table, failed = tolerant(partial_call(rows_of, db, store.spec), segment)
+            table, failed = tolerant(partial_call(rows_of, db, store.spec), counting)
         except duckdb.Error as error:
             failures[store.owner] = one_line(error)
             continue
@@ -200,7 +201,7 @@ def _take(
         hidden = [
             pa.array(positions.astype(np.int64) + (item.ordinal << 32)),
             pa.array(np.full(len(times), manifest.epoch, np.int64)),
-            pa.array(known, mask=times >= known),
+            pa.array(behind_which(known, progress, stream.options), mask=times >= known),
         ]
         tables.append(pa.table([*rows.columns, *hidden], schema=schema))
     segment = pa.concat_tables(tables) if tables else schema.empty_table()

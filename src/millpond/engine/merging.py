@@ -21,7 +21,7 @@ from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import merge_cuts, with_cut, without_cut
 from millpond.engine.derived import announced, pass_answers
 from millpond.engine.early import EARLY, Speculation, latest_shown, open_answers, with_early
-from millpond.engine.group_bounds import bound_of_rows, group_bounds
+from millpond.engine.group_bounds import group_bounds
 from millpond.engine.mapping import Parcel, home_shard, one_line
 from millpond.engine.ordering import in_order
 from millpond.engine.records import Manifest, QueryProgress
@@ -276,15 +276,9 @@ def _marked(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, delta: pa.
     waiting = [q for q in catalog.users(synopsis.owner) if _waits(manifest, synopsis, q)]
     if not waiting or synopsis.spec.rows is not None:
         return delta
-    stream = catalog.streams[synopsis.spec.stream]
     known = progress_of(catalog, synopsis.spec, manifest.progress)
     if late_of(catalog, synopsis.spec) == "drop":
-        bounds = None
-        if delta.num_rows:
-            bounds = group_bounds(stream, waiting[0].definition.query, synopsis.spec, known.groups)
-        return with_cut(
-            synopsis.spec, delta, known.bound if bounds is None else bound_of_rows(delta, known.bound, bounds)
-        )
+        return with_cut(synopsis.spec, delta, known.bound)
     spare = min(revise_for(q.definition.query, q.definition.options) for q in waiting)
     return with_cut(synopsis.spec, delta, min(known.bound, known.high), spare)
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millpond.language.duck import quote
-from millpond.progress import NEVER, Partition, StreamProgress
+from millpond.progress import FOREVER, NEVER, Partition, StreamProgress
 from millpond.sources.shape import FIRST_TIME, LAST_TIME
 from millpond.synopses import connection, query_table
 from millpond.types import StreamDefinition, StreamOptions
@@ -100,6 +100,24 @@ def _largest(
 def known_bounds(progress: StreamProgress, groups: pa.ChunkedArray | None, rows: int) -> Ints:
     """The bound that each row is measured against: the stream's, or that of the row's group if it is further."""
     return _by_group(progress.bound, progress.groups, groups, rows)
+
+
+def behind_which(known: Ints, progress: StreamProgress, options: StreamOptions) -> Ints:
+    """What is archived as the bound that late rows were behind, given what they are measured against.
+
+    On a stream that drops late rows, one that is late for its group alone counts nowhere (see `counted`): queries that
+    do not tell the groups apart have their windows open still, and could not agree with those that do.
+    """
+    if options.late != "drop" or options.marks_by is None:
+        return known
+    return np.where(known > progress.bound, FOREVER, known)
+
+
+def counted(rows: pa.Table, options: StreamOptions) -> pa.Table:
+    """The rows of a stream that can count in windows."""
+    if options.late != "drop" or options.marks_by is None or not rows.num_rows:
+        return rows
+    return rows.filter(pc.fill_null(pc.less(rows["_bound"], FOREVER), True))
 
 
 def own_bounds(partition: Partition, groups: pa.ChunkedArray | None, rows: int) -> Ints:

@@ -17,6 +17,7 @@ from millpond.engine.core import Core
 from millpond.engine.history import Range, batches, segments_in
 from millpond.engine.mapping import tolerant
 from millpond.engine.merging import query_owner, results_folder
+from millpond.engine.own_marks import counted
 from millpond.engine.records import Published, QueryProgress, read_published
 from millpond.engine.relating import (
     Input,
@@ -50,7 +51,8 @@ def archived_rows(
         columns = [c for c in dict.fromkeys(spec.columns) if c != stream.options.time]
         for segment in batches(core.path, stream, segments, wanted, columns):
             make = partial(rows_of, db, spec)
-            found = make(segment) if strict else tolerant(make, segment)[0]
+            counting = counted(segment, stream.options)
+            found = make(counting) if strict else tolerant(make, counting)[0]
             if found.num_rows:
                 parts.append(found)
     return merge_rows(parts) if parts else empty_rows(db, item.columns)

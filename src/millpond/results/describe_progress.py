@@ -9,7 +9,6 @@ import pyarrow as pa
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress
-from millpond.engine.unions import streams_of
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
 from millpond.results.describe import duration, moment
@@ -47,7 +46,7 @@ def show_progress(core: Core) -> pa.Table:
         rows += _stream_rows(stream, state, published.clock)
     for standing in catalog.queries.values():
         known = published.queries.get(str(standing.id), QueryProgress())
-        streams = streams_of(catalog, catalog.synopses[standing.synopsis].spec)
+        streams = catalog.streams_of(standing)
         rows.append(_query_row(standing, known, [(s, published.progress.get(str(s.id), StreamProgress()))
                                                  for s in streams], published.clock))  # fmt: skip
     return pa.table({name: pa.array([r.get(name) for r in rows], kind) for name, kind in _COLUMNS.items()})
