@@ -447,6 +447,8 @@ class QueryOptions:
         the current window), 'none', or 'auto' (decided by use and space while it runs).
     early: how often windows that are still open are answered speculatively, microseconds of clock time; None: never.
     every: how far apart the instants are that RSTREAM reports, microseconds.
+    state: how the panes of a window query are kept: partial aggregates ('eager'), tuples ('lazy'), or for each pane and
+        group what is smaller ('adaptive').
     """
 
     since: Literal["start"] | int | None = None
@@ -455,6 +457,7 @@ class QueryOptions:
     materialize: Literal["auto", "partial", "complete", "none"] = "auto"
     early: int | None = None
     every: int | None = None
+    state: Literal["eager", "lazy", "adaptive"] = "eager"
 
 
 @dataclass(frozen=True)
