@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -10,18 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.forms import most_tuples, settled, tuples_of
-from millpond.synopses import connection, partial, spec_of
-from millpond.types import (
-    Aggregate,
-    BoundQuery,
-    Column,
-    Key,
-    QueryOptions,
-    StreamDefinition,
-    StreamOptions,
-    Window,
-)
+from millpond.engine.forms import TUPLES, are_tuples, as_partials, most_tuples, settled, tuples_of
+from millpond.engine.state import PANES, state_folder
+from millpond.errors import MillpondError
+from millpond.synopses import connection, merge_partials, partial, spec_of
+from millpond.tables import read_chunks
+from millpond.types import Aggregate, BoundQuery, Column, Key, QueryOptions, StreamDefinition, StreamOptions, Window
 
 START = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
 STREAM = StreamDefinition(
@@ -79,9 +74,6 @@ def test_what_is_settled_is_the_same_and_smaller(drawn: list[tuple[int, str, int
     assert len(set(made)) == len(made) and not set(kept) & set(made)
     assert {k: kept.count(k) for k in kept} == {k: n for k, n in seen.items() if n <= most}
     expected = partial(db, spec, rows(*drawn)).to_pylist()
-    from millpond.engine.forms import as_partials
-    from millpond.synopses import merge_partials
-
     got = merge_partials(db, spec, [as_partials(db, spec, t) for t in forms.tables]).to_pylist()
     key = lambda r: (r["pane"], r["k0"])  # noqa: E731
     assert [normal(r) for r in sorted(got, key=key)] == [normal(r) for r in sorted(expected, key=key)]
@@ -89,3 +81,70 @@ def test_what_is_settled_is_the_same_and_smaller(drawn: list[tuple[int, str, int
 
 def normal(row: dict[str, Any]) -> dict[str, Any]:
     return {k: pytest.approx(v, rel=1e-9, abs=1e-9) if isinstance(v, float) else v for k, v in row.items()}
+
+
+VALUES = "count(*) AS n, sum(v) AS s, stddev_pop(v) AS d, min(v) AS l"
+SELECT = f"SELECT k, {VALUES} FROM s [RANGE 60 s SLIDE 10 s] GROUP BY k"
+
+
+def feed(pond: Any, epochs: int, small: int, large: int) -> None:
+    """Per epoch of five seconds: `small` groups with a row each that never come again, one group of `large` rows."""
+    for epoch in range(epochs):
+        times = [START + epoch * 5_000_000 + i for i in range(small + large)]
+        keys = [*(f"{epoch}-{i}" for i in range(small)), *["large"] * large]
+        columns = {
+            "ts": pa.array(times, pa.timestamp("us")),
+            "k": keys,
+            "v": list(range(small + large)),
+        }
+        pond.ingest("s", pa.table(columns))
+        pond.step()
+
+
+def held(pond: Any) -> dict[str, tuple[int, int, int]]:
+    """Per query: rows of partials, rows of tuples, bytes of both in the state files."""
+    core = pond._core
+    found = {}
+    for standing in core.catalog.queries.values():
+        paths = [f"{state_folder(core.path)}/{s.path}" for s in core.state.segments]
+        chunks = list(read_chunks(paths, {standing.synopsis}, lambda _o, kind, _e, _l, _h: kind in (PANES, TUPLES)))
+        tuples = [c.table for c in chunks if are_tuples(c.table)]
+        partials = [c.table for c in chunks if not are_tuples(c.table)]
+        size = sum(t.nbytes for t in (*tuples, *partials))
+        found[standing.definition.name] = (sum(map(len, partials)), sum(map(len, tuples)), size)
+    return found
+
+
+def made(inline_pond: Callable[..., Any], **settings: Any) -> Any:
+    pond = inline_pond(**settings)
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts')")
+    for form in ("eager", "lazy", "adaptive"):
+        pond.sql(f"CREATE QUERY {form} WITH (state='{form}') AS {SELECT}")
+    return pond
+
+
+def test_state_is_smallest_where_groups_are_of_both_kinds(inline_pond: Callable[..., Any]) -> None:
+    pond = made(inline_pond, compact_files=3)
+    feed(pond, 8, small=60, large=60)
+    sizes = held(pond)
+    assert sizes["eager"][1] == 0 and sizes["lazy"][0] == 0
+    assert sizes["adaptive"][2] < sizes["eager"][2] < sizes["lazy"][2] * 2
+    assert sizes["adaptive"][2] < sizes["lazy"][2]
+    assert sizes["adaptive"][1] == 8 * 60  # the small groups; the large one is a partial per pane and file
+    text = "\n".join(r[0] for r in pond.sql("EXPLAIN ANALYZE adaptive").rows())
+    assert "state: adaptive; groups: 1 as partials, 480 as tuples, 0 in transition" in text
+    assert "all as partials:" in text and "all as tuples: about" in text
+    assert "state: eager; groups: 481 as partials" in "\n".join(r[0] for r in pond.sql("EXPLAIN ANALYZE eager").rows())
+    shown = pond.sql("SHOW SYNOPSES").table
+    assert sorted(shown["state"].to_pylist()) == ["adaptive", "eager", "lazy"]
+
+
+def test_what_cannot_be_kept_as_tuples_says_so(inline_pond: Callable[..., Any]) -> None:
+    pond = made(inline_pond)
+    pond.sql("CREATE QUERY c WITH (state='lazy') AS SELECT sum(v + 1) AS s FROM s [RANGE 60 s SLIDE 10 s]")
+    text = "\n".join(r[0] for r in pond.sql("EXPLAIN ANALYZE c").rows())
+    assert "state: eager ('lazy' is for" in text
+    with pytest.raises(MillpondError, match="eager"):
+        pond.sql("CREATE QUERY d WITH (state='hungry') AS SELECT count(*) AS n FROM s [RANGE 60 s SLIDE 10 s]")
+    with pytest.raises(MillpondError, match="window queries"):
+        pond.sql("CREATE QUERY e WITH (state='lazy') AS SELECT v FROM s BEGIN NOW - '1 minute' END NOW")

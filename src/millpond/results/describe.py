@@ -299,6 +299,7 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
         )
     if analyze:
         lines += _analysis(core, standing)
+        lines += state_lines(core, standing) if standing is not None else []
     return _lines(lines)
 
 
@@ -362,7 +363,6 @@ def _analysis(core: Core, standing: Standing | None) -> list[str]:
         lines.append(
             f"rows reported: {progress.windows}, revised: {progress.revisions}, rows too late: {progress.too_late}"
         )
-        lines += state_lines(core, standing)
     return lines
 
 

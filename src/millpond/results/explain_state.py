@@ -29,7 +29,7 @@ def state_lines(core: Core, standing: Standing) -> list[str]:
     asked = standing.definition.options.state
     head = f"state: {spec.form}"
     if asked != spec.form:
-        head += f" ('{asked}' is for aggregates of bare columns, whose tuples can stand for them)"
+        head += f" ('{asked}' is for windows of a fixed RANGE and aggregates of bare columns)"
     with core.pinned():
         paths = [os.path.join(state_folder(core.path), s.path) for s in core.state.segments]
         tables = [
