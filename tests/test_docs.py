@@ -23,6 +23,7 @@ PAGES = [
     "docs/progress.md",
     "docs/row-windows.md",
     "docs/cql.md",
+    "docs/adaptive-state.md",
     "README.md",
 ]
 
