@@ -13,6 +13,9 @@ One JSON object a line per query and data set on standard output:
     switches, groups_pct                       groups that changed sides; shares of small, medium, large (Table 6-2)
     correct                                    answers of all three equal DuckDB's; shares within 2 points of the table
 
+Then, per data set, `case: engine`: a pond with one query per `state` over the packets of one source, a pane of ten
+seconds; {eager,lazy,adaptive}_bytes are those of its state as Arrow holds it, *_file_bytes those of its state files.
+
 and one line `case: trends`: adaptive below eager on both queries, below lazy on three sources, the gain over eager
 growing with the share of small groups. Exit status 1 when an answer is wrong or a trend fails.
 """
@@ -28,8 +31,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from bench.common import Clock, emit, log
+import millpond
+from bench.common import Clock, emit, log, scratch
+from millpond.engine.forms import TUPLES
+from millpond.engine.state import PANES
 from millpond.synopses.adaptive import Accumulator, Mode, Plan, Tuples, start, state_bytes, step
+from millpond.tables import read_chunks
 from millpond.types import SECOND, Window
 
 #: Share of the records that are in small groups; medium groups have 20 %, large ones the rest.
@@ -198,13 +205,58 @@ def measure(query: Query, data: str, seconds: int, rate: int) -> dict[str, Any]:
     }
 
 
+AGGREGATES = "count(*) AS n, sum(len) AS total, avg(len) AS mean, stddev_pop(len) AS spread, max(len) AS most"
+
+
+def measure_engine(data: str, rate: int) -> dict[str, Any]:
+    """Panes of a pond in each form: the line to print. A pond each, so that files tell them apart."""
+    query = QUERIES[1]
+    packets = traffic(query, data, 20, rate // 2)
+    held: dict[str, Any] = {}
+    answers = []
+    for mode in MODES:
+        with scratch() as home, millpond.open(str(home / "pond"), executor="inline") as pond:
+            pond.sql("CREATE STREAM s (ts TIMESTAMP, g BIGINT, len INTEGER) WITH (progress='ts', lateness='4 s')")
+            window = "[RANGE 10 SECONDS SLIDE 10 SECONDS]"
+            pond.sql(f"CREATE QUERY q WITH (state='{mode}') AS SELECT g, {AGGREGATES} FROM s {window} GROUP BY g")
+            parts = np.array_split(np.arange(len(packets.time)), 6)
+            peak = files = 0
+            for part in parts:
+                times = pa.array(packets.time[part], pa.timestamp("us"))
+                pond.ingest("s", pa.table({"ts": times, "g": packets.group[part], "len": packets.length[part]}))
+                pond.step()
+                paths = list((home / "pond" / "state").glob("*.parquet"))
+                chunks = read_chunks([str(path) for path in paths])
+                peak = max(peak, sum(c.table.nbytes for c in chunks if c.kind in (PANES, TUPLES)))
+                files = max(files, sum(path.stat().st_size for path in paths))
+            pond.drain(final=True)
+            found = pond.sql("SELECT window_end, g, n, total, mean, spread, most FROM q ORDER BY window_end, g").table
+            held |= {f"{mode}_bytes": peak, f"{mode}_file_bytes": files}
+            answers.append(found)
+    exact = [a.drop_columns(["mean", "spread"]) for a in answers]
+    near = all(
+        np.allclose(a[n].to_numpy(), answers[0][n].to_numpy(), rtol=1e-9) for a in answers for n in ("mean", "spread")
+    )
+    return {
+        "bench": "adaptwid",
+        "case": "engine",
+        "data": data,
+        "tuples": len(packets.time),
+        **held,
+        "gain_eager": round(held["eager_bytes"] / held["adaptive_bytes"], 3),
+        "gain_lazy": round(held["lazy_bytes"] / held["adaptive_bytes"], 3),
+        "answers_compared": exact[0].num_rows,
+        "correct": near and all(e.equals(exact[0]) for e in exact),
+    }
+
+
 def trends(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Whether the figures have the shape that the thesis states."""
     one = [line for line in lines if line["case"] == QUERIES[0].name]
     three = [line for line in lines if line["case"] == QUERIES[1].name]
     grows = [[line["gain_eager"] for line in part] for part in (one, three)]
     found = {
-        "adaptive_below_eager": all(line["adaptive_bytes"] < line["eager_bytes"] for line in lines),
+        "adaptive_below_eager": all(line["adaptive_bytes"] < line["eager_bytes"] for line in [*one, *three]),
         "adaptive_below_lazy_on_three_sources": all(line["adaptive_bytes"] < line["lazy_bytes"] for line in three),
         "gain_grows_with_small_groups": all(gains == sorted(gains) for gains in grows),
     }
@@ -224,6 +276,10 @@ def main(arguments: list[str] | None = None) -> int:
             lines.append(measure(query, data, options.seconds, options.rate))
             emit(lines[-1])
             log(f"{clock} {query.name} {data}")
+    for data in options.data.split(","):
+        lines.append(measure_engine(data, options.rate))
+        emit(lines[-1])
+        log(f"{clock} engine {data}")
     lines.append(trends(lines))
     emit(lines[-1])
     return 0 if all(line["correct"] for line in lines) else 1

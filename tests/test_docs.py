@@ -24,6 +24,7 @@ PAGES = [
     "docs/row-windows.md",
     "docs/cql.md",
     "docs/derived-streams.md",
+    "docs/adaptive-state.md",
     "README.md",
 ]
 

@@ -614,6 +614,8 @@ def check_options(query: BoundQuery, options: QueryOptions) -> None:
         )
     if query.relation is not None and options.empty == "report":
         raise QueryError("empty='report' is for windows with SLIDE; a relation is defined at every instant")
+    if query.window is None and options.state != "eager":
+        raise QueryError(f"state='{options.state}' is for windows of time with a SLIDE")
 
 
 def _version(query: Standing | Registered) -> int:

@@ -205,7 +205,7 @@ class Pond:
         return self._register(texts, names or [None] * len(texts), owner, self._options(materialize, {}), limit)
 
     def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
-        known = ("since", "empty", "revise_for", "early")
+        known = ("since", "empty", "revise_for", "early", "state")
         for option in options:
             if option not in known:
                 raise QueryError(f"there is no option '{option}'; there are {', '.join(known)}")

@@ -476,6 +476,8 @@ class QueryOptions:
     every: how far apart the instants are that RSTREAM reports, microseconds.
     delay: how far behind progress windows are answered, microseconds: a derived stream of final answers waits for the
         last moment at which its rows could change. Not to be had by WITH.
+    state: how the panes of a window query are kept: partial aggregates ('eager'), tuples ('lazy'), or for each pane and
+        group what is smaller ('adaptive').
     """
 
     since: Literal["start"] | int | None = None
@@ -485,6 +487,7 @@ class QueryOptions:
     early: int | None = None
     every: int | None = None
     delay: int = 0
+    state: Literal["eager", "lazy", "adaptive"] = "eager"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from bench import adaptwid
 def test_trends_hold_on_little_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert adaptwid.main(["--seconds", "4", "--rate", "2000", "--data", "DS2,DS5"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["case"] for line in lines] == ["Q6-7 one source"] * 2 + ["Q6-8 three sources"] * 2 + ["trends"]
+    assert [line["case"] for line in lines] == ["Q6-7 one source"] * 2 + ["Q6-8 three sources"] * 2 + ["engine"] * 2 + [
+        "trends"
+    ]
     assert all(line["correct"] for line in lines)
 
 

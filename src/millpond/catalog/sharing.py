@@ -45,7 +45,10 @@ def assign(
                 have = {c.name: c for c in synopsis.spec.components}
                 have.update({c.name: c for c in needed.components})
                 casts = dict(synopsis.spec.casts) | dict(needed.casts)
-                wider = replace(synopsis.spec, components=tuple(have.values()), casts=tuple(casts.items()))
+                carried = tuple(dict.fromkeys([*synopsis.spec.carried, *needed.carried]))
+                wider = replace(
+                    synopsis.spec, components=tuple(have.values()), casts=tuple(casts.items()), carried=carried
+                )
                 if wider.serves(needed, query):
                     return replace(synopsis, spec=wider), True
     return Synopsis(f"{needed.key}.{next_epoch}.{catalog.next_id}", needed, next_epoch), True

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog
 from millpond.engine.derived import pass_rows, write_passed
+from millpond.engine.forms import settled, tuples_of
 from millpond.engine.own_marks import BROKEN, behind_which, counted, group_texts, known_bounds, own_bounds, said
 from millpond.engine.records import Manifest, Split
 from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
@@ -68,15 +69,19 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             continue
         first = row_schema(catalog.streams[spec.stream]) if spec.feeds else segment.schema
         try:
-            table, failed = tolerant_partial(db, spec, entering(counting, spec, stream.id, first))
+            eager = spec.form == "eager"
+            make = partial_call(partial if eager else tuples_of, db, spec)
+            table, failed = tolerant(make, entering(counting, spec, stream.id, first))
+            tables = [table] if eager else settled(db, spec, [], [table]).tables
         except duckdb.Error as error:
             failures[synopsis.owner] = one_line(error)
             continue
         if failed is not None:
             names = ", ".join(sorted(q.definition.name for q in catalog.users(synopsis.owner)))
             dead.append(_failed_letters(failed, names, manifest.epoch))
-        for shard, part in cut(db, spec, synopsis.owner, table, manifest.shards):
-            yield Parcel(shard, synopsis.owner, task, pack(part))
+        for form in tables:
+            for shard, part in cut(db, spec, synopsis.owner, form, manifest.shards):
+                yield Parcel(shard, synopsis.owner, task, pack(part))
     for store in catalog.stores.values():
         if store.spec.stream != stream.id or store.first_epoch > manifest.epoch or not counting.num_rows:
             continue

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.engine.advance import advance, revise_for
 from millpond.engine.catching_up import catch_up
-from millpond.engine.cuts import merge_cuts, with_cut, without_cut
+from millpond.engine.cuts import CUT, merge_cuts, with_cut, without_cut
 from millpond.engine.derived import announced, pass_answers
 from millpond.engine.early import EARLY, Speculation, latest_shown, open_answers, with_early
+from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, settled
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.mapping import Parcel, home_shard, one_line
 from millpond.engine.ordering import in_order
@@ -31,7 +32,7 @@ from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_fo
 from millpond.engine.unions import late_of, progress_of
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
 from millpond.relations import merge_rows
-from millpond.synopses import connection, merge_partials, query_table
+from millpond.synopses import PanesSpec, connection, merge_partials, query_table
 from millpond.synopses.rows import fold, on_time
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
@@ -105,12 +106,12 @@ def merge_shard(
             continue
         begun = clock.perf_counter()
         try:
-            delta = merge_partials(db, synopsis.spec, parts.get(synopsis.owner, []))
+            delta, forms = _delta(db, synopsis.spec, parts.get(synopsis.owner, []))
             merged += clock.perf_counter() - begun
             delta, too_late = _on_time(manifest, synopsis, delta)
             marked = _marked(manifest, catalog, synopsis, delta)
-            if delta.num_rows:
-                state.append(pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, marked))
+            stored = [marked] if forms is None else [_marked(manifest, catalog, synopsis, t) for t in forms.tables]
+            state += [pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, t) for t in stored if t.num_rows]
             _advance_synopsis(
                 db,
                 pond,
@@ -120,6 +121,7 @@ def merge_shard(
                 shard,
                 synopsis,
                 delta,
+                forms,
                 marked,
                 too_late,
                 progress,
@@ -165,6 +167,15 @@ def merge_shard(
     }
 
 
+def _delta(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: Sequence[pa.Table]) -> tuple[pa.Table, Forms | None]:
+    """The partials of an epoch, and the forms that they are stored in (None: as they are)."""
+    if spec.form == "eager":
+        return merge_partials(db, spec, list(parts)), None
+    tuples = [t for t in parts if are_tuples(t)]
+    forms = settled(db, spec, [t for t in parts if not are_tuples(t)], tuples)
+    return merge_partials(db, spec, [as_partials(db, spec, t) for t in forms.tables]), forms
+
+
 def _advance_synopsis(
     db: duckdb.DuckDBPyConnection,
     pond: str,
@@ -174,6 +185,7 @@ def _advance_synopsis(
     shard: int,
     synopsis: Synopsis,
     delta: pa.Table,
+    forms: Forms | None,
     marked: pa.Table,
     too_late: int,
     progress: dict[str, StreamProgress],
@@ -188,7 +200,9 @@ def _advance_synopsis(
     bound, high, known = reached.bound, reached.high, progress_of(catalog, spec, manifest.progress)
     stirred = any(s.stream in spec.streams for s in manifest.splits)
     users = catalog.users(synopsis.owner)
-    panes = state_of(PaneState(db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta))
+    panes = state_of(
+        PaneState(db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta, forms=forms)
+    )
     lowest: list[int] = []
     for standing in users:
         before = manifest.queries.get(str(standing.id), QueryProgress())
@@ -343,11 +357,13 @@ def _compact(
     chosen = [s for s in manifest.state if s.path in names]
     by_owner: dict[tuple[str, str], list[Chunk]] = defaultdict(list)
     for chunk in read_chunks([os.path.join(state_folder(pond), s.path) for s in chosen]):
-        by_owner[chunk.owner, chunk.kind].append(chunk)
+        by_owner[chunk.owner, PANES if chunk.kind == TUPLES else chunk.kind].append(chunk)
     chunks: list[Chunk] = []
     for (owner, kind), group in sorted(by_owner.items()):
         epoch = max(c.epoch for c in group)
-        if kind == PANES and owner in catalog.synopses:
+        if kind == PANES and owner in catalog.synopses and catalog.synopses[owner].spec.form != "eager":
+            chunks += _compact_forms(db, manifest, catalog, owner, group)
+        elif kind == PANES and owner in catalog.synopses:
             synopsis = catalog.synopses[owner]
             try:
                 table = merge_cuts(db, synopsis.spec, [c.table for c in group])
@@ -387,6 +403,27 @@ def _compact(
         level,
         max(s.last_epoch for s in chosen),
     )
+
+
+def _compact_forms(
+    db: duckdb.DuckDBPyConnection, manifest: Manifest, catalog: Catalog, owner: str, group: Sequence[Chunk]
+) -> list[Chunk]:
+    """Pane rows of both forms put together, each in the form that is smaller now."""
+    synopsis = catalog.synopses[owner]
+    spec, epoch = synopsis.spec, max(c.epoch for c in group)
+    low = spec.panes.pane(needed_since(manifest, catalog, synopsis))
+    waits = any(_waits(manifest, synopsis, q) for q in catalog.users(owner))
+    try:
+        tables = [c.table.filter(pc.greater_equal(c.table["pane"], low)) for c in group]
+        tuples = [t for t in tables if are_tuples(t)]
+        partials = [t for t in tables if not are_tuples(t)]
+        if not waits:
+            tuples = [t.drop_columns([CUT]) if CUT in t.column_names else t for t in tuples]
+            partials = [without_cut(db, spec, t) for t in partials]
+        forms = settled(db, spec, partials, tuples)
+    except FAULTS:  # as in `_compact`
+        return list(group)
+    return [pane_chunk(owner, spec, epoch, t) for t in forms.tables]
 
 
 def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> int:

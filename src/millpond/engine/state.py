@@ -15,7 +15,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engine.cuts import without_cut
+from millpond.engine.cuts import CUT, without_cut
+from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
 from millpond.engine.records import manifest_path
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
@@ -29,7 +30,7 @@ PANES = "panes"
 
 @dataclass
 class _Kept:
-    """Merged pane rows from pane `low` on, as of the end of `epoch`.
+    """Merged pane rows from pane `low` on, as of the end of `epoch`, in both forms.
 
     files: the state files in it, with the end of their event time; the files that `epoch` itself wrote are in it too.
     manifest: which file the manifest of `epoch` was: another one means another history (a restored pond).
@@ -37,7 +38,7 @@ class _Kept:
 
     epoch: int
     low: int
-    table: pa.Table
+    forms: Forms
     files: dict[str, int]
     manifest: tuple[int, int] | None
 
@@ -57,7 +58,7 @@ class PaneState:
     Arguments:
         pond, pond_id: folder and identity of the pond.
         segments: the shard's committed state files, oldest first.
-        epoch: the running epoch. delta: merged partials of this epoch.
+        epoch: the running epoch. delta: merged partials of this epoch. forms: the delta in the forms that are stored.
         since: for a query that answered last before this epoch: what came from it on is delta (see `parts`, `show`).
     """
 
@@ -71,18 +72,21 @@ class PaneState:
     epoch: int
     delta: pa.Table
     since: int | None = None
+    forms: Forms | None = None
     _before: _Kept | None = field(default=None, init=False)
-    _after: dict[int, pa.Table] = field(default_factory=dict, init=False)
+    _with_delta: tuple[_Kept, Forms] | None = field(default=None, init=False)
+    _views: dict[tuple[str, int], pa.Table] = field(default_factory=dict, init=False)
 
     def parts(self) -> list[pa.Table]:
         """Stored pane rows from epoch `since` on, with their cuts."""
         since = self.since or 0
-        return self._read(self.segments, None, lambda epoch: epoch >= since)
+        stored = self._read(self.segments, None, lambda epoch: epoch >= since)
+        return stored if self.spec.form == "eager" else [as_partials(self.db, self.spec, t) for t in stored]
 
     def show(self, delta: pa.Table) -> None:
         """Take `delta` as what came since."""
-        self.delta = delta
-        self._after.clear()
+        self.delta, self.forms, self._with_delta = delta, None, None
+        self._views.clear()
 
     def before(self, low: int) -> pa.Table:
         """Merged pane rows from pane `low` on, as of the epoch before."""
@@ -92,11 +96,21 @@ class PaneState:
             since = self.since
             wanted = None if since is None else lambda epoch: epoch < since
             self._before = self._as_of_before(low, self._load(low, wanted))
-            self._after.clear()
-        return _from(self._before.table, low)
+            self._views.clear()
+        return self._view("before", self._before.forms, low)
 
-    def _as_of_before(self, low: int, table: pa.Table) -> _Kept:
-        return _Kept(self.epoch - 1, low, table, self._files(), None)
+    def _view(self, name: str, forms: Forms, low: int) -> pa.Table:
+        """Pane rows of both forms as partials, from pane `low` on."""
+        if not forms.tuples.num_rows:
+            return _from(forms.partials, low)
+        if (name, low) not in self._views:
+            tuples = _from(forms.tuples, low)
+            parts = [_from(forms.partials, low), as_partials(self.db, self.spec, tuples)]
+            self._views[name, low] = merge_partials(self.db, self.spec, parts)
+        return self._views[name, low]
+
+    def _as_of_before(self, low: int, forms: Forms) -> _Kept:
+        return _Kept(self.epoch - 1, low, forms, self._files(), None)
 
     def _files(self) -> dict[str, int]:
         return {s.path: s.high for s in self.segments}
@@ -110,9 +124,8 @@ class PaneState:
         if kept.manifest != manifest_file(self.pond, kept.epoch):
             return None
         low, panes = kept.low, self.spec.panes
-        if _rounds(
-            self.spec, kept.table.schema
-        ):  # files that are gone were put together or expired: their panes are no longer what reading gives
+        if any(_rounds(self.spec, t.schema) for t in kept.forms.tables):
+            # Files that are gone were put together or expired: their panes are no longer what reading gives.
             left = self._files()
             low = max([low, *(panes.pane(high) + 1 for path, high in kept.files.items() if path not in left)])
         if low > wanted:
@@ -124,18 +137,27 @@ class PaneState:
             if segment.level or segment.first_epoch <= kept.epoch:
                 return None
             since.append(segment)
-        parts = [_from(kept.table, low), *self._rows_of(since, low, None)]
-        return self._as_of_before(low, self._merged(parts) if since else kept.table)
+        if not since:
+            return self._as_of_before(low, kept.forms)
+        parts = [_from(kept.forms.partials, low), _from(kept.forms.tuples, low), *self._rows_of(since, low, None)]
+        return self._as_of_before(low, self._merged(parts))
 
     def after(self, low: int) -> pa.Table:
         """Merged pane rows from pane `low` on, with this epoch's delta."""
-        before = self.before(low)
+        if self._before is None or self._before.low > low:
+            self.before(low)
+        return self._view("after", self._after(), low)
+
+    def _after(self) -> Forms:
+        """All that is held, with this epoch's delta."""
         assert self._before is not None
-        held = self._before.low
-        if held not in self._after:
-            parts = [p for p in (self._before.table, _from(self.delta, held)) if p.num_rows]
-            self._after = {held: merge_partials(self.db, self.spec, parts) if parts else before}
-        return _from(self._after[held], low)
+        held, before = self._before.low, self._before.forms
+        if self._with_delta is None or self._with_delta[0] is not self._before:
+            new = self.forms or Forms(self.delta, pa.table({}))
+            parts = [t for t in (before.partials, _from(new.partials, held)) if t.num_rows]
+            partials = merge_partials(self.db, self.spec, parts) if parts else before.partials
+            self._with_delta = self._before, Forms(partials, _together([before.tuples, _from(new.tuples, held)]))
+        return self._with_delta[1]
 
     def keep(self, low: int, rewritten: bool) -> None:
         """Keep the state for the next epoch, at least from pane `low` on.
@@ -143,23 +165,31 @@ class PaneState:
         Arguments:
             rewritten: this epoch puts state files together, so that reading them would add in another order.
         """
-        table = self.after(low)
-        if rewritten and _rounds(self.spec, table.schema):
+        if self._before is None or self._before.low > low:
+            self.before(low)
+        whole = self._after()
+        rounds = any(_rounds(self.spec, t.schema) for t in (*whole.tables, self.delta))
+        if rewritten and rounds:
             return
         assert self._before is not None
         held = self._before.low
-        whole = self._after[held]
-        if whole.num_rows > KEPT_ROWS and held < low:
-            held, whole = low, table
+        if sum(t.num_rows for t in whole.tables) > KEPT_ROWS and held < low:
+            held, whole = low, Forms(_from(whole.partials, low), _from(whole.tuples, low))
+        if whole.tuples.num_rows and not rounds and not keeps_lists(self.spec):  # else the order of the files counts
+            whole = settled(self.db, self.spec, [whole.partials], [whole.tuples])
         _kept[(self.pond_id, self.owner, self.shard)] = _Kept(
             self.epoch, held, whole, self._files(), manifest_file(self.pond, self.epoch)
         )
 
-    def _load(self, low: int, wanted: Callable[[int], bool] | None) -> pa.Table:
+    def _load(self, low: int, wanted: Callable[[int], bool] | None) -> Forms:
         return self._merged(self._rows_of(self.segments, low, wanted))
 
-    def _merged(self, parts: list[pa.Table]) -> pa.Table:
-        """Parts, in order of their epochs, as one row per (pane, group)."""
+    def _merged(self, tables: list[pa.Table]) -> Forms:
+        """Tables, in order of their epochs: one partial per (pane, group), and the tuples."""
+        tuples = _together([t for t in tables if are_tuples(t)])
+        return Forms(self._merged_partials([t for t in tables if not are_tuples(t)]), tuples)
+
+    def _merged_partials(self, parts: list[pa.Table]) -> pa.Table:
         if len(parts) < 2 or not any(_rounds(self.spec, p.schema) for p in parts):
             return merge_partials(self.db, self.spec, parts)
         # File by file, as epochs did it: floating sums that are added in another order differ in their last bits, and
@@ -170,7 +200,12 @@ class PaneState:
         return table
 
     def _rows_of(self, segments: Sequence[Segment], low: int, wanted: Callable[[int], bool] | None) -> list[pa.Table]:
-        return [_from(without_cut(self.db, self.spec, t), low) for t in self._read(segments, low, wanted)]
+        return [_from(self._uncut(t), low) for t in self._read(segments, low, wanted)]
+
+    def _uncut(self, rows: pa.Table) -> pa.Table:
+        if not are_tuples(rows):
+            return without_cut(self.db, self.spec, rows)
+        return rows.drop_columns([CUT]) if CUT in rows.column_names else rows
 
     def _read(
         self, segments: Sequence[Segment], low: int | None, wanted: Callable[[int], bool] | None
@@ -182,18 +217,19 @@ class PaneState:
             paths,
             {self.owner},
             lambda _owner, kind, epoch, _low, high: (
-                kind == PANES and (since is None or high >= since) and (wanted is None or wanted(epoch))
+                kind in (PANES, TUPLES) and (since is None or high >= since) and (wanted is None or wanted(epoch))
             ),
         )
         return [c.table for c in chunks]
 
 
 def pane_chunk(owner: str, spec: PanesSpec, epoch: int, table: pa.Table) -> Chunk:
-    """The chunk that stores pane rows."""
+    """The chunk that stores pane rows of either form."""
     bounds = pc.min_max(table["pane"]).as_py()
     if spec.rows is not None:  # how long rows are needed is not a matter of time; compaction leaves out what is not
         return Chunk(owner, PANES, epoch, bounds["min"], FOREVER, table)
-    return Chunk(owner, PANES, epoch, spec.panes.start(bounds["min"]), spec.panes.start(bounds["max"] + 1) - 1, table)
+    kind = TUPLES if are_tuples(table) else PANES
+    return Chunk(owner, kind, epoch, spec.panes.start(bounds["min"]), spec.panes.start(bounds["max"] + 1) - 1, table)
 
 
 def forget(pond_id: str, owners: set[str]) -> None:
@@ -218,6 +254,11 @@ def _rounds(spec: PanesSpec, schema: pa.Schema) -> bool:
         or (c.kind == "add" and c.name in schema.names and pa.types.is_floating(schema.field(c.name).type))
         for c in spec.components
     )
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    some = [t for t in tables if t.num_rows]
+    return pa.concat_tables(some, promote_options="permissive") if some else pa.table({})
 
 
 def _from(table: pa.Table, low: int) -> pa.Table:

@@ -28,7 +28,7 @@ STREAM_OPTIONS = (
     "timer", "lull", "step", "marks", "marks_by", "marks_groups", "guard", "ahead", "late", "retention", "archive",
 )  # fmt: skip
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
-QUERY_OPTIONS = ("since", "empty", "revise_for", "materialize", "early", "every")
+QUERY_OPTIONS = ("since", "empty", "revise_for", "materialize", "early", "every", "state")
 DERIVED_OPTIONS = ("since", "empty", "revise_for", "every", "revisions", "late", "retention")
 REVISIONS = ("forward", "ignore", "final")
 MATERIALIZE = ("auto", "partial", "complete", "none")
@@ -164,4 +164,5 @@ def query_options(reader: OptionReader) -> QueryOptions:
         materialize=reader.choice("materialize", MATERIALIZE, "auto"),
         early=reader.span("early", "10s"),
         every=reader.span("every", "1 s"),
+        state=reader.choice("state", ("eager", "lazy", "adaptive"), "eager"),
     )

@@ -12,6 +12,7 @@ from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.results.explain_state import state_lines
 from millpond.synopses import PanesSpec, is_holistic, spec_of
 from millpond.synopses.splits import SKETCHES
 from millpond.synopses.statistics import family_of, kept_by
@@ -192,6 +193,7 @@ def show(core: Core, what: str) -> pa.Table:
             "filter": s.spec.where or "",
             "keys": ", ".join(s.spec.keys),
             "components": len(s.spec.components),
+            "state": s.spec.form,
             "users": ", ".join(sorted(q.definition.name for q in core.catalog.users(s.owner))),
         }
         for s in core.catalog.synopses.values()
@@ -209,7 +211,17 @@ def show(core: Core, what: str) -> pa.Table:
         for s in core.catalog.stores.values()
     ]
     return _table(
-        rows, {"synopsis": "s", "stream": "s", "pane": "s", "filter": "s", "keys": "s", "components": "i", "users": "s"}
+        rows,
+        {
+            "synopsis": "s",
+            "stream": "s",
+            "pane": "s",
+            "filter": "s",
+            "keys": "s",
+            "components": "i",
+            "state": "s",
+            "users": "s",
+        },
     )
 
 
@@ -298,6 +310,7 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
         )
     if analyze:
         lines += _analysis(core, standing)
+        lines += state_lines(core, standing) if standing is not None else []
     return _lines(lines)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import astuple, dataclass, replace
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -30,6 +32,7 @@ class PanesSpec:
     casts: (quoted column, declared type) of columns whose type Arrow does not carry.
     rows: it keeps rows instead of panes, for windows that end with rows; see `rows`.
     feeds: the streams of a union, of which `stream` is the first; empty: there is only `stream`.
+    form: how panes are kept: as partials, as tuples, or as what is smaller. carried: the columns of a kept tuple.
     """
 
     stream: int
@@ -43,6 +46,8 @@ class PanesSpec:
     casts: tuple[tuple[str, str], ...] = ()
     rows: RowsKept | None = None
     feeds: tuple[Feed, ...] = ()
+    form: Literal["eager", "lazy", "adaptive"] = "eager"
+    carried: tuple[str, ...] = ()
 
     @property
     def streams(self) -> tuple[int, ...]:
@@ -73,14 +78,15 @@ class PanesSpec:
         parts = (self.stream, self.time, self.where, self.keys, self.panes.width, self.panes.phase, self.single)
         rows = [] if self.rows is None else [astuple(self.rows)]
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
-        text = json.dumps([parts, [c.name for c in self.components], *rows, *union])
+        kept = [] if self.form == "eager" else [self.form]
+        text = json.dumps([parts, [c.name for c in self.components], *rows, *union, *kept])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
         return (
-            (self.stream, self.time, self.where, self.keys, self.single, self.feeds)
-            == (needed.stream, needed.time, needed.where, needed.keys, needed.single, needed.feeds)
+            (self.stream, self.time, self.where, self.keys, self.single, self.feeds, self.form)
+            == (needed.stream, needed.time, needed.where, needed.keys, needed.single, needed.feeds, needed.form)
             and (self.rows is None) == (needed.rows is None)
             and (self.rows is None or needed.rows is None or self.rows.serves(needed.rows))
             and (needed.rows is not None or (query.window is not None and self.panes.serves(query.window)))
@@ -94,7 +100,12 @@ class PanesSpec:
 
 
 def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions | None = None) -> PanesSpec:
-    """The synopsis that a window query needs, with the coarsest panes that compose its windows."""
+    """The synopsis that a window query needs, with the coarsest panes that compose its windows.
+
+    Arguments:
+        options: of the query. Its panes are kept as it asks (`state`) where aggregates are of bare columns that Arrow
+            carries, and as partials otherwise.
+    """
     assert query.window is not None or query.row_window is not None
     components: dict[str, Component] = {}
     for aggregate in query.aggregates:
@@ -112,7 +123,24 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         feeds=query.feeds,
     )
     used = {_quoted(name) for name in spec.columns_of(stream)}
-    return replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))
+    spec = replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))
+    carried = carried_by(spec, stream)
+    form = "eager" if options is None else options.state
+    if form == "eager" or carried is None or query.window is None or query.window.landmark is not None:
+        return spec
+    return replace(spec, form=form, carried=carried)
+
+
+def carried_by(spec: PanesSpec, stream: StreamDefinition) -> tuple[str, ...] | None:
+    """The columns (quoted) that a tuple needs for the components; None where it cannot stand for a partial.
+
+    Computing a component from a kept tuple must not fail, since that would come too late for a dead letter.
+    """
+    texts = " ".join(sql for c in spec.components for _, sql in c.columns)
+    names = tuple(_quoted(c.name) for c in stream.all_columns if _quoted(c.name) in texts)
+    if any(not c.safe for c in spec.components) or {n for n, _ in spec.casts} & set(names):
+        return None
+    return (*names, "_id") if re.search(r"\b_id\b", texts) and '"_id"' not in names else names
 
 
 def _needs_all_groups(query: BoundQuery) -> bool:
