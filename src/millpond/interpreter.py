@@ -327,6 +327,24 @@ class Interpreter:
             self.core.catalog_log.record({"do": "drop_query", "id": old.id})
         return f"query {name} " + ("created" if old is None else f"replaced, version {version}")
 
+    def _check_flush(self, query: BoundQuery, options: QueryOptions) -> None:
+        """Raise QueryError where the answers of a window cannot go out one by one."""
+        stream = self.core.catalog.stream(query.stream)
+        whole = query.distinct or query.limit is not None or bool(query.offset)
+        marks = stream is not None and stream.options.marks_by is not None
+        reasons = {
+            "is for windows that end at instants": query.window is None or query.row_window is not None,
+            "is not for growing windows": query.window is not None and query.window.landmark is not None,
+            "spreads groups, and there is no GROUP BY": not query.keys,
+            "does not go with LIMIT or DISTINCT, which need all groups of a window at once": whole,
+            "does not go with empty='report'": options.empty == "report",
+            "does not go with 'early'": options.early is not None,
+            "does not go with the bounds of groups that marks_by gives": marks,
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                raise QueryError(f"flush='{options.flush}' {reason}")
+
     def register_windows(
         self, name: str | None, query: BoundQuery, options: QueryOptions, text: str, old: Standing | Registered | None
     ) -> tuple[int, str]:
@@ -339,7 +357,9 @@ class Interpreter:
         check_options(query, options)
         if name is not None and old is None:
             check_name(name)
-        if options.early is not None and query.row_window is not None:
+        if options.flush != "at once":
+            self._check_flush(query, options)
+        if options.early is not None and (query.row_window is not None or query.window is None):
             raise QueryError("'early' is for windows that end at instants, such as [RANGE 1 HOUR SLIDE 5 MINUTES]")
         if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
             raise QueryError(

@@ -76,7 +76,7 @@ class RowQueries:
         """
         options = options or QueryOptions()
         plain = QueryOptions()
-        for option in ("since", "empty", "revise_for", "early", "state"):
+        for option in ("since", "empty", "revise_for", "early", "flush", "every", "state"):
             if getattr(options, option) != getattr(plain, option):
                 raise QueryError(f"'{option}' is for window queries; a row query says BEGIN … END")
         if options.materialize not in _FORMS:

@@ -473,6 +473,8 @@ class QueryOptions:
     materialize: how much of a selection's answer is kept ready: 'partial' (which rows match), 'complete' (the answer of
         the current window), 'none', or 'auto' (decided by use and space while it runs).
     early: how often windows that are still open are answered speculatively, microseconds of clock time; None: never.
+    flush: how the answers of a window that closes go out: 'at once', 'slow' (spread over `flush_delay` of clock time,
+        microseconds), 'lazy' (all when that is over); in any case when `flush_windows` more windows have ended.
     every: how far apart the instants are that RSTREAM reports, microseconds.
     delay: how far behind progress windows are answered, microseconds: a derived stream of final answers waits for the
         last moment at which its rows could change. Not to be had by WITH.
@@ -485,6 +487,9 @@ class QueryOptions:
     revise_for: int | None = None
     materialize: Literal["auto", "partial", "complete", "none"] = "auto"
     early: int | None = None
+    flush: Literal["at once", "lazy", "slow"] = "at once"
+    flush_delay: int = 5 * SECOND
+    flush_windows: int = 2
     every: int | None = None
     delay: int = 0
     state: Literal["eager", "lazy", "adaptive"] = "eager"

@@ -28,6 +28,7 @@ from millpond.engine.records import (
     write_manifest,
     write_published,
 )
+from millpond.engine.smoothing import due as flush_due
 from millpond.engine.tasks import map_epoch, merge_epoch
 from millpond.engine.unions import progress_of
 from millpond.errors import EngineError
@@ -87,7 +88,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             or adoptions
             or force
             or _tick_closes(core, clock, arrivals)
-            or _early_due(core, clock)
+            or _clock_due(core, clock)
             or _resumed(core)
         ):
             return None
@@ -208,16 +209,18 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
     return False
 
 
-def _early_due(core: Core, clock: int) -> bool:
-    """Whether early answers are to be made of rows that have come already."""
-    known = core.published.queries
-    return any(
-        q.status == "live"
-        and (p := known.get(str(q.id))) is not None
-        and p.stirred
-        and due(q.definition.options, p, clock)
-        for q in core.catalog.queries.values()
-    )
+def _clock_due(core: Core, clock: int) -> bool:
+    """Whether early answers are to be made of rows that have come already, or answers go out that wait."""
+    for query in core.catalog.queries.values():
+        progress = core.published.queries.get(str(query.id))
+        if query.status != "live" or progress is None:
+            continue
+        definition = query.definition
+        if progress.stirred and due(definition.options, progress, clock):
+            return True
+        if flush_due(definition.query, definition.options, progress, clock):
+            return True
+    return False
 
 
 def _moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:
@@ -404,6 +407,7 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             paused=None,
             early_at=max(a.early_at for a in after),
             stirred=any(a.stirred for a in after),
+            held=after[0].held,
             pending=after[0].pending,
         )
     return merged

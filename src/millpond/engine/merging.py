@@ -28,6 +28,7 @@ from millpond.engine.ordering import in_order
 from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.relating import ROWS, Shard, need_of, needed_rows, row_chunk
 from millpond.engine.row_state import forget_rows, state_of
+from millpond.engine.smoothing import smoothed
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.engine.unions import late_of, progress_of
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
@@ -213,11 +214,13 @@ def _advance_synopsis(
         owner = query_owner(standing.id)
         given = partial(_given, db, pond, segments, owner)
         since = _unanswered_since(manifest, synopsis, standing)
+        # Windows that close are answered by and by where the query says so: at first nothing but revisions.
+        closing = until if options.flush == "at once" else before.closed
         groups = None if options.delay else group_bounds(stream, query, spec, reached.groups)
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
                 if since is None:
-                    result = advance(db, spec, query, options, mode, panes, before, until, known.high, given, groups)
+                    result = advance(db, spec, query, options, mode, panes, before, closing, known.high, given, groups)
                 else:
                     missed = state_of(
                         PaneState(
@@ -226,8 +229,10 @@ def _advance_synopsis(
                     )
                     parts = [*missed.parts(), marked]
                     result = catch_up(
-                        db, spec, query, options, mode, missed, parts, before, until, known.high, given, groups
+                        db, spec, query, options, mode, missed, parts, before, closing, known.high, given, groups
                     )
+                if options.flush != "at once":
+                    result = smoothed(db, spec, query, options, panes, before, result, until, manifest.clock)
                 if options.early is not None:
                     speculation = Speculation(
                         query,
@@ -246,7 +251,7 @@ def _advance_synopsis(
             continue
         lost = result.progress.too_late + too_late
         advanced[str(standing.id)] = to_json(replace(result.progress, paused=None, too_late=lost))
-        lowest.append(open_pane(synopsis, standing, result.progress.closed))
+        lowest.append(open_pane(synopsis, standing, result.progress.answered))
         if result.answers is not None and result.answers.num_rows:
             ends = pc.min_max(result.answers["window_end"].cast(pa.int64())).as_py()
             kind = "backfilled" if since is not None or before.closed < announced(options, known.bound) else "answers"
@@ -432,7 +437,7 @@ def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> in
     high = progress_of(catalog, synopsis.spec, manifest.progress).high
     return min(
         (
-            keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).closed, high)
+            keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, high)
             for q in catalog.users(synopsis.owner)
         ),
         default=NEVER,
@@ -448,6 +453,6 @@ def end_of_need(catalog: Catalog, progress: dict[str, StreamProgress], queries: 
             continue
         stream = catalog.stream_of(standing)
         high = progress_of(catalog, catalog.synopses[standing.synopsis].spec, progress).high
-        closed = queries.get(str(standing.id), QueryProgress()).closed
+        closed = queries.get(str(standing.id), QueryProgress()).answered
         needs.append(keep_since(catalog.synopses[standing.synopsis], standing, stream, closed, high))
     return min(needs)

@@ -24,6 +24,17 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Held:
+    """Windows with after < end <= until (microseconds) that closed at clock reading `since` and whose answers go out
+    slot by slot: those of slots before `place` are out."""
+
+    after: int
+    until: int
+    since: int
+    place: int = 0
+
+
+@dataclass(frozen=True)
 class QueryProgress:
     """How far a query has answered.
 
@@ -35,7 +46,7 @@ class QueryProgress:
     covered: retention had removed rows before this instant when the query's back-fill read the archive: windows that
         start before it are answered from what was left.
     early_at: the clock reading of its last early answers. stirred: whether rows of its stream came since; both only
-        with the option `early`.
+        with the option `early`. held: windows whose answers are going out by and by, with the option `flush`.
     pending: of a relational query, the next instant at which rows leave their windows, if nothing comes before.
     """
 
@@ -50,6 +61,13 @@ class QueryProgress:
     groups: dict[str, int] = field(default_factory=dict)
     early_at: int = NEVER
     stirred: bool = False
+    held: tuple[Held, ...] = ()
+
+    @property
+    def answered(self) -> int:
+        """Windows that end at or before it have been answered altogether."""
+        return min([self.closed, *(h.after for h in self.held)])
+
     pending: int | None = None
 
 

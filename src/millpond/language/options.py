@@ -28,7 +28,9 @@ STREAM_OPTIONS = (
     "timer", "lull", "step", "marks", "marks_by", "marks_groups", "guard", "ahead", "late", "retention", "archive",
 )  # fmt: skip
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
-QUERY_OPTIONS = ("since", "empty", "revise_for", "materialize", "early", "every", "state")
+QUERY_OPTIONS = (
+    "since", "empty", "revise_for", "materialize", "early", "flush", "flush_delay", "flush_windows", "every", "state",
+)  # fmt: skip
 DERIVED_OPTIONS = ("since", "empty", "revise_for", "every", "revisions", "late", "retention")
 REVISIONS = ("forward", "ignore", "final")
 MATERIALIZE = ("auto", "partial", "complete", "none")
@@ -150,6 +152,12 @@ def derived_options(reader: OptionReader) -> dict[str, Any]:
     }
 
 
+def _count(text: str) -> int:
+    if not re.fullmatch(r"\s*\d{1,9}\s*", text) or int(text) < 1:
+        raise ValueError(f"'{text}' is not a number from 1 on")
+    return int(text)
+
+
 def query_options(reader: OptionReader) -> QueryOptions:
     """The options of CREATE QUERY."""
 
@@ -163,6 +171,10 @@ def query_options(reader: OptionReader) -> QueryOptions:
         revise_for=reader.span("revise_for", "2 days", zero=True),
         materialize=reader.choice("materialize", MATERIALIZE, "auto"),
         early=reader.span("early", "10s"),
+        flush=reader.choice("flush", ("at once", "lazy", "slow"), "at once"),
+        flush_delay=reader.span("flush_delay", "5s") or QueryOptions().flush_delay,
+        flush_windows=reader.read("flush_windows", _count, "a number of windows such as 2")
+        or QueryOptions().flush_windows,
         every=reader.span("every", "1 s"),
         state=reader.choice("state", ("eager", "lazy", "adaptive"), "eager"),
     )

@@ -17,6 +17,7 @@ from millpond.engine.advance import horizon_of
 from millpond.engine.core import Core
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import Published
+from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.results.answers import log_columns, order_terms, quoted, read_log
 from millpond.synopses import connection, query_table
@@ -33,6 +34,9 @@ FINAL = "final"
 
 def final_until(core: Core, standing: Standing, published: Published) -> int:
     """The event time until which windows are final: those that end at or before it; NEVER if none is."""
+    query = standing.definition.query
+    if query.window is None and query.row_window is None:
+        raise QueryError(f"'{standing.definition.name}' has no windows: final answers are those of windows")
     progress = published.queries.get(str(standing.id))
     stream = core.catalog.stream_of(standing)
     known = published.progress.get(str(stream.id), StreamProgress())
@@ -41,10 +45,11 @@ def final_until(core: Core, standing: Standing, published: Published) -> int:
     # A window that ends with a row is closed when progress is beyond its end: equal times may still come.
     open_end = 0 if standing.definition.query.row_window is None or progress.closed >= FOREVER else 1
     if stream.options.late == "drop" or (known.ended and stream.options.source == "ingest"):
-        return progress.closed - open_end
+        return progress.answered - open_end
     if known.high <= NEVER:
         return NEVER
-    return horizon_of(standing.definition.query, standing.definition.options, progress, known.high) - open_end
+    horizon = horizon_of(standing.definition.query, standing.definition.options, progress, known.high)
+    return min(progress.answered, horizon) - open_end
 
 
 def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Table:

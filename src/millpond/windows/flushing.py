@@ -75,7 +75,8 @@ class Slots:
     @property
     def old(self) -> NDArray[np.bool_]:
         """Which slots hold a group of a window before the newest."""
-        return (self.window != EMPTY) & (self.window < self.newest)
+        old: NDArray[np.bool_] = (self.window != EMPTY) & (self.window < self.newest)
+        return old
 
 
 def take(slots: Slots, chosen: NDArray[np.bool_] | Ints) -> tuple[Slots, Partials]:
