@@ -16,6 +16,7 @@ import millpond
 from tests.pages import ROOT, run_page
 
 PAGES = [
+    "docs/statistics.md",
     "docs/guide.md",
     "docs/revisions.md",
     "docs/standing-queries.md",
@@ -32,6 +33,8 @@ PAGES = [
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    if page == "docs/statistics.md":
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.setattr(millpond, "open", functools.partial(millpond.open, executor="inline"), raising=False)
     run_page(page, tmp_path)
 

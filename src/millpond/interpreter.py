@@ -18,7 +18,7 @@ from millpond.engine.core import Core
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.results.adhoc import select_stream
-from millpond.results.describe import explain, explain_stream, moment, show
+from millpond.results.describe import duration, explain, explain_stream, moment, show
 from millpond.results.explain_rows import explain_selection
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
@@ -596,8 +596,27 @@ class Interpreter:
         more = len(users) + len(rows) - len(shown)
         return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
+    def _set_window(self, statement: lang.AlterQuery, standing: Standing | Registered) -> str:
+        """A new version of a query with other windows, filled from what is there."""
+        name = statement.name
+        if isinstance(standing, Registered):
+            raise QueryError(f"'{name}' is a row query; its window is BEGIN … END …, given anew at any INVOKE")
+        definition = standing.definition
+        text, select = lang.with_window(name, definition.text, statement.window)
+        bound = lang.bind_standing(select, text, 0, self.rows.names)
+        if not isinstance(bound, BoundQuery):
+            raise QueryError(f"query '{name}' cannot have this window")
+        pane = self.core.catalog.synopses[standing.synopsis].spec.panes
+        done = self.register_windows(definition.name, bound, definition.options, text, standing)[1]
+        kept = self.core.catalog.query(name)
+        if kept is not None and kept.synopsis == standing.synopsis:
+            return f"{done}: its panes of {duration(pane.width)} make up the new windows"
+        return done
+
     def _alter(self, statement: lang.AlterQuery) -> str:
         standing = self._query(statement.name, statement)
+        if statement.action == "window":
+            return self._set_window(statement, standing)
         pause = statement.action == "pause"
         if pause and standing.status == "paused":
             return f"query {statement.name} is paused already"

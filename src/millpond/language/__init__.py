@@ -9,6 +9,7 @@ Everything that a text can say passes through the allow-lists of `functions` and
 from millpond.language.binding import bind_query
 from millpond.language.from_items import Schema
 from millpond.language.relations import DEAD_COLUMNS, RelationQuery, RelationRef
+from millpond.language.rewindow import with_window
 from millpond.language.script import parse
 from millpond.language.selections import bind_select, bind_selection, bind_standing
 from millpond.language.statements import (
@@ -50,4 +51,5 @@ __all__ = [
     "bind_selection",
     "bind_standing",
     "parse",
+    "with_window",
 ]

@@ -34,6 +34,7 @@ from millpond.language.statements import (
     Show,
     Statement,
 )
+from millpond.language.window_clause import parse_window
 from millpond.types import COVERED, Column, StreamDefinition, TableDefinition
 
 #: Names of columns that answers have by themselves.
@@ -426,5 +427,10 @@ class _Reader:
     def alter(self) -> AlterQuery:
         self.expect("QUERY")
         name = self.name("a query")
-        action = self.expect("PAUSE", "RESUME").lower()
+        if self.take("SET", "WINDOW"):
+            if self.word() != "[":
+                self.fail("a window stands in brackets", expected="[RANGE 10 MINUTES SLIDE 1 MINUTE]")
+            start, end = parse_window(self.parser).place
+            return AlterQuery(name=name, action="window", window=self.script[start:end], **self.common)
+        action = self.expect("PAUSE", "RESUME", "SET WINDOW").lower()
         return AlterQuery(name=name, action=action, **self.common)  # type: ignore[arg-type]  # one of the words, too

@@ -123,7 +123,8 @@ class Drain(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class AlterQuery(Statement):
-    """ALTER QUERY name PAUSE|RESUME."""
+    """ALTER QUERY name PAUSE|RESUME, or SET WINDOW […] (`window` is its text, brackets included)."""
 
     name: str
-    action: Literal["pause", "resume"]
+    action: Literal["pause", "resume", "window"]
+    window: str = ""

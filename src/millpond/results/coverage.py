@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.engine.records import QueryProgress
 from millpond.progress import NEVER
 from millpond.types import COVERED, NUMBER, Column, RowWindow
 
 COVERAGE = Column(COVERED, "TIMESTAMP")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How far back a query's windows are filled.
+
+    start: the event time from which on all rows are there (microseconds); NEVER: no row is known to be missing.
+    until: windows that end before it lack something; NEVER: none does.
+    closed: the query has answered the windows that end by then.
+    """
+
+    start: int
+    until: int
+    closed: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every window still to come is whole."""
+        return self.closed >= self.until
+
+
+def coverage_of(core: Core, standing: Standing) -> Coverage:
+    """What a window query was filled with: history that retention had left, or all since the stream's first row."""
+    progress = core.published.queries.get(str(standing.id), QueryProgress())
+    window = standing.definition.query.window
+    archives = [core.streams[s.id].archive.snapshot for s in core.catalog.streams_of(standing)]
+    lows = [s.low for segments, _ in archives for s in segments]
+    start = progress.covered
+    if start <= NEVER and lows and all(removed is None for _, removed in archives):
+        start = min(lows)
+    reach = window.range if window is not None else 0
+    return Coverage(start, start + reach if start > NEVER and reach else NEVER, progress.closed)
 
 
 def with_coverage(answers: pa.Table, removed: int | None, window: RowWindow | None = None) -> pa.Table:

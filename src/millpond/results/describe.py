@@ -12,6 +12,7 @@ from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.results.coverage import Coverage, coverage_of
 from millpond.results.explain_state import state_lines
 from millpond.synopses import PanesSpec, is_holistic, spec_of
 from millpond.synopses.splits import SKETCHES
@@ -122,12 +123,19 @@ def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
             "revisions": progress_of.revisions,
             "too_late": progress_of.too_late,
             "closed": moment(progress_of.closed),
+            "covered_from": moment((coverage := coverage_of(core, standing)).start),
+            "coverage": coverage_text(coverage),
         }
     return queries
 
 
 def _streams(catalog: Catalog, spec: PanesSpec) -> str:
     return ", ".join(catalog.streams[s].name for s in spec.streams)
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """Whether the windows of a query are whole."""
+    return "complete" if coverage.complete else f"partial until {moment(coverage.until)}"
 
 
 def _rate(recent: list[dict[str, Any]]) -> float:
@@ -241,6 +249,8 @@ def show_windows(core: Core) -> pa.Table:
             "revisions": "i",
             "too_late": "i",
             "closed": "s",
+            "covered_from": "s",
+            "coverage": "s",
         },
     )
 
@@ -304,6 +314,8 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
                 else ""
             )
         )
+        coverage = coverage_of(core, standing)
+        lines.append(f"windows: {coverage_text(coverage)}; rows are there from {moment(coverage.start)} on")
         lines.append(
             f"status: {standing.status}{': ' + standing.reason if standing.reason else ''};"
             f" live from epoch {standing.first_epoch}"

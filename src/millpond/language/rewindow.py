@@ -1,0 +1,38 @@
+"""ALTER QUERY … SET WINDOW: the text of a query with another window."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from millpond.errors import QueryError
+from millpond.language.script import parse
+from millpond.language.statements import CreateQuery, Select
+from millpond.language.window_clause import WINDOW, WindowClause
+
+
+def with_window(name: str, text: str, window: str) -> tuple[str, exp.Query]:
+    """The text of query `name` with its one window exchanged for `window` (brackets included), and its SELECT.
+
+    Raises: QueryError when the query has no window in brackets, or several; StatementError when the new one is wrong.
+
+        >>> with_window("q", "SELECT count(*) FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE]", "[RANGE TUMBLING 1 HOUR]")[0]
+        'SELECT count(*) FROM s [RANGE TUMBLING 1 HOUR]'
+    """
+    places = sorted(_places(_select(text)))
+    if len(places) != 1:
+        what = f"has {len(places)} windows" if places else "has no window in brackets"
+        raise QueryError(f"query '{name}' {what}; CREATE OR REPLACE QUERY gives it another text")
+    start, end = places[0]
+    changed = text[:start] + window + text[end:]
+    return changed, _select(changed)
+
+
+def _select(text: str) -> exp.Query:
+    statement = parse(text)[0]
+    assert isinstance(statement, CreateQuery | Select)
+    return statement.select
+
+
+def _places(select: exp.Query) -> list[tuple[int, int]]:
+    found = {id(clause): clause for node in select.walk() if (clause := node.meta.get(WINDOW)) is not None}
+    return [c.place for c in found.values() if isinstance(c, WindowClause)]
