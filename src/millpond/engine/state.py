@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.engine.cuts import without_cut
+from millpond.engine.prefixes import fold_prefix
 from millpond.engine.records import manifest_path
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.tables import Chunk, Segment, read_chunks
+from millpond.windows.covers import FAR
 
 #: Rows of a synopsis kept in memory beyond what open windows need.
 KEPT_ROWS = 500_000
@@ -59,6 +61,7 @@ class PaneState:
         segments: the shard's committed state files, oldest first.
         epoch: the running epoch. delta: merged partials of this epoch.
         since: for a query that answered last before this epoch: what came from it on is delta (see `parts`, `show`).
+        settled: see `prefixes.fold_prefix`.
     """
 
     db: duckdb.DuckDBPyConnection
@@ -71,6 +74,7 @@ class PaneState:
     epoch: int
     delta: pa.Table
     since: int | None = None
+    settled: int = -FAR
     _before: _Kept | None = field(default=None, init=False)
     _after: dict[int, pa.Table] = field(default_factory=dict, init=False)
 
@@ -151,6 +155,8 @@ class PaneState:
         whole = self._after[held]
         if whole.num_rows > KEPT_ROWS and held < low:
             held, whole = low, table
+        if rewritten:
+            whole = fold_prefix(self.db, self.spec, whole, self.settled)
         _kept[(self.pond_id, self.owner, self.shard)] = _Kept(
             self.epoch, held, whole, self._files(), manifest_file(self.pond, self.epoch)
         )

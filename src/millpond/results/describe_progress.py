@@ -12,7 +12,7 @@ from millpond.engine.records import QueryProgress
 from millpond.engine.unions import streams_of
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
-from millpond.results.describe import duration, moment
+from millpond.results.explain_windows import duration, moment
 from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
 from millpond.windows import first_end_after
 
