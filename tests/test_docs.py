@@ -25,6 +25,7 @@ PAGES = [
     "docs/cql.md",
     "docs/derived-streams.md",
     "README.md",
+    "docs/windows.md",
 ]
 
 
