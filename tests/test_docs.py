@@ -27,6 +27,7 @@ PAGES = [
     "docs/derived-streams.md",
     "docs/adaptive-state.md",
     "README.md",
+    "docs/windows.md",
 ]
 
 

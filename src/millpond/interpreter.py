@@ -15,11 +15,13 @@ from millpond import language as lang
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
 from millpond.engine.core import Core
+from millpond.engine.needs import complete_since, needed_by
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.results.adhoc import select_stream
-from millpond.results.describe import duration, explain, explain_stream, moment, show
+from millpond.results.describe import explain, explain_stream, show
 from millpond.results.explain_rows import explain_selection
+from millpond.results.explain_windows import duration, moment
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
 from millpond.results.relational import explain_relational, select_relational
@@ -429,10 +431,8 @@ class Interpreter:
         progress = progress_of(catalog, spec_of(query, stream, options), self.core.published.progress)
         history = any(self._taken(s) > 0 for s in [f.stream for f in query.feeds] or [stream.id])
         reusable = options.since is None or not history
-        if query.window is not None:
-            needed = progress.bound - query.window.range * 2
-        else:  # a synopsis of rows serves who needs no more than it keeps, if it numbers them from the same row on
-            needed = progress.bound
+        needed = needed_by(query, progress.bound)
+        if query.window is None:  # rows serve who needs no more than is kept, if it numbers them from the same row on
             reusable = reusable and (stream.options.retention is None or not history)
         synopsis, new = assign(
             catalog if reusable else replace(catalog, synopses={}),
@@ -501,15 +501,13 @@ class Interpreter:
 
     def _complete_since(self, catalog: Catalog, owner: str) -> int:
         """The event time from which a synopsis certainly holds every row, from what its users still need."""
-        from millpond.engine.merging import keep_since
-
         synopsis = catalog.synopses[owner]
         stream = catalog.streams[synopsis.spec.stream]
         users = [q for q in catalog.users(owner) if q.status == "live"]
         high = progress_of(catalog, synopsis.spec, self.core.published.progress).high
         known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
         return min(
-            (max(keep_since(synopsis, q, stream, p.closed, high), p.start, p.covered) for q, p in known),
+            (complete_since(q, synopsis, stream, p, high) for q, p in known),
             default=2**62,
         )
 
@@ -655,6 +653,10 @@ def check_options(query: BoundQuery, options: QueryOptions) -> None:
         raise QueryError("empty='report' is for windows with SLIDE; a relation is defined at every instant")
     if query.window is None and options.state != "eager":
         raise QueryError(f"state='{options.state}' is for windows of time with a SLIDE")
+    if query.window is not None and query.window.landmark is not None and options.empty == "report":
+        raise QueryError(
+            "a window that grows reports every window since a group's first row by itself: leave empty='report' out"
+        )
 
 
 def _version(query: Standing | Registered) -> int:

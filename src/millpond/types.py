@@ -307,6 +307,7 @@ class Aggregate:
     order: ORDER BY inside the call (list, string_agg, …), over stream columns.
     parameters: constants of the call as DuckDB literals (the fraction of a quantile, the separator of string_agg).
     type: DuckDB type of the result.
+    range: RANGE of the window behind the call, microseconds; None: the query's window, which is the widest.
     """
 
     name: str
@@ -318,6 +319,7 @@ class Aggregate:
     order: tuple[OrderTerm, ...] = ()
     parameters: tuple[str, ...] = ()
     type: str = "BIGINT"
+    range: int | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tests.oracle.case import Case
 from tests.oracle.compare import assert_rows_equal, rows_equal
 from tests.oracle.evaluate import evaluate, window_ends
 from tests.oracle.invocation import invoke
+from tests.oracle.landmarks import Since
 from tests.oracle.progress import Epoch, Item, Script, StreamSpec, trace
 from tests.oracle.revisions import Revision, latest, revisions
 from tests.oracle.rows import Row, Table
@@ -21,6 +22,7 @@ __all__ = [
     "Revision",
     "Row",
     "Script",
+    "Since",
     "StreamSpec",
     "Table",
     "assert_rows_equal",

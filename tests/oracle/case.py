@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tests.oracle.landmarks import Since
 from tests.oracle.rows import ORDER
 
 _SPANS = (
@@ -29,6 +30,8 @@ class Case:
     select: items of the SELECT list, SQL text with optional alias. group_by: expressions. order_by: terms.
     range_us, slide_us, origin_us: the window; range None: no window (ad hoc over everything).
     align_start: windows start, not end, at origin + k·slide.
+    since: windows grow from a landmark instead; range_us is 0 then.
+    ranges: the window behind each item of `select` (0: the item is no aggregate); range_us is the largest then.
     """
 
     select: tuple[str, ...]
@@ -43,6 +46,8 @@ class Case:
     order_by: tuple[str, ...] = ()
     limit: int | None = None
     empty: str = "skip"
+    since: Since | None = None
+    ranges: tuple[int, ...] = ()
 
     @property
     def effective_origin(self) -> int:
@@ -62,7 +67,9 @@ class Case:
         >>> Case(("count(*) AS n",), 60_000_000, 1_000_000).query()
         'SELECT count(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 SECOND]'
         """
-        parts = [f"SELECT {', '.join(self.select)} FROM {self.stream}{self._window()}"]
+        items = [self._windowed(item, size) for item, size in zip(self.select, self.ranges, strict=bool(self.ranges))]
+        behind = "" if self.ranges else self._window()
+        parts = [f"SELECT {', '.join(items or self.select)} FROM {self.stream}{behind}"]
         parts += [f"WHERE {self.where}"] if self.where else []
         parts += [f"GROUP BY {', '.join(self.group_by)}"] if self.group_by else []
         parts += [f"HAVING {self.having}"] if self.having else []
@@ -77,9 +84,15 @@ class Case:
         tail = f" WITH ({', '.join(options)})" if options else ""
         return f"CREATE {'OR REPLACE ' if replace_it else ''}QUERY {name} AS {self.query()}{tail}"
 
+    def _windowed(self, item: str, size: int) -> str:
+        call, alias = item.rsplit(" AS ", 1)
+        return f"{call}{replace(self, range_us=size)._window() if size else ''} AS {alias}"
+
     def _window(self) -> str:
         if self.range_us is None:
             return ""
+        if self.since is not None:
+            return f" [RANGE ALL{self.since.text()} SLIDE {span(self.slide)}]"
         parts = [f"RANGE {span(self.range_us)}", f"SLIDE {span(self.slide)}"]
         if self.origin_us:
             moment = datetime(1970, 1, 1) + timedelta(microseconds=self.origin_us)
@@ -112,7 +125,7 @@ class Case:
 
     def without_window(self) -> Case:
         """The same SELECT over everything."""
-        return replace(self, range_us=None, slide_us=0, origin_us=0, align_start=False)
+        return replace(self, range_us=None, slide_us=0, origin_us=0, align_start=False, since=None, ranges=())
 
 
 def span(microseconds: int) -> str:

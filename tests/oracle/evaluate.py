@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.oracle.case import Case
+from tests.oracle.landmarks import landmark_ends
 from tests.oracle.rows import ORDER, TIME, Row, Table
 
 #: An answer row: (window_start, window_end) in microseconds, the SELECT list, the grouping keys.
 Answer = tuple[int, int, tuple[Any, ...], tuple[Any, ...]]
 
 
-def window_ends(case: Case, times: Iterable[int]) -> list[int]:
-    """The ends of all windows that cover one of the times, ascending: origin + k·slide with end - range <= t < end."""
+def window_ends(case: Case, times: Iterable[int], until: int | None = None) -> list[int]:
+    """The ends of all windows that cover one of the times, ascending: origin + k·slide with end - range <= t < end.
+
+    A window since a landmark covers landmark <= t < end; of those there is one at every end up to `until`, or to the
+    first end behind the last of the times.
+    """
     assert case.range_us is not None
+    if case.since is not None:
+        times = list(times)
+        last = max(((t // case.slide + 1) * case.slide for t in times), default=0)
+        return landmark_ends(case.since, case.slide, times, last if until is None else until)
     origin, slide = case.effective_origin, case.slide
     ends: set[int] = set()
     for time in set(times):
@@ -36,7 +46,7 @@ def evaluate(case: Case, table: Table, until: int | None = None, ends: Sequence[
     assert case.range_us is not None
     connection = table.load()
     seen = _seen(case, table, connection)
-    chosen = list(ends) if ends is not None else window_ends(case, seen)
+    chosen = list(ends) if ends is not None else window_ends(case, seen, last_end(case, table, until))
     if ends is None and case.empty == "report" and chosen and not case.group_by:
         last = chosen[-1] if until is None else until
         chosen = list(range(chosen[0], last + 1, case.slide))
@@ -45,15 +55,65 @@ def evaluate(case: Case, table: Table, until: int | None = None, ends: Sequence[
     answers: list[Answer] = []
     width = len(case.group_by)
     for end in chosen:
-        start = end - case.range_us
+        start = start_of(case, end)
         inside = any(start <= time < end for time in seen)
         if not inside and case.empty != "report":
             continue
-        rows = f"(SELECT * FROM t WHERE {TIME} >= {start} AND {TIME} < {end} ORDER BY {ORDER})"
+        if case.ranges:
+            answers += [(start, end, items, keys) for items, keys in _beside(case, connection, end)]
+            continue
+        rows = _between(start, end)
         for found in connection.execute(case.extent_sql(start, end, rows)).fetchall():
             items, keys = (found[:-width], found[-width:]) if width else (found, ())
             answers.append((start, end, tuple(items), tuple(keys)))
     return answers
+
+
+def _between(start: int, end: int) -> str:
+    return f"(SELECT * FROM t WHERE {TIME} >= {start} AND {TIME} < {end} ORDER BY {ORDER})"
+
+
+def _beside(case: Case, connection: Any, end: int) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Several windows in one SELECT: the groups of the widest, and each item over the rows of its own window."""
+    assert case.range_us is not None
+    width = len(case.group_by)
+    groups: dict[str, list[Any]] = {}
+    for n, (item, size) in enumerate(zip(case.select, case.ranges, strict=True)):
+        one = replace(case, select=(item,), ranges=())
+        whole = _between(end - case.range_us, end)
+        if n == 0:
+            for *_, keys in _split(connection.execute(one.extent_sql(0, 0, whole)).fetchall(), width):
+                groups[repr(keys)] = [keys]
+        rows = _between(end - (size or case.range_us), end)
+        found = _split(connection.execute(one.extent_sql(end - case.range_us, end, rows)).fetchall(), width)
+        values = {repr(keys): items[0] for items, keys in found}
+        for name, group in groups.items():
+            if name not in values:
+                nothing = replace(one, group_by=(), where=None).extent_sql(0, end, "(SELECT * FROM t LIMIT 0)")
+                values[name] = connection.execute(nothing).fetchall()[0][0]
+            group.append(values[name])
+    return [(tuple(group[1:]), group[0]) for group in groups.values()]
+
+
+def _split(found: list[Any], width: int) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    return [(tuple(f[:-width]), tuple(f[-width:])) if width else (tuple(f), ()) for f in found]
+
+
+def start_of(case: Case, end: int) -> int:
+    """Where the window that ends at `end` begins."""
+    if case.since is None:
+        return end - (case.range_us or 0)
+    start = case.since.before(end)
+    assert start is not None
+    return start
+
+
+def last_end(case: Case, table: Table, until: int | None) -> int | None:
+    """How far windows since a landmark are reported: up to progress, but not beyond the first end behind all rows."""
+    if case.since is None or not table.rows:
+        return until
+    last = (max(row.time for row in table.rows) // case.slide + 1) * case.slide
+    return last if until is None or until >= 10**30 else until
 
 
 def _seen(case: Case, table: Table, connection: Any) -> list[int]:

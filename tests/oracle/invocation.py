@@ -18,6 +18,8 @@ def invoke(case: Case, table: Table, now: int | None = None) -> list[tuple[Any, 
     if not table.rows:
         return []
     at = max(row.time for row in table.rows) if now is None else now
-    start = at - case.range_us
+    start = at - case.range_us if case.since is None else case.since.before(at + 1)
+    if start is None:  # before the first landmark there is no window
+        return []
     rows = [row for row in table.rows if start <= row.time <= at]
     return [items for items, _ in over(case, table, rows, start, at)]

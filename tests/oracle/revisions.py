@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.oracle.case import Case
 from tests.oracle.compare import rows_equal
-from tests.oracle.evaluate import evaluate
+from tests.oracle.evaluate import evaluate, last_end, window_ends
 from tests.oracle.progress import Script, Step, trace
 from tests.oracle.rows import Row, Table
 
@@ -101,20 +101,15 @@ def _answers(
     result = {}
     windows: dict[int, list[Row]] = {}
     assert case.range_us is not None
+    until = last_end(case, Table(tuple(row for row, _ in taken), types), step.after)
     for row, before in taken:
-        for end in _ends(case, row.time):
+        for end in window_ends(case, [row.time], until):
             if end <= step.after and end > before - kept:
                 windows.setdefault(end, []).append(row)
     for end, rows in windows.items():
         for start, _, items, keys in evaluate(case, Table(tuple(rows), types), None, [end]):
             result[(end, _hashable(keys))] = (start, items)
     return result
-
-
-def _ends(case: Case, time: int) -> list[int]:
-    from tests.oracle.evaluate import window_ends
-
-    return window_ends(case, [time])
 
 
 def _hashable(keys: tuple[Any, ...]) -> tuple[Any, ...]:

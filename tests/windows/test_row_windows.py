@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracle.bins import Bins
 
 from millpond.types import Key, RowWindow
 from millpond.windows import row_runs
 from millpond.windows.rows import StreamRow, extent, numbers, wids, windows
+from tests.oracle.bins import Bins
 
 PARTITION = (Key("k0", '"k"', "BIGINT"),)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from millpond.catalog.state import Catalog, Store, Synopsis
 from millpond.relations import rows_needed
 from millpond.synopses import spec_of
+from millpond.synopses.panes import windows_of
 from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput, StreamDefinition
 
 
@@ -55,7 +56,7 @@ def assign(
 
 
 def _widens(synopsis: Synopsis, query: BoundQuery) -> bool:
-    return query.window is not None and synopsis.spec.panes.serves(query.window)
+    return query.window is not None and all(synopsis.spec.panes.serves(w) for w in windows_of(query))
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from millpond.engine.evaluation import Evaluation, State, earliest, end_pane, first_end
-from millpond.engine.group_bounds import Edges, GroupBounds, closed_groups, edges_of
+from millpond.engine.group_bounds import Edges, GroupBounds, closed_groups
 from millpond.engine.records import QueryProgress
 from millpond.engine.row_windows import advance_rows
 from millpond.progress import FOREVER, NEVER
@@ -22,6 +21,7 @@ from millpond.synopses import PanesSpec
 from millpond.synopses.finish import identity
 from millpond.synopses.rows import revised_for
 from millpond.types import DAY, BoundQuery, QueryOptions
+from millpond.windows import Cover
 
 
 @dataclass(frozen=True)
@@ -62,27 +62,30 @@ def advance(
     high: int,
     revisions: Callable[[int, int], pa.Table | None],
     groups: GroupBounds | None = None,
+    reached: int | None = None,
 ) -> Advanced:
     """Close windows up to `bound` and revise closed ones.
 
     Arguments:
         late: 'revise' or 'drop', of the stream.
-        progress: how far the query had answered. high: high watermark of the stream before the epoch.
+        progress: how far the query had answered. high, reached: high watermark of the stream before and after the
+            epoch; reached None: the same.
         revisions: see `Evaluation`. groups: bounds of groups that are ahead of `bound`, on a stream that has them.
     """
     if query.row_window is not None:
         both = advance_rows(db, spec, query, late, state, progress, bound, revisions)
         return advanced(query, progress, [both[0]], [both[1]], bound, None, 0)
     task = Evaluation(db, spec, query, options, state, revisions)
-    closed, until = end_pane(spec, task.window, progress.closed), end_pane(spec, task.window, bound)
-    before, after = edges_of(progress.closed, bound, groups, progress.groups, partial(end_pane, spec, task.window))
+    reached = high if reached is None else reached
+    closed, until = task.until(progress.closed, high), task.until(bound, reached)
+    before, after = task.edges(progress, bound, groups, high, reached)
     own, furthest = bool(before.further or after.further), before.most
     revising = late == "revise" and (progress.closed > NEVER or furthest > closed)
     horizon = end_pane(spec, task.window, horizon_of(query, options, progress, high)) if revising else closed
     first = earliest(progress.first, first_end(spec, task.window, state.delta, horizon))
     changed, fresh, too_late = None, None, 0
     if revising and state.delta.num_rows:
-        touched, too_late = behind(state.delta, task.shape[0], horizon, before)
+        touched, too_late = behind(state.delta, task.cover, horizon, before)
         if touched.num_rows:
             changed = task.revise(touched, horizon, furthest, progress.first, first, before if own else None)
     if after != before:
@@ -91,13 +94,13 @@ def advance(
     return advanced(query, progress, [changed], [fresh], bound, first, too_late, groups)
 
 
-def behind(rows: pa.Table, width: int, horizon: int, closed: int | Edges) -> tuple[pa.Table, int]:
+def behind(rows: pa.Table, cover: Cover, horizon: int, closed: int | Edges) -> tuple[pa.Table, int]:
     """The pane rows that lie in windows with horizon < end <= closed, and how many rows come too late for any."""
     if not rows.num_rows:
         return rows, 0
     pane = rows["pane"].to_numpy()
     late = pane < (closed.of(rows) if isinstance(closed, Edges) else closed)
-    lost = late & (pane + width <= horizon)
+    lost = late & (cover.lasts(pane) <= horizon)
     return rows.filter(pa.array(late & ~lost)), int(rows["n"].to_numpy()[lost].sum())
 
 

@@ -20,7 +20,8 @@ from millpond.engine.derived import announced
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history
 from millpond.engine.mapping import Parcel, home_shard
-from millpond.engine.merging import keep_since, query_owner, results_folder
+from millpond.engine.merging import query_owner, results_folder
+from millpond.engine.needs import keep_since, read_since
 from millpond.engine.records import Published, QueryProgress, read_published
 from millpond.engine.state import pane_chunk, state_folder
 from millpond.engine.unions import progress_of, streams_of
@@ -147,7 +148,7 @@ def _run(core: Core, owner: str) -> None:
     starts = {
         str(q.id): QueryProgress(closed=s, start=s, covered=covered) for q in users for s in [start_of(q, state.bound)]
     }
-    low = min(_needed_since(q, stream, starts[str(q.id)].closed, state.high) for q in users)
+    low = min(read_since(q, starts[str(q.id)].closed, state.high) for q in users)
     wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
     tasks, _, _ = fed_tasks(core, streams, wanted)
     plan = {
@@ -199,13 +200,6 @@ def start_of(standing: Standing, bound: int) -> int:
     if since is None:
         return bound
     return NEVER if since == "start" else since
-
-
-def _needed_since(standing: Standing, stream: StreamDefinition, start: int, high: int) -> int:
-    window = standing.definition.query.window
-    if start <= NEVER or window is None:  # rows are numbered from the start of the retained stream
-        return NEVER
-    return min(start, high) - window.range * (4 if standing.definition.options.empty == "report" else 1)
 
 
 def _combine(shards: list[QueryProgress]) -> QueryProgress:
@@ -262,7 +256,7 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         start = from_json(QueryProgress, plan["starts"][str(standing.id)])
         until = announced(options, plan["bound"])
         groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
-        answers, after = close_history(db, synopsis.spec, query, options, parts, start, until, groups)
+        answers, after = close_history(db, synopsis.spec, query, options, parts, start, until, groups, plan["high"])
         progress[str(standing.id)] = to_json(after)
         keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
         if answers is not None and answers.num_rows:

@@ -16,13 +16,15 @@ import pyarrow.compute as pc
 
 from millpond.engine.advance import Advanced, advance, advanced, behind, horizon_of, revise_for
 from millpond.engine.cuts import CUT, separate
-from millpond.engine.evaluation import FAR, Evaluation, State, earliest, end_pane, first_end
-from millpond.engine.group_bounds import GroupBounds, edges_of
+from millpond.engine.evaluation import Evaluation, State, earliest, end_pane, first_end
+from millpond.engine.group_bounds import GroupBounds
 from millpond.engine.records import QueryProgress
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.panes import regroup
 from millpond.types import BoundQuery, QueryOptions
+from millpond.windows import Cover
+from millpond.windows.covers import FAR
 
 
 class Shown(State, Protocol):
@@ -46,6 +48,7 @@ def catch_up(
     high: int,
     revisions: Callable[[int, int], pa.Table | None],
     groups: GroupBounds | None = None,
+    reached: int | None = None,
 ) -> Advanced:
     """Close the windows behind `progress` until `bound`, and revise those closed before.
 
@@ -54,15 +57,16 @@ def catch_up(
     Arguments:
         state: what was there when the query answered last.
         parts: pane rows that came since, with their cuts.
-        late, bound, high, revisions, groups: as for `advance`.
+        late, bound, high, revisions, groups, reached: as for `advance`.
     """
     if query.row_window is not None:  # cuts are a matter of its rows
         state.show(merge_partials(db, spec, list(parts)))
         return advance(db, spec, query, options, late, state, progress, bound, high, revisions)
     task = Evaluation(db, spec, query, options, state, revisions)
-    window, width = task.window, task.shape[0]
-    closed, until = end_pane(spec, window, progress.closed), end_pane(spec, window, bound)
-    before, after = edges_of(progress.closed, bound, groups, progress.groups, partial(end_pane, spec, window))
+    window, cover = task.window, task.cover
+    reached = high if reached is None else reached
+    closed, until = task.until(progress.closed, high), task.until(bound, reached)
+    before, after = task.edges(progress, bound, groups, high, reached)
     furthest, last = before.most, max(until, after.most)
     own = groups is not None and bool(before.further or after.further)
     revising = late == "revise"
@@ -72,16 +76,16 @@ def catch_up(
     rows = _Ranges(db, spec, on_time, marked, lambda cut: max(horizon, end_pane(spec, window, cut - spare)))
     changed: list[pa.Table | None] = []
     fresh: list[pa.Table | None] = []
-    too_late, first, low = rows.lost(width), progress.first, horizon
+    too_late, first, low = rows.lost(cover), progress.first, horizon
     first = earliest(first, first_end(spec, window, rows.on_time, horizon))
     if revising and rows.on_time.num_rows:
-        too_late += behind(rows.on_time, width, horizon, before)[1]
+        too_late += behind(rows.on_time, cover, horizon, before)[1]
     for limit in [*(n for n in rows.limits if horizon < n < last), last]:
         first = earliest(first, *(first_end(spec, window, t, low) for t in rows.reveal(low)))
-        state.show(rows.between(low + 1 - task.depth, limit))
+        state.show(rows.between(task.since(low), limit))
         if revising and low < min(limit, furthest):
             ends = before.map(partial(min, limit))
-            touched, _ = behind(state.delta, width, low, ends)
+            touched, _ = behind(state.delta, cover, low, ends)
             changed.append(task.revise(touched, low, ends.most, progress.first, first, ends if own else None))
         if limit > max(low, closed):
             pair = (before.map(partial(max, low)), after.map(partial(min, limit))) if own else None
@@ -121,10 +125,10 @@ class _Ranges:
             self.on_time = self.on_time.sort_by("pane")
             self._sorted = self.on_time["pane"].to_numpy()
 
-    def lost(self, width: int) -> int:
+    def lost(self, cover: Cover) -> int:
         """How many rows count in no window at all."""
         return sum(
-            int(t["n"].to_numpy()[t["pane"].to_numpy() + width <= limit].sum()) for limit, t in self._late.items()
+            int(t["n"].to_numpy()[cover.lasts(t["pane"].to_numpy()) <= limit].sum()) for limit, t in self._late.items()
         )
 
     def reveal(self, limit: int) -> list[pa.Table]:

@@ -44,16 +44,31 @@ def merge_cuts(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: Sequence[p
     parts = [p for p in parts if p.num_rows]
     if spec.rows is not None or not any(CUT in p.column_names for p in parts):
         return merge_partials(db, spec, parts)
-    # The cut as one more key of the group.
-    wider = replace(spec, keys=(*spec.keys, CUT), key_types=(*spec.key_types, "BIGINT"))
-    at, key = 1 + len(spec.keys), wider.key_names[-1]
-    keyed = []
-    for part in parts:
-        cut = part[CUT] if CUT in part.column_names else pa.nulls(part.num_rows, pa.int64())
-        part = part.drop_columns([CUT]) if CUT in part.column_names else part
-        keyed.append(part.add_column(at, key, cut))
-    merged = merge_partials(db, wider, keyed)
-    return merged.rename_columns([CUT if n == key else n for n in merged.column_names])
+    wider = _wider(spec)
+    return _plain(wider, merge_partials(db, wider, [_keyed(wider, part) for part in parts]))
+
+
+def regroup_cuts(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
+    """As `regroup`, with one row per (pane, group, cut) where rows have cuts."""
+    if CUT not in rows.column_names:
+        return regroup(db, spec, rows)
+    wider = _wider(spec)
+    return _plain(wider, regroup(db, wider, _keyed(wider, rows)))
+
+
+def _wider(spec: PanesSpec) -> PanesSpec:
+    """The cut as one more key of the group."""
+    return replace(spec, keys=(*spec.keys, CUT), key_types=(*spec.key_types, "BIGINT"))
+
+
+def _keyed(wider: PanesSpec, part: pa.Table) -> pa.Table:
+    cut = part[CUT] if CUT in part.column_names else pa.nulls(part.num_rows, pa.int64())
+    part = part.drop_columns([CUT]) if CUT in part.column_names else part
+    return part.add_column(len(wider.keys), wider.key_names[-1], cut)
+
+
+def _plain(wider: PanesSpec, rows: pa.Table) -> pa.Table:
+    return rows.rename_columns([CUT if n == wider.key_names[-1] else n for n in rows.column_names])
 
 
 def separate(parts: Sequence[pa.Table]) -> tuple[list[pa.Table], pa.Table | None]:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from millpond.engine.admission import admit, splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
 from millpond.engine.bounds import bound_of
@@ -37,7 +39,7 @@ from millpond.sources.derived import DerivedSource
 from millpond.sources.intake import Item
 from millpond.tables import Segment, SegmentTable
 from millpond.types import ARRIVAL, QueryOptions, from_json
-from millpond.windows import first_end_after
+from millpond.windows import Cover, Panes, first_end_after
 
 #: State files of one level and shard that are merged into one of the next; larger files are left alone.
 LARGE_STATE = 32 << 20
@@ -203,7 +205,8 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
             continue
         # The first end that is not closed yet; nothing was closed while the bound was not known.
         end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
-        reported = standing.definition.options.empty == "report" or end - window.range <= state.high
+        start = int(Cover(Panes(1), window).starts(np.array([end]))[0])
+        reported = standing.definition.options.empty == "report" or start <= state.high
         if end <= reached and reported:
             return True
     return False

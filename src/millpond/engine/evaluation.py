@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import duckdb
@@ -14,17 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engine.group_bounds import Edges
-from millpond.progress import NEVER
+from millpond.engine.group_bounds import Edges, GroupBounds, edges_of
+from millpond.engine.records import QueryProgress
+from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, finish_windows, query_table
 from millpond.synopses.finish import fold_windows, identity
 from millpond.synopses.panes import group_codes
 from millpond.types import BoundQuery, QueryOptions, Window
-from millpond.windows import Rows, last_end_until, late_pairs
-from millpond.windows.candidates import Ints
-
-#: Bounds of pane numbers: beyond any event time, within int64.
-FAR = 2**61
+from millpond.windows import Cover, Rows, first_end_after, last_end_until, late_pairs
+from millpond.windows.candidates import Ints, Reach
+from millpond.windows.covers import FAR
 
 #: Windows that one ungrouped query with empty='report' may report in one epoch.
 EMPTY_LIMIT = 5_000_000
@@ -55,10 +55,11 @@ def first_end(spec: PanesSpec, window: Window, rows: pa.Table, after: int) -> in
     """The end (microseconds) of the first window behind pane `after` that holds a pane row; None if none does."""
     if not rows.num_rows:
         return None
-    width, step, offset = spec.panes.shape(window)
+    cover = Cover(spec.panes, window)
+    _, step, offset = cover.shape
     pane = rows["pane"].to_numpy()
     end = _end_from(np.maximum(pane, after) + 1, step, offset)
-    held = end <= pane + width
+    held = end <= cover.lasts(pane)
     return spec.panes.start(int(end[held].min())) if held.any() else None
 
 
@@ -110,14 +111,29 @@ class Evaluation:
 
     @property
     def window(self) -> Window:
-        """The query's window."""
-        assert self.query.window is not None
-        return self.query.window
+        """The query's window, as it lies over panes."""
+        return self.spec.window_of(self.query)
+
+    @cached_property
+    def cover(self) -> Cover:
+        """How its windows lie over panes."""
+        return Cover(self.spec.panes, self.window)
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Panes per window, panes per slide, an end as a pane number."""
-        return self.spec.panes.shape(self.window)
+        return self.cover.shape
+
+    def until(self, bound: int, high: int) -> int:
+        """How far progress `bound` closes windows, as a pane number.
+
+        Arguments:
+            high: the largest event time of the stream. Windows that grow go on without rows; when the stream has ended
+                (`bound` is FOREVER) they are reported up to the first end behind the last row.
+        """
+        if bound >= FOREVER and self.cover.grows:
+            bound = NEVER if high <= NEVER else first_end_after(self.window, high)
+        return end_pane(self.spec, self.window, bound)
 
     @property
     def reports_all(self) -> bool:
@@ -129,10 +145,24 @@ class Evaluation:
         """Panes before an end in which a group must have a row to be reported; None: the window itself."""
         return 2 * self.shape[0] if self.options.empty == "report" and self.query.keys else None
 
+    def edges(
+        self, progress: QueryProgress, bound: int, groups: GroupBounds | None, high: int, reached: int
+    ) -> tuple[Edges, Edges]:
+        """How far windows were closed, and are now, group by group; `high` and `reached`: see `until`."""
+        before, _ = edges_of(progress.closed, bound, groups, progress.groups, lambda b: self.until(b, high))
+        _, after = edges_of(progress.closed, bound, groups, progress.groups, lambda b: self.until(b, reached))
+        return before, after
+
     @property
-    def depth(self) -> int:
-        """How many panes before an end can have a say in its answer."""
-        return 2 * (self.reach or self.shape[0])
+    def reaching(self) -> Reach:
+        """How far rows reach, for `Rows.ends`: windows that grow end with their stretch."""
+        return self.cover.lasts if self.cover.grows else self.reach
+
+    def since(self, end: int) -> int:
+        """The first pane that can have a say in the answer of a window that ends behind pane number `end`."""
+        if self.cover.grows:
+            return self.cover.since(end)
+        return max(-FAR, end + 1 - 2 * (self.reach or self.shape[0]))
 
     def close(
         self,
@@ -148,7 +178,10 @@ class Evaluation:
             groups: the same two bounds where groups have their own; `closed` and `until` are then the outermost.
             first: the end of the first window with data. ended: the source has ended, nothing follows.
         """
-        rows = self.state.after(max(-FAR, closed + 1 - (self.reach or self.shape[0])))
+        grows = self.cover.grows
+        rows = self.state.after(
+            self.cover.since(closed) if grows else max(-FAR, closed + 1 - (self.reach or self.shape[0]))
+        )
         rows = below(rows, until)
         if self.reports_all:
             return self._close_all(rows, closed, until, first, ended)
@@ -191,10 +224,10 @@ class Evaluation:
         )
 
     def _revise(self, late: pa.Table, horizon: int, closed: int, groups: Edges | None = None) -> pa.Table | None:
-        spec, state, shape, reach = self.spec, self.state, self.shape, self.reach
+        spec, state, shape, reach = self.spec, self.state, self.shape, self.reaching
         if not late.num_rows:
             return None
-        low = max(-FAR, max(horizon + 1, pc.min(late["pane"]).as_py() + 1) - self.depth)
+        low = self.since(max(horizon, pc.min(late["pane"]).as_py()))
         before, after = below(state.before(low), closed), below(state.after(low), closed)
         keys = [
             t.select([k for k in spec.key_names]) if spec.keys else t.select(["pane"])
@@ -270,7 +303,7 @@ class Evaluation:
 
 
 def _whole_windows(
-    rows: pa.Table, codes: Ints, shape: tuple[int, int, int], after: int, until: int, ends: Ints, reach: int | None
+    rows: pa.Table, codes: Ints, shape: tuple[int, int, int], after: int, until: int, ends: Ints, reach: Reach
 ) -> tuple[Ints, Ints]:
     if not rows.num_rows:
         return np.empty(0, np.int64), np.empty(0, np.int64)

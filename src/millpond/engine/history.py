@@ -179,15 +179,30 @@ def close_history(
     progress: QueryProgress,
     bound: int,
     groups: GroupBounds | None = None,
+    high: int | None = None,
 ) -> tuple[pa.Table | None, QueryProgress]:
     """Answers of the windows that end after `progress.closed` and until `bound` (groups: their own bounds).
+
+    high: the largest event time of the stream; None: `bound`.
 
     A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that were
     open then, exactly as it did live. Under 'revise' all rows count.
     """
     state = HistoryState(whole=spec.rows is not None)
     result = catch_up(
-        db, spec, query, options, "drop", state, parts, progress, bound, bound, lambda low, high: None, groups
+        db,
+        spec,
+        query,
+        options,
+        "drop",
+        state,
+        parts,
+        progress,
+        bound,
+        bound,
+        lambda _low, _high: None,
+        groups,
+        high,
     )
     return result.answers, result.progress
 

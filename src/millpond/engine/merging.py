@@ -24,7 +24,9 @@ from millpond.engine.early import EARLY, Speculation, latest_shown, open_answers
 from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, settled
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.mapping import Parcel, home_shard, one_line
+from millpond.engine.needs import keep_since, open_pane, settled_pane
 from millpond.engine.ordering import in_order
+from millpond.engine.prefixes import fold_prefix
 from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.relating import ROWS, Shard, need_of, needed_rows, row_chunk
 from millpond.engine.row_state import forget_rows, state_of
@@ -37,7 +39,7 @@ from millpond.synopses import PanesSpec, connection, merge_partials, query_table
 from millpond.synopses.rows import fold, on_time
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
-from millpond.types import StreamDefinition, from_json, to_json
+from millpond.types import from_json, to_json
 
 REVISIONS = "revisions"
 
@@ -220,7 +222,9 @@ def _advance_synopsis(
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
                 if since is None:
-                    result = advance(db, spec, query, options, mode, panes, before, closing, known.high, given, groups)
+                    result = advance(
+                        db, spec, query, options, mode, panes, before, closing, known.high, given, groups, high
+                    )
                 else:
                     missed = state_of(
                         PaneState(
@@ -229,7 +233,7 @@ def _advance_synopsis(
                     )
                     parts = [*missed.parts(), marked]
                     result = catch_up(
-                        db, spec, query, options, mode, missed, parts, before, closing, known.high, given, groups
+                        db, spec, query, options, mode, missed, parts, before, closing, known.high, given, groups, high
                     )
                 if options.flush != "at once":
                     result = smoothed(db, spec, query, options, panes, before, result, until, manifest.clock)
@@ -267,6 +271,7 @@ def _advance_synopsis(
     # Without what a back-fill is going to bring, a kept table would not be the whole state.
     if lowest and not any("backfilling" in (q.status, q.reason) for q in users):
         adopting = any(str(q.id) in manifest.adopt for q in users)
+        panes.settled = settled_pane(catalog, synopsis, manifest.progress.get, manifest.queries.get)
         panes.keep(min(lowest), adopting or str(shard) in manifest.compact)
 
 
@@ -300,26 +305,6 @@ def _marked(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, delta: pa.
         return with_cut(synopsis.spec, delta, known.bound)
     spare = min(revise_for(q.definition.query, q.definition.options) for q in waiting)
     return with_cut(synopsis.spec, delta, min(known.bound, known.high), spare)
-
-
-def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
-    """The first pane that windows still open can need."""
-    window = standing.definition.query.window
-    if window is None:  # a table of rows knows what windows that end from an instant on need
-        return closed
-    reach = window.range * (2 if standing.definition.options.empty == "report" else 1)
-    return synopsis.spec.panes.pane(max(NEVER, closed - reach))
-
-
-def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition, closed: int, high: int) -> int:
-    """The event time from which a query may still need pane rows, for open windows and for revisions."""
-    query, options = standing.definition.query, standing.definition.options
-    revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
-    behind = revise_for(query, options) if revises and not options.delay else 0
-    if query.window is None:
-        return max(NEVER, min(closed, high) - behind)
-    reach = query.window.range * (4 if options.empty == "report" else 2)
-    return max(NEVER, min(closed, high) - behind - reach)
 
 
 def _given(
@@ -374,6 +359,8 @@ def _compact(
                 table = merge_cuts(db, synopsis.spec, [c.table for c in group])
                 if not any(_waits(manifest, synopsis, q) for q in catalog.users(owner)):
                     table = without_cut(db, synopsis.spec, table)
+                settled = settled_pane(catalog, synopsis, manifest.progress.get, manifest.queries.get)
+                table = fold_prefix(db, synopsis.spec, table, settled)
             except FAULTS:  # its queries fail for that; their state stays as it is until they are dropped
                 chunks += group
                 continue

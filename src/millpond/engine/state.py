@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 
 from millpond.engine.cuts import CUT, without_cut
 from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
+from millpond.engine.prefixes import fold_prefix
 from millpond.engine.records import manifest_path
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.tables import Chunk, Segment, read_chunks
+from millpond.windows.covers import FAR
 
 #: Rows of a synopsis kept in memory beyond what open windows need.
 KEPT_ROWS = 500_000
@@ -60,6 +62,7 @@ class PaneState:
         segments: the shard's committed state files, oldest first.
         epoch: the running epoch. delta: merged partials of this epoch. forms: the delta in the forms that are stored.
         since: for a query that answered last before this epoch: what came from it on is delta (see `parts`, `show`).
+        settled: see `prefixes.fold_prefix`.
     """
 
     db: duckdb.DuckDBPyConnection
@@ -73,6 +76,7 @@ class PaneState:
     delta: pa.Table
     since: int | None = None
     forms: Forms | None = None
+    settled: int = -FAR
     _before: _Kept | None = field(default=None, init=False)
     _with_delta: tuple[_Kept, Forms] | None = field(default=None, init=False)
     _views: dict[tuple[str, int], pa.Table] = field(default_factory=dict, init=False)
@@ -177,6 +181,8 @@ class PaneState:
             held, whole = low, Forms(_from(whole.partials, low), _from(whole.tuples, low))
         if whole.tuples.num_rows and not rounds and not keeps_lists(self.spec):  # else the order of the files counts
             whole = settled(self.db, self.spec, [whole.partials], [whole.tuples])
+        if rewritten:
+            whole = Forms(fold_prefix(self.db, self.spec, whole.partials, self.settled), whole.tuples)
         _kept[(self.pond_id, self.owner, self.shard)] = _Kept(
             self.epoch, held, whole, self._files(), manifest_file(self.pond, self.epoch)
         )

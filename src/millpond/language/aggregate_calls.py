@@ -40,12 +40,14 @@ class Call:
     order: list[OrderTerm] = field(default_factory=list)
     order_nodes: list[exp.Expr] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)
+    range: int | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for calls that give the same value."""
         return (
-            self.function, tuple(self.arguments), self.distinct, self.filter, tuple(self.order), tuple(self.parameters)
+            self.function, tuple(self.arguments), self.distinct, self.filter, tuple(self.order), tuple(self.parameters),
+            self.range,
         )  # fmt: skip
 
     @property

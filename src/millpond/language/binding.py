@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from millpond.language.aggregate_windows import CallWindows, refuse_windowed_calls
 from millpond.language.dialect import UNION
 from millpond.language.expressions import check_arguments, has_aggregate
 from millpond.language.from_items import Schema, bound_window, find, side_stream
@@ -18,7 +19,7 @@ from millpond.language.row_windows import bound_row_window
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
 from millpond.language.unions import union_feeds
-from millpond.language.window_clause import FINAL, REVISIONS, WORKS
+from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, WORKS
 from millpond.types import BoundQuery, Output, QueryDefinition, RowWindow, StreamDefinition, Window
 
 _CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
@@ -68,6 +69,7 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
     try:
         streams = streams_in(select, schema, source)
         if not streams:
+            refuse_windowed_calls(select, text, source)
             return bind_relation(select, text, source, schema)
         if not _is_plain(select):
             raise source.error(
@@ -90,6 +92,8 @@ def _is_plain(select: exp.Expr) -> bool:
 class SelectBinder:
     """Binds one SELECT over one stream."""
 
+    calls: CallWindows | None = None
+
     def __init__(self, select: exp.Expr, text: str, source: Source, schema: Schema, standing: bool) -> None:
         if not isinstance(select, exp.Select):
             raise source.error("a query over a stream is one SELECT", select)
@@ -102,6 +106,8 @@ class SelectBinder:
         table, stream = self.stream()
         window = bound_window(table, stream, self.source)
         self.row_window = bound_row_window(table, stream, self.source)
+        self.calls = CallWindows(self.select, self.text, table.meta.get(WINDOW), stream, self.source)
+        window = window or self.calls.query
         feeds = union_feeds(table, stream, window, self.schema, self.source)
         bound = self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
         return replace(bound, feeds=feeds) if feeds else bound
@@ -127,7 +133,9 @@ class SelectBinder:
         typer = Typer(source, stream.all_columns, rows.text)
         where = self.where(rows)
         written = self.items(written, rows, grouped)
-        groups = GroupScope(rows, window is not None or self.row_window is not None) if grouped else None
+        range_of = self.calls.range_of if self.calls is not None else lambda node: None
+        windowed = window is not None or self.row_window is not None
+        groups = GroupScope(rows, windowed, range_of) if grouped else None
         if groups is not None and self.row_window is not None:
             groups.number_windows(self.row_window)
         return self.finish(stream, window, where, rows, typer, written, groups)

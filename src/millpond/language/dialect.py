@@ -19,7 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.duck import quote
 from millpond.language.statistics_calls import approximate
-from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, parse_window
+from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, begins_window, parse_window
 
 #: Key of a node's `meta`: start and end of a whole item of SELECT in the script.
 WRITTEN = "millpond_written"
@@ -52,6 +52,8 @@ class SyntaxFault(ParseError):
 class MillpondParser(DuckDBParser):
     """DuckDB's parser with windows, `ALL REVISIONS`, and places on more nodes."""
 
+    #: DuckDB has no LIST[1, 2]: brackets behind list(x) are a subscript.
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _SPECIAL_SYNTAX
@@ -211,6 +213,16 @@ class MillpondParser(DuckDBParser):
                 self._advance()
             else:
                 return
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        """A subscript, or the window behind an aggregate call."""
+        if this is not None and WINDOW not in this.meta and begins_window(self._curr, self._next, self._after_next()):
+            this.meta[WINDOW] = parse_window(self)
+            return this
+        return super()._parse_bracket(this)
+
+    def _after_next(self) -> Token | None:
+        return self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
 
     def _parse_expression(self) -> exp.Expr | None:
         first = self._curr

@@ -11,7 +11,8 @@ from millpond.language.expressions import function_name
 from millpond.language.functions import REFUSED
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.window_clause import WINDOW, WORKS, WindowClause
-from millpond.types import QueryDefinition, StreamDefinition, TableDefinition, Window
+from millpond.types import DAY, Landmark, QueryDefinition, StreamDefinition, TableDefinition, Window
+from millpond.windows.landmarks import zone_of
 
 SIDE_STREAMS = ("late", "dead")
 
@@ -87,9 +88,16 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source) -> 
     assert isinstance(clause, WindowClause)
     if clause.slide_rows is not None:
         return None  # see `row_windows`
-    if clause.extent != "range" or clause.slide is None:
+    return time_window(clause, stream, source)
+
+
+def time_window(clause: WindowClause, stream: StreamDefinition, source: Source) -> Window:
+    """A window that slides by time, or grows from a landmark, as it is bound."""
+    if clause.extent not in ("range", "all") or clause.slide is None:
         raise source.error("windows of this kind are not available yet", clause.place, WORKS)
     check_attribute(clause, stream, source)
+    if clause.extent == "all":
+        return Window(0, clause.slide, 0, stream.options.time, _landmark(clause, source))
     shift = clause.range % clause.slide if clause.align_start else 0
     return Window(clause.range, clause.slide, (clause.origin + shift) % clause.slide, stream.options.time)
 
@@ -106,6 +114,21 @@ def check_attribute(clause: WindowClause, stream: StreamDefinition, source: Sour
             clause.attribute_place,
             f"ON {stream.options.time}",
         )
+
+
+def _landmark(clause: WindowClause, source: Source) -> Landmark:
+    """The landmark of a window that grows; StatementError for a zone that is none, or hours that a zone would count."""
+    try:
+        zone_of(clause.zone)
+    except ValueError as fault:
+        raise source.error(str(fault), clause.place, "ZONE 'Europe/Berlin'") from None
+    if clause.zone != "UTC" and (clause.every is None or clause.every % DAY):
+        raise source.error(
+            "a time zone counts days: its landmarks come DAILY, WEEKLY or EVERY n DAYS",
+            clause.place,
+            "[RANGE ALL SINCE '06:00' DAILY ZONE 'Europe/Berlin' SLIDE 1 HOUR]",
+        )
+    return Landmark(clause.since, clause.every, clause.zone)
 
 
 def no_window(table: exp.Table, source: Source) -> None:

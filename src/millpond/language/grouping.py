@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -23,10 +23,13 @@ class GroupScope:
     Arguments:
         rows: names at the level of rows.
         windowed: whether the query has a window.
+        range_of: the RANGE of the window behind a call; None: the query's window.
     """
 
-    def __init__(self, rows: RowScope, windowed: bool) -> None:
-        self.rows, self.source, self.windowed = rows, rows.source, windowed
+    def __init__(
+        self, rows: RowScope, windowed: bool, range_of: Callable[[exp.Expr], int | None] = lambda node: None
+    ) -> None:
+        self.rows, self.source, self.windowed, self._range_of = rows, rows.source, windowed, range_of
         self.window_columns = {name: "TIMESTAMP" for name in WINDOW_COLUMNS} if windowed else {}
         self.keys: list[Key] = []
         self.aggregates: list[Aggregate] = []
@@ -134,6 +137,7 @@ class GroupScope:
 
     def _call(self, node: exp.Expr) -> exp.Expr:
         call = self._reader.read(node)
+        call.range = self._range_of(node)
         name, _ = self._calls.setdefault(call.key, (f"a{len(self._calls)}", call))
         return column(name)
 
@@ -169,7 +173,7 @@ class GroupScope:
         self.aggregates = [
             Aggregate(
                 name, call.function, tuple(call.arguments), kinds, call.distinct, call.filter, tuple(call.order),
-                tuple(call.parameters), result,
+                tuple(call.parameters), result, call.range,
             )
             for (name, call), kinds, result in zip(calls, argument_types, results, strict=True)
         ]  # fmt: skip

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from millpond.errors import StatementError
 from millpond.language import binding
+from millpond.language.aggregate_windows import windowed_calls
 from millpond.language.axes import ConstantFault, axis_of
 from millpond.language.binding import SelectBinder
 from millpond.language.bounds import BOUNDS, BoundsClause
@@ -59,7 +60,7 @@ def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> B
     if is_relational(select):
         _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
         return bind_relational(select, text, offset, schema)
-    window = any(WINDOW in table.meta for table in _tables(select))
+    window = any(WINDOW in table.meta for table in _tables(select)) or bool(windowed_calls(select, text))
     if not window:
         return bind_selection(select, text, offset, schema)
     _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
@@ -82,7 +83,7 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
     named = [t.name for t in tables if isinstance(t.this, exp.Identifier)]
     streams = [isinstance(schema.lookup(name), StreamDefinition) for name in named]
     bounded = BOUNDS in select.meta
-    windows = any(WINDOW in t.meta for t in tables)
+    windows = any(WINDOW in t.meta for t in tables) or bool(windowed_calls(select, text))
     joined = len(tables) > 1 and len(streams) == len(tables) and all(streams)
     if (bounded or joined) and tables and any(streams) and not windows:
         return bind_selection(select, text, offset, schema)

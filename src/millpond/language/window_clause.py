@@ -32,6 +32,11 @@ KINDS = (
     "[RANGE 5 MINUTES SLIDE 1 ROW]; without SLIDE a relation: [RANGE 5 MINUTES], [ROWS 100], [NOW], [RANGE UNBOUNDED]"
 )
 
+#: What a window behind an aggregate can begin with.
+_FIRST = {"RANGE", "ROWS", "TUMBLING", "SLIDE", "ORIGIN", "ALIGN", "SINCE", "PARTITION BY", "PARTITION", "SATTR"} | (
+    set(SYNONYMS)
+)
+
 Place = tuple[int, int]
 
 
@@ -67,6 +72,15 @@ class WindowClause:
     def is_relation(self) -> bool:
         """Whether it has no SLIDE: a relation of CQL, defined at every instant."""
         return self.slide is None and self.slide_rows is None
+
+
+def begins_window(bracket: Token, word: Token, follows: Token | None) -> bool:
+    """Whether three tokens begin a window, and not a subscript such as `x[range]` or `x[rows + 1]`."""
+    if bracket.token_type != TokenType.L_BRACKET or not word or follows is None:
+        return False
+    if word.token_type in (TokenType.IDENTIFIER, TokenType.STRING) or word.text.upper() not in _FIRST:
+        return False
+    return follows.token_type in (TokenType.NUMBER, TokenType.STRING) or follows.text.isidentifier()
 
 
 def parse_window(parser: MillpondParser) -> WindowClause:

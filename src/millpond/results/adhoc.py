@@ -22,6 +22,7 @@ from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
 from millpond.results.coverage import with_coverage
 from millpond.results.hot import retained_from
+from millpond.results.measuring import decision_for
 from millpond.synopses import (
     PanesSpec,
     connection,
@@ -32,7 +33,7 @@ from millpond.synopses import (
     spec_of,
 )
 from millpond.synopses.finish import empty_answers, fold_windows, unnamed
-from millpond.synopses.panes import casts_of
+from millpond.synopses.panes import casts_of, windows_of, without_panes
 from millpond.synopses.row_answers import last_row_windows
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
@@ -81,7 +82,7 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
         return whole(core, stream, query, wanted)[0]
     # Windows that end with a row hold the instant of their end.
     until = max(progress.bound, progress.high + (query.row_window is not None))
-    answers, removed = grouped(core, stream, _in_order(query), wanted, until)
+    answers, removed = grouped(core, stream, _in_order(query), wanted, until, high=progress.high)
     columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
     columns += [NUMBER] if query.row_window is not None else []
     columns += [Column(o.name, o.type) for o in query.select]
@@ -148,6 +149,7 @@ def grouped(
     bound: int,
     strict: bool = True,
     last: bool = False,
+    high: int = NEVER,
 ) -> tuple[pa.Table | None, int | None]:
     """Windows of a grouped query that end until `bound`, over the rows of a range; hidden columns included.
 
@@ -157,10 +159,13 @@ def grouped(
     """
     shards = 1 if spec_of(query, stream).single else core.settings.shards
     job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "bound": bound})
-    job |= {"strict": strict, "last": last}
+    job |= {"strict": strict, "last": last, "high": high}
     with core.pinned():
         streams = [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
         tasks, rows, removed = fed_tasks(core, streams, wanted)
+        # The rows of a union are not measured: its windows are made from panes.
+        kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, wanted)
+        job["direct"] = _is_direct(core, stream, query, kept)
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
         job["streams"] = to_json(streams)
         map_task = partial(_map, core.path, job, to_json(tasks), shards)
@@ -177,6 +182,22 @@ def grouped(
     return (pa.concat_tables(tables, promote_options="permissive") if tables else None), removed
 
 
+def _is_direct(core: Core, stream: StreamDefinition, query: BoundQuery, segments: Sequence[Segment]) -> bool:
+    """Whether windows are cheaper to make straight from rows than from panes; see `millpond.windows.costs`."""
+    spec = spec_of(query, stream)
+    assert query.window is not None
+    # A window that is one pane is made straight from rows anyhow.
+    if query.window.range in (WHOLE, spec.panes.width) or len(windows_of(query)) > 1:
+        return False
+    decision = decision_for(core, stream, query, spec, segments)
+    return decision is not None and decision.plan == "direct"
+
+
+def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
+    spec = spec_of(query, stream)
+    return without_panes(spec, query) if job["direct"] else spec
+
+
 def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int) -> Iterator[Parcel]:
     first, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     place, listed = tasks[task]
@@ -185,7 +206,7 @@ def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, t
         from_json(StreamDefinition, job["streams"][place]),
         [from_json(Segment, s) for s in listed],
         from_json(Range, job["wanted"]),
-        spec_of(query, first),
+        _spec(job, query, first),
         "adhoc",
         shards,
         task,
@@ -197,12 +218,13 @@ def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, t
 def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
-    db, spec = connection(), spec_of(query, stream)
+    db, spec = connection(), _spec(job, query, stream)
     if job["last"]:
         folded = last_row_windows(db, spec, query, merge_partials(db, spec, parts))
         answers = None if folded is None else finish_windows(db, query, spec.time, folded)
     else:
-        answers, _ = close_history(db, spec, query, QueryOptions(since="start"), parts, QueryProgress(), job["bound"])
+        options, since = QueryOptions(since="start"), QueryProgress()
+        answers, _ = close_history(db, spec, query, options, parts, since, job["bound"], None, job["high"])
     return {}, pack(answers) if answers is not None and answers.num_rows else b""
 
 

@@ -72,6 +72,7 @@ def with_coverage(answers: pa.Table, removed: int | None, window: RowWindow | No
     start, end = (answers[n].cast(kind).cast(pa.int64()) for n in ("window_start", "window_end"))
     limit = pa.scalar(removed, pa.int64())
     opened = window is not None and window.range is not None  # such a window does not hold its start
+    start = start.fill_null(NEVER)  # NULL: a window since the start of the stream
     cut = pc.less(pc.add(start, 1) if opened else start, limit)
     if window is not None and window.rows is not None and NUMBER.name in answers.column_names:
         cut = pc.less(answers[NUMBER.name], -(-window.rows // window.slide))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,54 +10,15 @@ from millpond.catalog import Catalog, Standing
 from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress, StreamCounts
-from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.progress import NEVER, StreamProgress
 from millpond.results.coverage import Coverage, coverage_of
 from millpond.results.explain_state import state_lines
+from millpond.results.explain_windows import decision_lines, duration, moment, pane_lines, window_line
+from millpond.results.measuring import decision_for
 from millpond.synopses import PanesSpec, is_holistic, spec_of
 from millpond.synopses.splits import SKETCHES
 from millpond.synopses.statistics import family_of, kept_by
 from millpond.types import BoundQuery, StreamDefinition
-
-_EPOCH = datetime.datetime(1970, 1, 1)
-
-
-def moment(bound: int) -> str:
-    """A bound as text.
-
-    >>> moment(FOREVER), moment(NEVER), moment(0)
-    ('end', 'none', '1970-01-01 00:00:00')
-    """
-    if bound >= FOREVER:
-        return "end"
-    if bound <= NEVER:
-        return "none"
-    try:
-        return str(_EPOCH + datetime.timedelta(microseconds=bound))
-    except OverflowError:
-        return f"{bound} us"
-
-
-def duration(micros: int) -> str:
-    """A duration as text.
-
-    >>> duration(90_000_000), duration(3_600_000_000)
-    ('1m 30s', '1h')
-    """
-    if micros == 0:
-        return "0s"
-    parts, rest = [], abs(micros)
-    for unit, size in (
-        ("d", 86_400_000_000),
-        ("h", 3_600_000_000),
-        ("m", 60_000_000),
-        ("s", 1_000_000),
-        ("ms", 1000),
-        ("us", 1),
-    ):
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return ("-" if micros < 0 else "") + " ".join(parts)
 
 
 def status(core: Core) -> dict[str, Any]:
@@ -273,14 +233,12 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
         return _lines(lines)
     spec = catalog.synopses[standing.synopsis].spec if standing is not None else spec_of(query, stream)
     if query.window is not None:
-        window = query.window
-        lines.append(
-            f"window: range {duration(window.range)}, slide {duration(window.slide)}, origin {moment(window.origin)}"
-        )
+        lines.append(window_line(query.window))
         lines += _filter_and_keys(query)
-        width, step, _ = spec.panes.shape(window)
-        lines.append(f"panes: {duration(spec.panes.width)} wide, {width} per window, {step} per slide")
-        lines.append(f"each row updates 1 pane instead of {max(1, -(-window.range // window.slide))} windows")
+        lines += pane_lines(query, spec)
+        decision = decision_for(core, stream, query, spec, core.streams[stream.id].archive.segments)
+        if decision is not None:
+            lines += decision_lines(decision, standing is not None)
     else:
         lines += explain_row_window(query, spec)
     for aggregate in query.aggregates:

@@ -11,7 +11,7 @@ from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
-from millpond.results.describe import duration, moment
+from millpond.results.explain_windows import duration, moment
 from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
 from millpond.windows import first_end_after
 

@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Registered
 from millpond.engine.core import Core
-from millpond.results.describe import duration, moment, show_windows
+from millpond.results.describe import show_windows
+from millpond.results.explain_windows import duration, moment
 from millpond.results.ready import ready_of
 from millpond.types import Edge, Selection, Side
 

@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.catalog import Standing
@@ -23,7 +24,8 @@ from millpond.results.coverage import COVERAGE, with_coverage
 from millpond.results.relational import invoke_relation
 from millpond.synopses import PanesSpec, connection, query_table
 from millpond.synopses.finish import empty_answers
-from millpond.types import NUMBER, BoundQuery, Column
+from millpond.types import NUMBER, Aggregate, BoundQuery, Column
+from millpond.windows.landmarks import BEGINNING, last_before
 
 
 def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
@@ -76,13 +78,13 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     else:
         # A window that ends with a row is open at its start.
         opened = query.row_window is not None
-        size = query.window.range if query.window is not None else query.row_window.range if query.row_window else 0
-        assert size is not None
-        start = now - size
+        start = _start_of(query, now, before)
+        if start >= before:  # no landmark has come yet
+            return empty_answers(connection(), columns)
         found, removed = whole(
             core, stream, _bounded(query, start, now), Range(start + opened, before, epoch), strict=False
         )
-        ends, number = f"make_timestamp({start}) AS window_start, make_timestamp({now}) AS window_end", ""
+        ends, number = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end", ""
     if found is None or not found.num_rows:
         return empty_answers(connection(), columns)
     table = query_table(connection(), f"SELECT {ends}{number}, {shown}, {final} AS final FROM a", a=found)
@@ -95,10 +97,35 @@ def _now(spec: PanesSpec, progress: dict[str, StreamProgress]) -> int:
     return latest([progress.get(str(s), StreamProgress()) for s in spec.streams])
 
 
+def _start_of(query: BoundQuery, now: int, until: int) -> int:
+    """Where the window begins that reaches up to `until`, exclusive."""
+    if query.window is None:
+        assert query.row_window is not None and query.row_window.range is not None
+        return now - query.row_window.range
+    if query.window.landmark is None:
+        return now - query.window.range
+    return int(last_before(query.window.landmark, np.array([until]))[0])
+
+
+def _moment(time: int) -> str:
+    """DuckDB SQL of an instant; NULL for the start of the stream."""
+    return "NULL::TIMESTAMP" if time <= BEGINNING else f"make_timestamp({time})"
+
+
+def _narrowed(aggregate: Aggregate, query: BoundQuery, end: int) -> Aggregate:
+    """An aggregate with a window of its own, as one over the query's window with a filter."""
+    if aggregate.range is None:
+        return aggregate
+    assert query.window is not None
+    inside = f"{quoted(query.window.attribute)} >= make_timestamp({end - aggregate.range})"
+    both = f"({aggregate.filter}) AND {inside}" if aggregate.filter else inside
+    return replace(aggregate, range=None, filter=both)
+
+
 def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:
     """The query with window_start and window_end standing for the invoked window."""
 
-    bounds = {'"window_start"': f"make_timestamp({start})", '"window_end"': f"make_timestamp({end})"}
+    bounds = {'"window_start"': _moment(start), '"window_end"': f"make_timestamp({end})"}
 
     def put(text: str) -> str:
         # Quoted names only, and not inside of string literals.
@@ -106,6 +133,7 @@ def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:
 
     return replace(
         query,
+        aggregates=tuple(_narrowed(a, query, end) for a in query.aggregates),
         select=tuple(replace(o, expression=put(o.expression)) for o in query.select),
         having=put(query.having) if query.having else None,
         order_by=tuple(replace(t, expression=put(t.expression)) for t in query.order_by),

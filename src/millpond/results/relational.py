@@ -168,7 +168,7 @@ def _end(item: RelationInput, stream: StreamDefinition, published: Published) ->
 
 def explain_relational(core: Core, query: BoundQuery, standing: Standing | None) -> pa.Table:
     """How a relational query is answered, a line a row."""
-    from millpond.results.describe import duration
+    from millpond.results.explain_windows import duration
 
     relation = query.relation
     assert relation is not None

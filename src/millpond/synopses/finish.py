@@ -13,11 +13,12 @@ from millpond.synopses.aggregates import components_of
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
-from millpond.synopses.panes import PanesSpec, group_codes
-from millpond.synopses.splits import VALUE, Split
-from millpond.types import NUMBER, Aggregate, BoundQuery, Column
-from millpond.windows import Rows
+from millpond.synopses.panes import PanesSpec, group_codes, windows_of
+from millpond.synopses.splits import VALUE, Component, Split
+from millpond.types import NUMBER, Aggregate, BoundQuery, Column, Window
+from millpond.windows import Cover, Rows
 from millpond.windows.candidates import Ints
+from millpond.windows.covers import FAR
 
 
 def identity(query: BoundQuery) -> list[str]:
@@ -62,11 +63,16 @@ def fold_windows(
         after, until: pane numbers, the same for all or one for each row of `panes` (equal in a group).
         codes: the group code of each row of `panes`; None: computed here.
         reach: panes before an end in which a group must have a row for the window to be reported.
+
+    Of windows that grow there is a column `start` too (microseconds; NULL: the start of the stream). Components over
+    narrower windows, those behind aggregates, are columns of their own (`prefix_of`).
     """
     assert query.window is not None
-    shape = spec.panes.shape(query.window)
+    cover = Cover(spec.panes, spec.window_of(query))
+    shape = cover.shape
     width, step, offset = shape
-    if pairs is None and width == 1 and reach is None:
+    narrower = windows_of(query)[1:]
+    if pairs is None and width == 1 and reach is None and not cover.grows:
         ends = panes["pane"].to_numpy() + 1
         wanted = (ends > after) & (ends <= until) & ((ends - offset) % step == 0)
         chosen = panes if wanted.all() else panes.filter(pa.array(wanted))
@@ -76,15 +82,29 @@ def fold_windows(
     rows, order = Rows.sort(codes, panes["pane"].to_numpy())
     after = after[order] if isinstance(after, np.ndarray) else after
     until = until[order] if isinstance(until, np.ndarray) else until
-    group, end = rows.ends(shape, after, until, reach) if pairs is None else pairs
-    low, high = rows.runs(group, end, width)
+    if pairs is None:
+        group, end = rows.ends(shape, after, until, cover.lasts if cover.grows else reach)
+    else:
+        group, end = pairs
+    starts_at = cover.starts(end)
+    low, high = rows.runs(group, end, end - starts_at)
     if pairs is not None and reach is None:
         some = high > low
-        group, end, low, high = group[some], end[some], low[some], high[some]
+        group, end, starts_at, low, high = group[some], end[some], starts_at[some], low[some], high[some]
     ordered = panes.take(pa.array(order))
     components = [c for c in spec.components if panes.num_rows or c.names[0] in panes.column_names]
-    folded = fold_columns(db, components, ordered, low, high)
+    own = _of_window(components, spec, query, None) if narrower else components
+    folded = fold_columns(db, own, ordered, low, high)
+    for each in narrower:
+        wanted_here = _of_window(components, spec, query, each.range)
+        runs = rows.runs(group, end, each.range // spec.panes.width)
+        found = fold_columns(db, wanted_here, ordered, *runs)
+        folded.update({prefix_of(each.range) + name: column for name, column in found.items() if name != "n"})
     columns: dict[str, pa.Array | pa.ChunkedArray] = {"end": pa.array(spec.panes.phase + end * spec.panes.width)}
+    if cover.grows:
+        known = starts_at > -FAR
+        start = spec.panes.phase + np.where(known, starts_at, 0) * spec.panes.width
+        columns["start"] = pa.array(start, mask=~known)
     if spec.keys:
         starts = (
             np.flatnonzero(np.r_[True, rows.group[1:] != rows.group[:-1]]) if len(rows.group) else np.empty(0, np.int64)
@@ -95,11 +115,27 @@ def fold_windows(
     return pa.table({**columns, **folded})
 
 
+def prefix_of(size: int) -> str:
+    """What stands before the names of components that are folded over a window of RANGE `size` of its own."""
+    return f"w{size}_"
+
+
+def _of_window(
+    components: Sequence[Component], spec: PanesSpec, query: BoundQuery, size: int | None
+) -> list[Component]:
+    """The components that aggregates over the window of RANGE `size` need; None: the query's own."""
+    assert query.window is not None
+    sizes = (None, query.window.range) if size is None else (size,)
+    names = {c.name for a in query.aggregates if a.range in sizes for c in components_of(a, spec.time).components}
+    return [c for c in components if c.name in names]
+
+
 def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, folded: pa.Table) -> pa.Table:
     """Answers from folded windows: the window's columns, the select list, hidden identity columns `_k*`."""
-    finals = [f"({_final(a, time, folded)})::{a.type} AS {a.name}" for a in query.aggregates]
+    finals = [f"({_final(a, time, folded, query.window)})::{a.type} AS {a.name}" for a in query.aggregates]
     keys = [f"{k.name}::{k.type} AS {k.name}" for k in query.keys]
-    start = '"start"' if query.window is None else f'"end" - {query.window.range}'
+    grows = query.window is None or query.window.landmark is not None
+    start = '"start"' if grows or query.window is None else f'"end" - {query.window.range}'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
     if query.row_window is not None:
         ends.append("number AS window_number")
@@ -115,7 +151,7 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, 
 
 def _values(query: BoundQuery, time: str, folded: pa.Table) -> dict[str, str]:
     """By aggregate: the SELECT that computes its values for all windows at once; see `Split.values`."""
-    splits = {a.name: components_of(a, time) for a in query.aggregates}
+    splits = {a.name: _split(a, time, query.window) for a in query.aggregates}
     return {n: s.values for n, s in splits.items() if s.values is not None and _has(s, folded)}
 
 
@@ -123,9 +159,22 @@ def _has(split: Split, folded: pa.Table) -> bool:
     return all(c.names[0] in folded.column_names for c in split.components)
 
 
-def _final(aggregate: Aggregate, time: str, folded: pa.Table) -> str:
-    """The value of an aggregate over the components in `folded`; without them, that over no rows."""
+def _split(aggregate: Aggregate, time: str, window: Window | None) -> Split:
+    """How an aggregate is split, over the components of the window behind it if it has one of its own."""
     split = components_of(aggregate, time)
+    if window is None or aggregate.range in (None, window.range):
+        return split
+    prefix, final, values = prefix_of(aggregate.range or 0), split.final, split.values
+    for component in split.components:
+        final = final.replace(component.name, prefix + component.name)
+        values = None if values is None else values.replace(component.name, prefix + component.name)
+    components = tuple(replace(c, name=prefix + c.name) for c in split.components)
+    return replace(split, components=components, final=final, values=values)
+
+
+def _final(aggregate: Aggregate, time: str, folded: pa.Table, window: Window | None) -> str:
+    """The value of an aggregate over the components in `folded`; without them, that over no rows."""
+    split = _split(aggregate, time, window)
     if _has(split, folded):
         return split.final if split.values is None else split.final.replace(VALUE, f"_{aggregate.name}.x")
     return "0" if aggregate.function in ("count", "count_star", "approx_distinct", "entropy") else "NULL"

@@ -22,7 +22,11 @@ Array = NDArray[Any]
 def fold_columns(
     db: duckdb.DuckDBPyConnection, components: Sequence[Component], table: pa.Table, low: Ints, high: Ints
 ) -> dict[str, pa.Array]:
-    """Each component's columns, and `n`, folded over the runs [low, high) of the rows of `table`, in row order."""
+    """Each component's columns, and `n`, folded over the runs [low, high) of the rows of `table`, in row order.
+
+    Sums and counts of integers and decimals are differences of running sums: every run is the one before less what
+    left it, plus what came (Li 2008, 6.2.2).
+    """
     folded: dict[str, pa.Array] = {"n": _add(table["n"], low, high)}
     for component in components:
         name = component.name
@@ -53,6 +57,15 @@ def _two_sum(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, 
         shadow = total - a
         error = (a - (total - shadow)) + (b - shadow)
         return total, c + d + np.where(np.isfinite(error), error, 0.0), u | v
+
+
+def is_exact(component: Component, table: pa.Table) -> bool:
+    """Whether differences of a component are exact: it is a count or a sum of integers or decimals."""
+    return (
+        component.kind == "add"
+        and component.name in table.column_names
+        and not pa.types.is_floating(table.schema.field(component.name).type)
+    )
 
 
 def _add(column: pa.ChunkedArray, low: Ints, high: Ints) -> pa.Array:

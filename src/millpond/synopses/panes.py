@@ -20,7 +20,7 @@ from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.rows import RowsKept, kept_for, partial_rows, together
 from millpond.synopses.splits import ENTRIES, Component
-from millpond.types import BoundQuery, Feed, QueryOptions, StreamDefinition
+from millpond.types import BoundQuery, Feed, Landmark, QueryOptions, StreamDefinition, Window, to_json
 from millpond.windows import Panes, Rows
 
 
@@ -33,6 +33,8 @@ class PanesSpec:
     rows: it keeps rows instead of panes, for windows that end with rows; see `rows`.
     feeds: the streams of a union, of which `stream` is the first; empty: there is only `stream`.
     form: how panes are kept: as partials, as tuples, or as what is smaller. carried: the columns of a kept tuple.
+    landmark: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
+    direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
     """
 
     stream: int
@@ -48,6 +50,23 @@ class PanesSpec:
     feeds: tuple[Feed, ...] = ()
     form: Literal["eager", "lazy", "adaptive"] = "eager"
     carried: tuple[str, ...] = ()
+    landmark: Landmark | None = None
+    direct: int | None = None
+
+    def window_of(self, query: BoundQuery) -> Window:
+        """The query's windows as they lie over its panes; without panes each is one of its own."""
+        assert query.window is not None
+        return query.window if self.direct is None else replace(query.window, range=query.window.slide)
+
+    @property
+    def paned(self) -> tuple[str, str]:
+        """The FROM item with its WHERE over a segment, and the pane of each of its rows, as DuckDB SQL."""
+        where = f" WHERE ({self.where})" if self.where else ""
+        time = f'epoch_us("{self.time}")'
+        if self.direct is None:
+            return f"{self.source}{where}", self.panes.sql(time)
+        held = f"range({self.panes.sql(time)}, {self.panes.sql(f'({time} + {self.direct})')})"
+        return f"(SELECT *, unnest({held}) AS _pane FROM {self.source}{where})", "_pane"
 
     @property
     def streams(self) -> tuple[int, ...]:
@@ -76,20 +95,26 @@ class PanesSpec:
     def key(self) -> str:
         """A stable text that is equal for equal definitions; state is stored under it."""
         parts = (self.stream, self.time, self.where, self.keys, self.panes.width, self.panes.phase, self.single)
+        marks = [] if self.landmark is None else [to_json(self.landmark)]
         rows = [] if self.rows is None else [astuple(self.rows)]
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
         kept = [] if self.form == "eager" else [self.form]
-        text = json.dumps([parts, [c.name for c in self.components], *rows, *union, *kept])
+        text = json.dumps([parts, [c.name for c in self.components], *marks, *rows, *union, *kept])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    @property
+    def _sharable(self) -> tuple[object, ...]:
+        """What must be the same for two queries to share a synopsis."""
+        shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds)
+        return (*shape, self.form, self.landmark)
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
         return (
-            (self.stream, self.time, self.where, self.keys, self.single, self.feeds, self.form)
-            == (needed.stream, needed.time, needed.where, needed.keys, needed.single, needed.feeds, needed.form)
+            self._sharable == needed._sharable
             and (self.rows is None) == (needed.rows is None)
             and (self.rows is None or needed.rows is None or self.rows.serves(needed.rows))
-            and (needed.rows is not None or (query.window is not None and self.panes.serves(query.window)))
+            and (needed.rows is not None or all(self.panes.serves(w) for w in windows_of(query)))
             and {c.name for c in needed.components} <= {c.name for c in self.components}
             and self.agrees(needed)
         )
@@ -97,6 +122,24 @@ class PanesSpec:
     def agrees(self, needed: PanesSpec) -> bool:
         """Whether both fail on the same rows; see `Component.safe`."""
         return {c.name for c in needed.components if not c.safe} == {c.name for c in self.components if not c.safe}
+
+
+def windows_of(query: BoundQuery) -> list[Window]:
+    """The windows of a query, the widest first: that of the query, and those behind aggregates."""
+    assert query.window is not None
+    others = sorted({a.range for a in query.aggregates if a.range not in (None, query.window.range)}, reverse=True)
+    return [query.window, *(replace(query.window, range=r) for r in others if r is not None)]
+
+
+def without_panes(spec: PanesSpec, query: BoundQuery) -> PanesSpec:
+    """The same partials made without panes (Li 2008, 6.1: WID): one per group and window that a row is in.
+
+    For queries with one window that slides, answered once: the state of a standing query is kept by panes, which others
+    share.
+    """
+    window = query.window
+    assert window is not None and window.landmark is None and len(windows_of(query)) == 1
+    return replace(spec, panes=Panes(window.slide, window.origin % window.slide), direct=window.range)
 
 
 def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions | None = None) -> PanesSpec:
@@ -116,11 +159,12 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         query.where,
         tuple(k.expression for k in query.keys),
         tuple(k.type for k in query.keys),
-        Panes.of(query.window) if query.window is not None else Panes(1),
+        Panes(1) if query.window is None else Panes.of(query.window, *(w.range for w in windows_of(query))),
         tuple(components.values()),
         single=query.window is not None and _needs_all_groups(query),
         rows=None if query.row_window is None else kept_for(query, stream.options.late, options or QueryOptions()),
         feeds=query.feeds,
+        landmark=None if query.window is None else query.window.landmark,
     )
     used = {_quoted(name) for name in spec.columns_of(stream)}
     spec = replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))
@@ -175,14 +219,13 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
     """
     if spec.rows is not None:
         return partial_rows(db, spec, segment, extra)
-    pane = spec.panes.sql(f'epoch_us("{spec.time}")')
+    source, pane = spec.paned
     columns = [f"({pane})::BIGINT AS pane", *(f"({e}) AS k{i}" for i, e in enumerate(spec.keys))]
     if extra:
         columns.append(extra)
     columns.append("count(*)::BIGINT AS n")
     columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
-    where = f" WHERE ({spec.where})" if spec.where else ""
-    made = query_table(db, f"SELECT {', '.join(columns)} FROM {spec.source}{where} GROUP BY ALL", segment=segment)
+    made = query_table(db, f"SELECT {', '.join(columns)} FROM {source} GROUP BY ALL", segment=segment)
     return shrink(db, spec.components, made)
 
 

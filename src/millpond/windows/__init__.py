@@ -5,10 +5,12 @@ arrays of (group, pane) and may be tuned without looking elsewhere as long as it
 """
 
 from millpond.windows.candidates import Rows, late_pairs
+from millpond.windows.covers import Cover
 from millpond.windows.ids import end_of, extent, first_end_after, id_of_end, last_end_until, wids, windows
 from millpond.windows.panes import Panes
 
 __all__ = [
+    "Cover",
     "Panes",
     "Rows",
     "end_of",

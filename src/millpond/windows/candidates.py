@@ -6,6 +6,7 @@ work is the number of answers, whatever the gaps in time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+
+#: How far rows reach: see `Rows.ends`.
+Reach = int | Callable[[Ints], Ints] | None
+
+#: Answers that windows which never end may give at once: every window since a group's first row is reported.
+MOST_ENDS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,8 @@ class Rows:
             order = np.argsort(code, kind="stable")
         return Rows(group[order], pane[order], panes, code[order]), order
 
-    def runs(self, group: Ints, end: Ints, width: int) -> tuple[Ints, Ints]:
-        """For windows of `width` panes before pane `end`: the [low, high) run of rows of each."""
+    def runs(self, group: Ints, end: Ints, width: int | Ints) -> tuple[Ints, Ints]:
+        """For windows of `width` panes (of each, or of all) before pane `end`: the [low, high) run of rows of each."""
         size = np.int64(max(1, len(self.panes)))
         base = group * size
         low = np.searchsorted(self.code, base + np.searchsorted(self.panes, end - width))
@@ -47,20 +54,24 @@ class Rows:
         return low, high
 
     def ends(
-        self, shape: tuple[int, int, int], after: int | Ints, until: int | Ints, reach: int | None = None
+        self, shape: tuple[int, int, int], after: int | Ints, until: int | Ints, reach: Reach = None
     ) -> tuple[Ints, Ints]:
         """All (group, end) with after < end <= until that have a pane row in the `reach` panes before `end`.
 
         Arguments:
             shape: (panes per window, panes per slide, offset) of `Panes.shape`.
             after, until: bounds of the ends, as pane numbers: the same for all, or for each row (equal in a group).
-            reach: panes before an end that count; default: the window. More reports windows that are empty.
+            reach: panes before an end that count; default: the window. More reports windows that are empty. Or a
+                function that gives the last end that each pane counts in, where windows differ in length.
+
+        Raises:
+            ValueError: windows are reported on and on (`reach` is a function), and these are too many.
         """
         width, step, offset = shape
         reach = width if reach is None else reach
         if not len(self.pane):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        upper = self.pane + reach
+        upper = reach(self.pane) if callable(reach) else self.pane + reach
         follows = self.group[1:] == self.group[:-1]
         upper[:-1] = np.where(follows, np.minimum(upper[:-1], self.pane[1:]), upper[:-1])
         upper = np.minimum(upper, until)
@@ -68,13 +79,15 @@ class Rows:
         first = offset - ((offset - lower) // step) * step
         count = np.maximum(0, (upper - first) // step + 1)
         total = int(count.sum())
+        if callable(reach) and total > MOST_ENDS:
+            raise ValueError(f"a window that grows has {total} answers at once; at most {MOST_ENDS} are allowed")
         row = np.repeat(np.arange(len(count)), count)
         nth = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
         return self.group[row], first[row] + nth * step
 
 
 def late_pairs(
-    group: Ints, pane: Ints, shape: tuple[int, int, int], after: int, until: int | Ints, reach: int | None = None
+    group: Ints, pane: Ints, shape: tuple[int, int, int], after: int, until: int | Ints, reach: Reach = None
 ) -> tuple[Ints, Ints]:
     """The (group, end) pairs of already closed windows (after < end <= until) that new pane rows fall into."""
     if not len(group):

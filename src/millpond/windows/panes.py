@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from millpond.types import Window
+from millpond.windows.landmarks import grid
 
 #: A width that holds all of time in pane 0: how a query without a window is evaluated.
 WHOLE = 2**62
@@ -23,15 +24,22 @@ class Panes:
     phase: int = 0
 
     @staticmethod
-    def of(window: Window) -> Panes:
-        """The coarsest panes that compose the windows: width = gcd(RANGE, SLIDE)."""
-        width = gcd(window.range, window.slide)
+    def of(window: Window, *ranges: int) -> Panes:
+        """The coarsest panes that compose the windows, and others of RANGE `ranges`: width = gcd(RANGE, SLIDE).
+
+        Of windows since landmarks: gcd of SLIDE and of where landmarks lie between ends.
+        """
+        if window.landmark is not None:
+            width = grid(window.slide, window.origin, window.landmark)
+        else:
+            width = gcd(window.range, window.slide, *ranges)
         return Panes(width, window.origin % width)
 
     def serves(self, window: Window) -> bool:
         """Whether every window of `window` is a run of whole panes of this cut."""
         return (
-            window.range % self.width == 0
+            (window.landmark is None or grid(window.slide, window.origin, window.landmark) % self.width == 0)
+            and window.range % self.width == 0
             and window.slide % self.width == 0
             and (window.origin - self.phase) % self.width == 0
         )

@@ -1,0 +1,109 @@
+"""Needs: from which event time on a query needs rows, for open windows and for those that late rows revise.
+
+Windows of a fixed length need their RANGE (and more where empty ones are reported); windows that grow need everything
+since their landmark, of which what no revision can reach any more is kept as one row per group (see `prefixes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from millpond.catalog import Catalog, Standing, Synopsis
+from millpond.engine.advance import horizon_of, revise_for
+from millpond.engine.evaluation import end_pane
+from millpond.engine.records import QueryProgress
+from millpond.progress import NEVER, StreamProgress
+from millpond.types import BoundQuery, StreamDefinition
+from millpond.windows import first_end_after
+from millpond.windows.covers import FAR
+from millpond.windows.landmarks import last_before
+
+
+def landmark_for(query: BoundQuery, time: int) -> int:
+    """Where the window begins that is the first to end behind `time`, of windows since a landmark."""
+    assert query.window is not None and query.window.landmark is not None
+    if time <= NEVER:
+        return NEVER
+    return int(last_before(query.window.landmark, np.array([first_end_after(query.window, time)]))[0])
+
+
+def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
+    """The first pane that windows still open can need."""
+    query = standing.definition.query
+    if query.window is None:  # a table of rows knows what windows that end from an instant on need
+        return closed
+    if query.window.landmark is not None:
+        return max(-FAR, synopsis.spec.panes.pane(landmark_for(query, closed)))
+    reach = query.window.range * (2 if standing.definition.options.empty == "report" else 1)
+    return synopsis.spec.panes.pane(max(NEVER, closed - reach))
+
+
+def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition, closed: int, high: int) -> int:
+    """The event time from which a query may still need pane rows, for open windows and for revisions."""
+    query, options = standing.definition.query, standing.definition.options
+    revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
+    behind = revise_for(query, options) if revises and not options.delay else 0
+    if query.window is None:
+        return max(NEVER, min(closed, high) - behind)
+    if query.window.landmark is not None:
+        return landmark_for(query, min(closed, high) - behind)
+    reach = query.window.range * (4 if options.empty == "report" else 2)
+    return max(NEVER, min(closed, high) - behind - reach)
+
+
+def read_since(standing: Standing, start: int, high: int) -> int:
+    """The event time from which a back-fill must read, for a query whose windows end after `start`."""
+    query = standing.definition.query
+    if start <= NEVER or query.window is None:  # rows are numbered from the start of the retained stream
+        return NEVER
+    if query.window.landmark is not None:
+        return landmark_for(query, min(start, high))
+    return min(start, high) - query.window.range * (4 if standing.definition.options.empty == "report" else 1)
+
+
+def needed_by(query: BoundQuery, bound: int) -> int:
+    """The event time from which a query that is registered at progress `bound` needs rows."""
+    if query.window is None:
+        return bound
+    return landmark_for(query, bound) if query.window.landmark is not None else bound - query.window.range * 2
+
+
+def complete_since(
+    standing: Standing, synopsis: Synopsis, stream: StreamDefinition, known: QueryProgress, high: int
+) -> int:
+    """The event time from which a synopsis certainly holds every row, by what one of its users needs."""
+    kept = keep_since(synopsis, standing, stream, known.closed, high)
+    query = standing.definition.query
+    grows = query.window is not None and query.window.landmark is not None
+    start = landmark_for(query, known.start) if grows else known.start
+    return max(kept, start, known.covered)
+
+
+def settled_pane(
+    catalog: Catalog,
+    synopsis: Synopsis,
+    progress: Callable[[str], StreamProgress | None],
+    queries: Callable[[str], QueryProgress | None],
+) -> int:
+    """Of a synopsis of growing windows: the pane before which every window is final for all of its users; else -FAR.
+
+    Arguments:
+        progress, queries: progress of a stream, and of a query, by id; None: not known yet.
+    """
+    if synopsis.spec.landmark is None:
+        return -FAR
+    stream = catalog.streams[synopsis.spec.stream]
+    high = (progress(str(stream.id)) or StreamProgress()).high
+    settled = []
+    for standing in catalog.users(synopsis.owner):
+        query, options = standing.definition.query, standing.definition.options
+        known = queries(str(standing.id)) or QueryProgress()
+        assert query.window is not None
+        if stream.options.late == "revise" or synopsis.spec.feeds:
+            final = horizon_of(query, options, known, high) if known.closed > NEVER else NEVER
+        else:
+            final = min(known.closed, high)
+        settled.append(end_pane(synopsis.spec, query.window, final))
+    return min(settled, default=-FAR)

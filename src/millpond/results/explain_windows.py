@@ -1,0 +1,101 @@
+"""What EXPLAIN says of windows: which they are, and what they are made of. Instants and durations as text."""
+
+from __future__ import annotations
+
+import datetime
+
+from millpond.progress import FOREVER, NEVER
+from millpond.synopses import PanesSpec
+from millpond.synopses.panes import windows_of
+from millpond.types import BoundQuery, Landmark, Window
+from millpond.windows.costs import Decision
+from millpond.windows.landmarks import is_dated
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def moment(bound: int) -> str:
+    """A bound as text.
+
+    >>> moment(FOREVER), moment(NEVER), moment(0)
+    ('end', 'none', '1970-01-01 00:00:00')
+    """
+    if bound >= FOREVER:
+        return "end"
+    if bound <= NEVER:
+        return "none"
+    try:
+        return str(_EPOCH + datetime.timedelta(microseconds=bound))
+    except OverflowError:
+        return f"{bound} us"
+
+
+def duration(micros: int) -> str:
+    """A duration as text.
+
+    >>> duration(90_000_000), duration(3_600_000_000)
+    ('1m 30s', '1h')
+    """
+    if micros == 0:
+        return "0s"
+    parts, rest = [], abs(micros)
+    for unit, size in (
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("m", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1000),
+        ("us", 1),
+    ):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return ("-" if micros < 0 else "") + " ".join(parts)
+
+
+def window_line(window: Window) -> str:
+    """The window of a query in words."""
+    if window.landmark is not None:
+        return f"window: since {landmark_text(window.landmark)}, slide {duration(window.slide)}"
+    return f"window: range {duration(window.range)}, slide {duration(window.slide)}, origin {moment(window.origin)}"
+
+
+def landmark_text(landmark: Landmark) -> str:
+    """Where windows begin, in words.
+
+    >>> landmark_text(Landmark(21_600_000_000, 86_400_000_000, "Europe/Berlin"))
+    '06:00:00 in Europe/Berlin, every 1d'
+    """
+    if landmark.since is None:
+        return "the start of the stream"
+    if landmark.every is None:
+        return moment(landmark.since)
+    zone = "" if landmark.zone == "UTC" else f" in {landmark.zone}"
+    first = moment(landmark.since) if is_dated(landmark) else moment(landmark.since).removeprefix("1970-01-01 ")
+    return f"{first}{zone}, every {duration(landmark.every)}"
+
+
+def pane_lines(query: BoundQuery, spec: PanesSpec) -> list[str]:
+    """What the windows of a query are made of, a line a fact."""
+    windows = windows_of(query)
+    window = windows[0]
+    width, step, _ = spec.panes.shape(window)
+    if window.landmark is not None:
+        return [
+            f"panes: {duration(spec.panes.width)} wide, {step} per slide; a window has all since its landmark",
+            "each row updates 1 pane; panes that no revision can reach any more are kept as one row per group",
+        ]
+    lines = [f"behind aggregates: range {duration(w.range)}" for w in windows[1:]]
+    lines.append(f"panes: {duration(spec.panes.width)} wide, {width} per window, {step} per slide")
+    lines.append(f"each row updates 1 pane instead of {max(1, -(-window.range // window.slide))} windows")
+    return lines
+
+
+def decision_lines(decision: Decision, standing: bool) -> list[str]:
+    """What the cost rule says of a query, and what is done where a standing query's state asks for something else."""
+    lines = [decision.text]
+    if decision.plan == "direct" and standing:
+        lines.append(
+            "the state of a standing query is kept by panes all the same: others can share it, late rows revise it"
+        )
+    return lines

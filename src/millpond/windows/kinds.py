@@ -1,0 +1,117 @@
+"""Kinds of windows as the three functions that define them: windows(), extent() and wids() (Li 2008, section 5.2).
+
+A new kind is added by supplying the three; `bucket` then says which rows are in which windows, and an aggregate over
+any kind is a GROUP BY over what it gives. `mismatches` is the duality test: t in extent(w) <=> w in wids(t).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millpond.types import Window
+from millpond.windows import ids, landmarks
+
+Ints = NDArray[np.int64]
+
+
+@runtime_checkable
+class WindowKind(Protocol):
+    """A kind of windows over event times (microseconds). Their ids are whole numbers, in the order of their ends."""
+
+    def windows(self, times: Iterable[int], until: int) -> list[int]:
+        """The ids of all windows with at least one of `times` that end at or before `until`, ascending."""
+        ...
+
+    def extent(self, wid: int) -> tuple[int, int]:
+        """The times that window `wid` covers, as (start, end), closed-open."""
+        ...
+
+    def wids(self, time: int, until: int) -> range:
+        """The ids of the windows that `time` belongs to and that end at or before `until`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """`[RANGE r SLIDE s ORIGIN o]`.
+
+    >>> Sliding(Window(600, 60)).wids(5, 10_000)
+    range(0, 10)
+    """
+
+    window: Window
+
+    def windows(self, times: Iterable[int], until: int) -> list[int]:
+        """See `WindowKind`."""
+        return sorted({wid for time in times for wid in self.wids(time, until)})
+
+    def extent(self, wid: int) -> tuple[int, int]:
+        """See `WindowKind`."""
+        return ids.extent(self.window, wid)
+
+    def wids(self, time: int, until: int) -> range:
+        """See `WindowKind`."""
+        held = ids.wids(self.window, time)
+        last = ids.id_of_end(self.window, ids.last_end_until(self.window, until))
+        return range(held.start, max(held.start, min(held.stop, last + 1)))
+
+
+@dataclass(frozen=True)
+class Growing:
+    """`[RANGE ALL SINCE … SLIDE s]`: windows that grow from a landmark to the next."""
+
+    window: Window
+
+    def windows(self, times: Iterable[int], until: int) -> list[int]:
+        """See `WindowKind`."""
+        return landmarks.windows(self.window, times, until)
+
+    def extent(self, wid: int) -> tuple[int, int]:
+        """See `WindowKind`."""
+        return landmarks.extent(self.window, wid)
+
+    def wids(self, time: int, until: int) -> range:
+        """See `WindowKind`."""
+        return landmarks.wids(self.window, time, until)
+
+
+def kind_of(window: Window) -> WindowKind:
+    """The kind of a query's windows."""
+    return Sliding(window) if window.landmark is None else Growing(window)
+
+
+def bucket(kind: WindowKind, times: Sequence[int] | Ints, until: int) -> tuple[Ints, Ints]:
+    """Which row is in which window (Li's Bucket): (place of the row, window id), a pair for each, by row.
+
+    >>> rows, wids = bucket(Sliding(Window(20, 10)), [5, 12], 30)
+    >>> rows.tolist(), wids.tolist()
+    ([0, 0, 1, 1], [0, 1, 1, 2])
+    """
+    found = {int(time): kind.wids(int(time), until) for time in set(np.asarray(times, np.int64).tolist())}
+    held = [found[int(time)] for time in times]
+    rows = np.repeat(np.arange(len(held)), [len(h) for h in held]).astype(np.int64)
+    wids = np.concatenate([np.arange(h.start, h.stop, dtype=np.int64) for h in held] or [np.empty(0, np.int64)])
+    return rows, wids
+
+
+def mismatches(kind: WindowKind, times: Iterable[int], until: int) -> list[tuple[int, int]]:
+    """The (time, window) pairs on which `extent` and `wids` disagree; none for a kind that is sound.
+
+    Looked at are the windows with any of the times, and those on either side of them.
+    """
+    times = list(times)
+    near = sorted({w for wid in kind.windows(times, until) for w in (wid - 1, wid, wid + 1)})
+    wrong = []
+    for wid in near:
+        start, end = kind.extent(wid)
+        if end <= until:
+            wrong += [(t, wid) for t in times if (start <= t < end) != (wid in kind.wids(t, until))]
+    return wrong
+
+
+__all__ = ["Growing", "Sliding", "WindowKind", "bucket", "kind_of", "mismatches"]

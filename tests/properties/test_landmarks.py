@@ -1,0 +1,182 @@
+"""Windows that grow from landmarks: the engine gives what the definitions give, whatever happens to the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.oracle import Case, Epoch, Script, Since, StreamSpec, assert_rows_equal, invoke, latest, revisions, trace
+from tests.oracle.case import span
+from tests.oracle.compare import normal
+from tests.oracle.revisions import final_answers
+from tests.properties.harness import Pond, floor, options, pond, wanted
+from tests.properties.landmarks import hourly_streams, landmark_cases
+from tests.properties.queries import EXACT
+from tests.properties.streams import TYPES, Drawn, cuts, streams
+from tests.properties.test_catching_up import held_back
+
+#: Every example runs many epochs.
+FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
+LATE = pytest.mark.parametrize("late", ["drop", "revise"])
+some_streams = st.one_of(streams(max_rows=16, gaps=False), hourly_streams())
+
+
+def starts(rows: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
+    """Answers of the oracle, which names the start of the stream by a time long ago: there the engine has NULL."""
+    return [(None if r[0] == ("time", -(10**17)) else r[0], *r[1:]) for r in rows]
+
+
+def _agree(p: Pond, case: Case, rows: Sequence[Sequence[object]], stream: Drawn, name: str = "q") -> None:
+    assert_rows_equal(starts(wanted(rows)), p.answers(case, name), floor=floor(stream.rows), what=case.query())
+
+
+@given(st.data())
+def test_final_answers(data: st.DataObject) -> None:
+    stream = data.draw(some_streams)
+    queries = data.draw(st.lists(landmark_cases(stream), min_size=1, max_size=3))
+    kept = stream.unit * 100
+    with pond(options(lateness=stream.unit * data.draw(st.integers(0, 10))), compact_files=2) as p:
+        for i, case in enumerate(queries):
+            p.sql(f"CREATE QUERY q{i} WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
+        p.feed(data.draw(cuts(stream.rows)))
+        p.finish()
+        for i, case in enumerate(queries):
+            _agree(p, case, final_answers(case, stream.table), stream, f"q{i}")
+
+
+@LATE
+@FEWER
+@given(st.data())
+def test_log(late: str, data: st.DataObject) -> None:
+    stream = data.draw(some_streams)
+    case = data.draw(landmark_cases(stream, EXACT, extra=False))
+    spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
+    kept = stream.unit * data.draw(st.integers(1, 60))
+    ended = (*data.draw(cuts(stream.rows, max_epochs=8)), Epoch((), ended=True))
+    log = revisions(case, TYPES, Script(spec, ended), kept)
+    with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
+        p.sql(f"CREATE QUERY q WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
+        for number, epoch in enumerate(ended):
+            p.finish() if epoch.ended else p.epoch(epoch)
+            _agree(p, case, latest([r for r in log if r.epoch <= number]), stream)
+            if data.draw(st.booleans()):
+                p.restart()
+        expected = wanted([(r.start, r.end, r.revision, r.op, *r.items) for r in log if r.op == "+"])
+        got = [r for r in p.log(case) if r[3] == "+"]
+        assert_rows_equal(starts(expected), got, floor=floor(stream.rows), what=f"log of {case.query()}")
+
+
+@LATE
+@FEWER
+@given(st.data())
+def test_pauses_leave_no_trace(late: str, data: st.DataObject) -> None:
+    stream = data.draw(some_streams)
+    case = data.draw(landmark_cases(stream))
+    kept = stream.unit * data.draw(st.integers(1, 20))
+    spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
+    epochs = data.draw(cuts(stream.rows, max_epochs=8))
+    log = revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), kept)
+    with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
+        p.sql(f"CREATE QUERY q WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
+        others = data.draw(st.booleans())
+        if others:  # another user of the synopsis, with another horizon
+            p.sql(f"CREATE QUERY other WITH (revise_for='{span(3 * kept).lower()}') AS {case.query()}")
+        paused = False
+        for epoch in epochs:
+            if data.draw(st.booleans()):
+                p.sql(f"ALTER QUERY q {'RESUME' if paused else 'PAUSE'}")
+                paused = not paused
+            p.epoch(epoch)
+            what = data.draw(st.sampled_from(["", "", "restart", "maintain"]))
+            if what:
+                p.restart() if what == "restart" else p.pond.maintain()
+        p.finish()
+        if paused:
+            p.sql("ALTER QUERY q RESUME")
+        p.settle()
+        _agree(p, case, latest(log), stream)
+
+
+@LATE
+@FEWER
+@given(st.data())
+def test_back_fills_that_take_their_time(late: str, data: st.DataObject) -> None:
+    stream = data.draw(some_streams)
+    case = data.draw(landmark_cases(stream))
+    spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
+    epochs = data.draw(cuts(stream.rows, max_epochs=8))
+    log = revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), 10**18)
+    born = data.draw(st.integers(0, len(epochs)))
+    since = data.draw(st.sampled_from(["start", None]))
+    bound = trace(Script(spec, epochs[:born]))[-1].after if born else None
+    first = data.draw(st.booleans())  # there is one with such windows already, which can be shared
+    held = [True]
+    with held_back(held), pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
+        if first:
+            p.sql(case.statement("before"))
+        for number, epoch in enumerate([*epochs, None]):
+            if number == born:
+                also = f", since='{since}'" if since else ""
+                p.sql(f"CREATE QUERY q WITH (revise_for='{span(10**15)}'{also}) AS {case.query()}")
+            elif number > born:
+                held[-1] = held[-1] and data.draw(st.booleans())
+            if epoch is not None:
+                p.epoch(epoch)
+                if data.draw(st.integers(0, 3)) == 0:
+                    p.restart()
+        held[-1] = False
+        p.finish()
+        p.settle()
+        after = None if since else bound
+        shown = [r for r in latest(log) if after is None or r[1] > after]
+        got = [r for r in p.answers(case) if after is None or r[1][1] > after]
+        assert_rows_equal(starts(wanted(shown)), got, floor=floor(stream.rows), what=case.query())
+
+
+@FEWER
+@given(st.data())
+def test_on_demand(data: st.DataObject) -> None:
+    """INVOKE at any moment, and the same SELECT ad hoc at the end."""
+    stream = data.draw(some_streams)
+    case = data.draw(landmark_cases(stream, limits=False, extra=False))
+    with pond(options(lateness=60 * stream.unit)) as p:
+        p.sql(case.statement())
+        fed = 0
+        for epoch in data.draw(cuts(stream.rows)):
+            p.epoch(epoch)
+            fed += len(epoch.rows)
+            expected = [tuple(map(normal, r)) for r in invoke(case, stream.table.only(stream.rows[:fed]))]
+            items = [f"c{i}" for i in range(len(case.select))]
+            got = [tuple(r[len(r) - len(items) - 1 : -1]) for r in p.rows("INVOKE q")]
+            assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"INVOKE after {fed} rows: {case.query()}")
+        p.finish()
+        found = p.rows(case.query())
+        expected = starts(wanted(final_answers(case, stream.table)))
+        assert_rows_equal(expected, found, floor=floor(stream.rows), what=case.query())
+
+
+def test_state_of_a_group_does_not_grow() -> None:
+    """Hours of a group in one stretch: what is final is one row, in memory and in the files."""
+    from millpond.engine import state as states
+    from tests.oracle import Row
+
+    case = Case(("count(*) AS c0", "sum(g) AS c1"), 0, 60_000_000, since=Since(), group_by=())
+    values = {"k": "a", "g": 1, "v": None, "n": None, "d": None, "b": None}
+    with pond(options(lateness=1), compact_files=4) as p:
+        p.sql(f"CREATE QUERY q WITH (revise_for='2 minutes') AS {case.query()}")
+        for minute in range(60):
+            p.ingest([Row(minute * 60_000_000 + s, 0, values) for s in (1, 2)])
+            p.pond.step()
+        last = p.answers(case)[-1]
+        assert last[2:] == (118, 118)
+        held = [k.table.num_rows for k in states._kept.values() if k.epoch == 60]
+        assert held and max(held) < 20, held
+        p.restart()
+        states._kept.clear()
+        p.ingest([Row(3601 * 1_000_000, 0, values)])
+        p.pond.step()
+        assert p.answers(case)[-1][2:] == (120, 120)
+        assert max(k.table.num_rows for k in states._kept.values()) < 20

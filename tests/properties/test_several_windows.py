@@ -1,0 +1,101 @@
+"""Several windows in one SELECT, behind its aggregates: each has the value it has over the rows of its own window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, latest, revisions
+from tests.oracle.compare import normal
+from tests.oracle.evaluate import over
+from tests.oracle.revisions import final_answers
+from tests.properties.harness import floor, options, pond, table_rows, wanted
+from tests.properties.queries import BOUNDED, EXACT, HOLISTIC, ORDERED, cases
+from tests.properties.streams import TYPES, Drawn, cuts, streams
+
+FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
+
+
+@st.composite
+def several(draw: st.DrawFn, unit: int, pool: tuple[str, ...] = BOUNDED + HOLISTIC + ORDERED) -> Case:
+    """A query whose aggregates have windows of their own."""
+    drawn = draw(cases(unit, pool, limits=False, extra=False))
+    sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=3, unique=True))
+    keys = set(drawn.group_by)
+    ranges = [0 if i.rsplit(" AS ", 1)[0] in keys else draw(st.sampled_from(sizes)) * unit for i in drawn.select]
+    slide = draw(st.sampled_from([1, 1, 2, 3, 5])) * unit
+    return replace(
+        drawn, range_us=max(ranges), slide_us=slide, ranges=tuple(ranges), having=None, align_start=False
+    )  # fmt: skip
+
+
+@FEWER
+@given(st.data())
+def test_final_answers(data: st.DataObject) -> None:
+    """Live, back-filled and ad hoc."""
+    stream = data.draw(streams())
+    case = data.draw(several(stream.unit))
+    with pond(options(lateness=60 * stream.unit), compact_files=2) as p:
+        p.sql(case.statement())
+        p.feed(data.draw(cuts(stream.rows)))
+        p.sql(case.statement("later", since="start"))
+        p.finish()
+        p.settle()
+        expected = wanted(final_answers(case, stream.table))
+        names = ["window_start", "window_end", *(f"c{i}" for i in range(len(case.select)))]
+        for got in (p.answers(case), p.answers(case, "later"), table_rows(p.sql(case.query()).table.select(names))):
+            assert_rows_equal(expected, got, floor=floor(stream.rows), what=case.query())
+
+
+@pytest.mark.parametrize("late", ["drop", "revise"])
+@FEWER
+@given(st.data())
+def test_log(late: str, data: st.DataObject) -> None:
+    stream = data.draw(streams(max_rows=16, gaps=False))
+    case = data.draw(several(stream.unit, EXACT))
+    spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
+    ended = (*data.draw(cuts(stream.rows)), Epoch((), ended=True))
+    log = revisions(case, TYPES, Script(spec, ended))
+    with pond(options(lateness=spec.lateness, late=late)) as p:
+        p.sql(case.statement())
+        for number, epoch in enumerate(ended):
+            p.finish() if epoch.ended else p.epoch(epoch)
+            so_far = wanted(latest([r for r in log if r.epoch <= number]))
+            assert_rows_equal(so_far, p.answers(case), floor=floor(stream.rows), what=case.query())
+        expected = wanted([(r.start, r.end, r.revision, r.op, *r.items) for r in log if r.op == "+"])
+        got = [r for r in p.log(case) if r[3] == "+"]
+        assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"log of {case.query()}")
+
+
+@FEWER
+@given(st.data())
+def test_invoke(data: st.DataObject) -> None:
+    """Every aggregate over [NOW - its RANGE, NOW], closed at both ends, for the groups of the widest window."""
+    stream = data.draw(streams(max_rows=16))
+    case = data.draw(several(stream.unit))
+    with pond(options(lateness=60 * stream.unit)) as p:
+        p.sql(case.statement())
+        p.feed(data.draw(cuts(stream.rows)))
+        items = [f"c{i}" for i in range(len(case.select))]
+        got = [tuple(r[len(r) - len(items) - 1 : -1]) for r in p.rows("INVOKE q")]
+        assert_rows_equal(_invoked(case, stream), got, floor=floor(stream.rows), what=case.query())
+
+
+def _invoked(case: Case, stream: Drawn) -> list[tuple[object, ...]]:
+    now = max(r.time for r in stream.rows)
+    groups: dict[str, list[object]] = {}
+    for n, (item, size) in enumerate(zip(case.select, case.ranges, strict=True)):
+        one = replace(case, select=(item,), ranges=())
+        start = now - (case.range_us or 0)
+        if n == 0:
+            rows = [r for r in stream.rows if start <= r.time <= now]
+            groups = {repr(keys): [] for _, keys in over(one, stream.table, rows, start, now)}
+        rows = [r for r in stream.rows if now - (size or case.range_us or 0) <= r.time <= now]
+        found = {repr(keys): items[0] for items, keys in over(one, stream.table, rows, start, now)}
+        nothing = over(replace(one, group_by=(), where=None), stream.table, [], start, now)[0][0][0] if size else None
+        for name, group in groups.items():
+            group.append(normal(found.get(name, nothing)))
+    return [tuple(group) for group in groups.values()]
