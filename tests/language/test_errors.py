@@ -56,7 +56,7 @@ WRONG = [
     ("CREATE STREAM s (a TIMESTAMP) WITH (marks=«'colum:a'»)", "cannot be 'colum:a'", "column"),
     ("CREATE STREAM s (a TIMESTAMP) WITH (marks=«'column:a'»)", "no bound on what follows", ""),
     ("CREATE STREAM s (a TIMESTAMP, k TEXT) WITH (marks=«'column:k'»)", "cannot be a bound on event times", ""),
-    ("CREATE STREAM s (a TIMESTAMP, wm TIMESTAMP) WITH (progress='a', marks=«'column:wn'»)", "no column 'wn'", "wm"),
+    ("CREATE STREAM s (a TIMESTAMP, wm TIMESTAMP) WITH (progress='a', marks=«'column:wn'»)", "no column 'wn'", ""),
     ("CREATE STREAM s (a TIMESTAMP, kind INT) WITH (marks=«'record:knd = 1'»)", "no column 'knd'", "kind"),
     (
         "CREATE STREAM s (a TIMESTAMP, kind INT) WITH (marks=«'record:kind'»)",
@@ -69,7 +69,7 @@ WRONG = [
         "aggregate cannot stand here",
         "",
     ),
-    ("CREATE STREAM s (a TIMESTAMP, k INT) WITH (marks='record:k = 1', marks_by=«'kk'»)", "no column 'kk'", ""),
+    ("CREATE STREAM s (a TIMESTAMP, k INT) WITH (marks='record:k = 1', marks_by=«'kk'»)", "no column 'kk'", "k"),
     ("CREATE STREAM s (a TIMESTAMP, k INT) WITH (marks='record:k = 1', «marks_groups»=5)", "marks_by", ""),
     (
         "CREATE STREAM s (a TIMESTAMP, k INT) WITH (marks='record:k=1', marks_by='k', marks_groups=«0»)",
