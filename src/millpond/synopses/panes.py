@@ -182,7 +182,7 @@ def carried_by(spec: PanesSpec, stream: StreamDefinition) -> tuple[str, ...] | N
     """
     texts = " ".join(sql for c in spec.components for _, sql in c.columns)
     names = tuple(_quoted(c.name) for c in stream.all_columns if _quoted(c.name) in texts)
-    if any(not c.safe for c in spec.components) or {n for n, _ in spec.casts} & set(names):
+    if any(not c.safe or c.kind in ENTRIES for c in spec.components) or {n for n, _ in spec.casts} & set(names):
         return None
     return (*names, "_id") if re.search(r"\b_id\b", texts) and '"_id"' not in names else names
 
