@@ -74,7 +74,8 @@ def test_pc_1a_series_are_stored_and_read_back_by_time(inline_pond: Factory) -> 
     pond.maintain()
     for name, times in written.items():
         for low, high in ((0, 60), (7, 31), (45, 50)):
-            found = pond.sql(f"SELECT ts, v FROM {name} WHERE ts >= '{at(low)}' AND ts < '{at(high)}' ORDER BY ts").rows()
+            between = f"ts >= '{at(low)}' AND ts < '{at(high)}'"
+            found = pond.sql(f"SELECT ts, v FROM {name} WHERE {between} ORDER BY ts").rows()
             kept = [t for t in times if low <= t < high and (name != "c" or t >= 59 - 30)]
             assert [(t, v) for t, v in found] == [(at(t), t) for t in kept], (name, low, high)
 
@@ -133,8 +134,8 @@ def test_pc_1d_statistics_are_those_of_a_recompute_after_every_element(inline_po
     pond = inline_pond()
     pond.sql("CREATE STREAM s (ts TIMESTAMP, x DOUBLE, y DOUBLE) WITH (progress='ts')")
     pond.sql(
-        "CREATE QUERY q AS SELECT count(*) AS n, sum(x) AS s, avg(x) AS a, var_samp(x) AS v, min(x) AS lo, max(x) AS hi,"
-        " corr(x, y) AS c, median(x) AS m FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]"
+        "CREATE QUERY q AS SELECT count(*) AS n, sum(x) AS s, avg(x) AS a, var_samp(x) AS v, min(x) AS lo,"
+        " max(x) AS hi, corr(x, y) AS c, median(x) AS m FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]"
     )
     x, y = [], []
     for t in range(14):
