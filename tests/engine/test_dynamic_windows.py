@@ -74,9 +74,8 @@ def test_pc_1a_series_are_stored_and_read_back_by_time(inline_pond: Factory) -> 
     pond.maintain()
     for name, times in written.items():
         for low, high in ((0, 60), (7, 31), (45, 50)):
-            found = pond.sql(
-                f"SELECT ts, v FROM {name} WHERE ts >= '{at(low)}' AND ts < '{at(high)}' ORDER BY ts"
-            ).rows()
+            between = f"ts >= '{at(low)}' AND ts < '{at(high)}'"
+            found = pond.sql(f"SELECT ts, v FROM {name} WHERE {between} ORDER BY ts").rows()
             kept = [t for t in times if low <= t < high and (name != "c" or t >= 59 - 30)]
             assert [(t, v) for t, v in found] == [(at(t), t) for t in kept], (name, low, high)
 
