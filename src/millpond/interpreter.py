@@ -331,9 +331,9 @@ class Interpreter:
 
     def _check_flush(self, query: BoundQuery, options: QueryOptions) -> None:
         """Raise QueryError where the answers of a window cannot go out one by one."""
-        stream = self.core.catalog.stream(query.stream)
+        streams = [self.core.catalog.stream(name) for name in [f.name for f in query.feeds] or [query.stream]]
         whole = query.distinct or query.limit is not None or bool(query.offset)
-        marks = stream is not None and stream.options.marks_by is not None
+        marks = any(s is not None and s.options.marks_by is not None for s in streams)
         reasons = {
             "is for windows that end at instants": query.window is None or query.row_window is not None,
             "is not for growing windows": query.window is not None and query.window.landmark is not None,

@@ -17,8 +17,9 @@ from millpond.engine.advance import horizon_of
 from millpond.engine.core import Core
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import Published
+from millpond.engine.unions import late_of, progress_of, streams_of
 from millpond.errors import QueryError
-from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.progress import FOREVER, NEVER
 from millpond.results.answers import log_columns, order_terms, quoted, read_log
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
@@ -38,13 +39,14 @@ def final_until(core: Core, standing: Standing, published: Published) -> int:
     if query.window is None and query.row_window is None:
         raise QueryError(f"'{standing.definition.name}' has no windows: final answers are those of windows")
     progress = published.queries.get(str(standing.id))
-    stream = core.catalog.stream_of(standing)
-    known = published.progress.get(str(stream.id), StreamProgress())
+    spec = core.catalog.synopses[standing.synopsis].spec
+    known = progress_of(core.catalog, spec, published.progress)
+    ingested = all(s.options.source == "ingest" for s in streams_of(core.catalog, spec))
     if progress is None or progress.closed <= NEVER:
         return NEVER
     # A window that ends with a row is closed when progress is beyond its end: equal times may still come.
     open_end = 0 if standing.definition.query.row_window is None or progress.closed >= FOREVER else 1
-    if stream.options.late == "drop" or (known.ended and stream.options.source == "ingest"):
+    if late_of(core.catalog, spec) == "drop" or (known.bound >= FOREVER and ingested):
         return progress.answered - open_end
     if known.high <= NEVER:
         return NEVER
