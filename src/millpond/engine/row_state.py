@@ -70,7 +70,7 @@ class RowState(PaneState):
             if sum(p.num_rows for p in parts) <= KEPT_ROWS:
                 deep, deep_low = parts, self._rows.deep_low
         _kept[(self.pond_id, self.owner, self.shard)] = _KeptRows(
-            self.epoch, low, tail.combine_chunks(), deep_low, deep
+            self.epoch, low, tail, deep_low, deep, manifest_file(self.pond, self.epoch)
         )
 
     def _source(self, low: int) -> pa.Table:
@@ -81,9 +81,8 @@ class RowState(PaneState):
         if rows is None or rows.deep is None or rows.deep_low > low:
             since = self.since
             wanted = None if since is None else lambda epoch: epoch < since
-            found = fold(
-                self.db, self.spec, together(self._read(self.segments, None, wanted)), low
-            )  # all rows have a say in numbers
+            read = together(self._read(self.segments, None, wanted))  # all rows have a say in numbers
+            found = fold(self.db, self.spec, read, low)
             self._rows = rows = _KeptRows(self.epoch - 1, low, found, low, [found])
             return found
         return together(rows.deep)

@@ -184,8 +184,9 @@ def grouped(
 
 def _is_direct(core: Core, stream: StreamDefinition, query: BoundQuery, segments: Sequence[Segment]) -> bool:
     """Whether windows are cheaper to make straight from rows than from panes; see `millpond.windows.costs`."""
+    if query.window is None:  # windows of rows have no panes
+        return False
     spec = spec_of(query, stream)
-    assert query.window is not None
     # A window that is one pane is made straight from rows anyhow.
     if query.window.range in (WHOLE, spec.panes.width) or len(windows_of(query)) > 1:
         return False
