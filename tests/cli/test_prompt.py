@@ -189,6 +189,8 @@ def interrupted(after: Callable[[], bool]) -> Iterator[None]:
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                 return
 
+    # A process that was started in the background may have been told to ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=press)
     thread.start()
     try:
@@ -196,6 +198,7 @@ def interrupted(after: Callable[[], bool]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+        signal.signal(signal.SIGINT, before)
 
 
 class Slow(FakePond):
