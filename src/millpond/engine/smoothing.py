@@ -25,6 +25,7 @@ from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
 from millpond.types import BoundQuery, QueryOptions
+from millpond.windows import last_end_until
 from millpond.windows.candidates import Ints
 
 #: Slots that groups are spread over: a sweep takes so many epochs at most.
@@ -58,7 +59,9 @@ def plan(
     ((Held(after=0, until=10, since=1000, place=16),), [Portion(after=0, until=10, low=0, high=16)])
     """
     assert query.window is not None
-    waiting = [*held, *([Held(closed, bound, clock)] if bound > closed else [])]
+    # Where progress moves on within a window, nothing has closed.
+    ended = bound > closed and (bound >= FOREVER or last_end_until(query.window, bound) > closed)
+    waiting = [*held, *([Held(closed, bound, clock)] if ended else [])]
     left: list[Held] = []
     portions: list[Portion] = []
     for each in waiting:
@@ -122,7 +125,7 @@ class _Slots:
 
     def __init__(self, db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, portion: Portion) -> None:
         self._db, self._spec, self._state, self._portion = db, spec, state, portion
-        self.delta = self._seen(state.delta)
+        self.delta = state.delta  # no window that closes is looked at by what is new
 
     def before(self, low: int) -> pa.Table:
         """Pane rows from pane `low` on, without the delta."""
