@@ -9,7 +9,7 @@ import pytest
 from millpond.synopses import connection, merge_partials, partial
 from millpond.synopses.finish import finish_windows, fold_windows
 from millpond.synopses.panes import spec_of
-from millpond.synopses.statistics import size_of
+from millpond.synopses.statistics import kept_by, size_of
 from millpond.types import Aggregate, BoundQuery, Column, Output, StreamDefinition, StreamOptions, Window
 from tests.oracle.statistics import rank_error
 
@@ -105,3 +105,20 @@ def test_the_same_parts_give_the_same_bytes() -> None:
     x = np.random.default_rng(9).normal(size=30_000)
     q = query(Aggregate("a0", "approx_median", ('"x"',), ("DOUBLE",), parameters=("0.05",), type="DOUBLE"))
     assert answer(q, rows(x), 6, seed=5)[1].equals(answer(q, rows(x), 6, seed=5)[1])
+
+
+def test_what_explain_says() -> None:
+    """How many entries are kept, and how far an answer may be off."""
+    said = {
+        "approx_median": "keeps about 1600 values per pane and group, and at most 1600 for each doubling of their rows"
+        " beyond; ranks are off by at most 1 % of the rows, and exact up to 1600 rows",
+        "approx_distinct": "keeps the 2502 smallest hashes of each pane and group; exact below 2502 values, then a"
+        " standard error of 2 %",
+        "approx_mode": "keeps at most 1000 values with counts per pane and group; counts are off by at most 0.1 % of"
+        " the rows",
+        "entropy": "keeps every value of each pane and group with its count; state grows with the number of values",
+        "sum": None,
+    }
+    assert {name: kept_by(Aggregate("a0", name, ('"x"',), ("DOUBLE",))) for name in said} == said
+    series = Aggregate("a0", "series_corr", ('"x"', '"g"'), ("DOUBLE", "BIGINT"), parameters=("2000000",))
+    assert kept_by(series) == "keeps a sum and a count per series and step of 2 s, in each pane and group"
