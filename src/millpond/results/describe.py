@@ -157,7 +157,7 @@ def show(core: Core, what: str) -> pa.Table:
         {
             "synopsis": s.owner,
             "stream": _streams(core.catalog, s.spec),
-            "pane": duration(s.spec.panes.width),
+            "pane": duration(s.spec.panes.width) if s.spec.rows is None else "rows",
             "filter": s.spec.where or "",
             "keys": ", ".join(s.spec.keys),
             "components": len(s.spec.components),
@@ -174,6 +174,7 @@ def show(core: Core, what: str) -> pa.Table:
             "filter": s.spec.where or "",
             "keys": "",
             "components": len(s.spec.columns),
+            "state": "rows",
             "users": ", ".join(sorted(q.definition.name for q in core.catalog.users(s.owner))),
         }
         for s in core.catalog.stores.values()
