@@ -121,6 +121,33 @@ class RowQuery(WindowQuery):
 
 
 @dataclass(frozen=True)
+class GrowingQuery(WindowQuery):
+    """The same over everything since the start of the stream, told every `slide` seconds (`range` is the slide)."""
+
+    def millpond(self) -> str:
+        """The query as Millpond registers it."""
+        select = f"{self.key} AS g, count(*) AS c, sum(v) AS s FROM {STREAM}"
+        return (
+            f"CREATE QUERY {self.name} AS SELECT {select} [RANGE ALL SLIDE {self.slide} SECONDS] GROUP BY {self.key};"
+        )
+
+    def duckdb(self, source: str) -> str:
+        """The same answers from plain DuckDB: panes once, and running sums over a grid of groups and pane ends."""
+        pane = self.slide * 1_000_000
+        return (
+            f"WITH panes AS MATERIALIZED (SELECT epoch_us(ts) // {pane} AS p, ({self.key})::BIGINT AS g, "
+            f"count(*) AS c, sum(v) AS s FROM {source} GROUP BY ALL), "
+            f"bounds AS (SELECT min(p) AS low, max(p) AS high FROM panes), "
+            f"grid AS (SELECT g, unnest(range(low, high + 1)) AS p FROM (SELECT DISTINCT g FROM panes), bounds), "
+            f"grown AS (SELECT grid.g, grid.p, sum(c) OVER w AS c, sum(s) OVER w AS s FROM grid LEFT JOIN panes "
+            f"ON grid.p = panes.p AND grid.g IS NOT DISTINCT FROM panes.g "
+            f"WINDOW w AS (PARTITION BY grid.g ORDER BY grid.p)) "
+            f"SELECT '{self.name}' AS q, make_timestamp((p + 1) * {pane}) AS e, g, c::BIGINT AS c, s FROM grown "
+            f"WHERE c IS NOT NULL"
+        )
+
+
+@dataclass(frozen=True)
 class Data:
     """How the files of a case are made: number of distinct keys, and by how many seconds rows may lag."""
 
@@ -192,6 +219,22 @@ def hundred_queries() -> tuple[WindowQuery, ...]:
     )
 
 
+def fifty_windows() -> tuple[WindowQuery, ...]:
+    """Fifty different windows over the same groups: ten slides by five ranges, some uneven.
+
+    >>> len({(q.range, q.slide) for q in fifty_windows()})
+    50
+    """
+    slides = (5, 10, 12, 15, 20, 30, 40, 60, 90, 120)
+    return tuple(WindowQuery(f"w{10 * j + i:02d}", s * n + s // 2 * (n == 3), s) for i, s in enumerate(slides)
+                 for j, n in enumerate((1, 2, 3, 5, 10)))  # fmt: skip
+
+
+#: Why windows that grow have no native figure.
+NOT_GROWING = (
+    "Structured Streaming has no window that grows: without a window it reports totals, not the state at each end"
+)
+
 #: Why windows that end with rows have no native figure.
 NOT_NATIVE = "Structured Streaming has no windows of rows and no OVER on streams: it cannot express the query"
 
@@ -236,6 +279,26 @@ CASES: dict[str, Case] = {
             native_files=6,
             native_per_epoch=2,
             native_queries=8,
+        ),
+        Case(
+            "landmark",
+            "everything since the start by 100 keys, told every 10 s",
+            Data("ordered"),
+            (GrowingQuery("q", 10, 10),),
+            5,
+            not_native=NOT_GROWING,
+            limit_target=0.2,
+        ),
+        Case(
+            "fifty",
+            "50 different windows by 100 keys on one stream",
+            Data("ordered"),
+            fifty_windows(),
+            5,
+            native_files=6,
+            native_per_epoch=2,
+            native_queries=8,
+            limit_target=0.2,
         ),
         Case(
             "tuples",

@@ -179,7 +179,7 @@ def test_millpond_agrees_inline(capsys: pytest.CaptureFixture[str]) -> None:
         "--rows",
         "9000",
         "--cases",
-        "sliding,disorder,tuples",
+        "sliding,disorder,tuples,landmark",
         "--skip-native",
         "--executor",
         "inline",
@@ -190,5 +190,6 @@ def test_millpond_agrees_inline(capsys: pytest.CaptureFixture[str]) -> None:
         ("sliding", True, 3),
         ("disorder", True, 3),
         ("tuples", True, 3),
+        ("landmark", True, 3),
     ]
     assert all(line["answers_compared"] > 100 for line in lines)
