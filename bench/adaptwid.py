@@ -32,10 +32,10 @@ import numpy as np
 import pyarrow as pa
 
 import millpond
+from bench.adaptive import Accumulator, Mode, Plan, Tuples, start, state_bytes, step
 from bench.common import Clock, emit, log, scratch
 from millpond.engine.forms import TUPLES
 from millpond.engine.state import PANES
-from millpond.synopses.adaptive import Accumulator, Mode, Plan, Tuples, start, state_bytes, step
 from millpond.tables import read_chunks
 from millpond.types import SECOND, Window
 
@@ -146,7 +146,9 @@ def run(query: Query, packets: Traffic, mode: Mode, step_us: int = SECOND // 10)
     """Answer the query over the packets: peak bytes, groups that changed sides, answers."""
     plan = Plan(query.window, query.accumulators, query.columns, mode)
     state, peak, switches = start(plan), 0, 0
-    wids, groups, values = [], [], [[] for _ in query.accumulators]  # type: ignore[var-annotated]
+    wids: list[Any] = []
+    groups: list[Any] = []
+    values: list[list[Any]] = [[] for _ in query.accumulators]
     cuts = np.searchsorted(packets.arrival, np.arange(step_us, packets.arrival[-1] + 2 * step_us, step_us))
     marks = punctuations(query, packets, cuts)
     begin = 0

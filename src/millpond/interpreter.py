@@ -12,11 +12,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond import language as lang
-from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
+from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
 from millpond.engine.core import Core
-from millpond.engine.needs import complete_since, needed_by
-from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, explain_stream, show
@@ -29,9 +27,7 @@ from millpond.results.relations import select_relations
 from millpond.results.selection import evaluate, select_once
 from millpond.row_queries import RowQueries
 from millpond.sources.listing import check_path
-from millpond.synopses import spec_of
 from millpond.types import (
-    STATUS,
     BoundQuery,
     QueryDefinition,
     QueryOptions,
@@ -40,6 +36,7 @@ from millpond.types import (
     TableDefinition,
     to_json,
 )
+from millpond.window_queries import Wanted, WindowQueries, check_options, version_of
 
 #: Statements that change the catalog.
 _CHANGES = (lang.CreateStream, lang.DeriveStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery)
@@ -88,7 +85,7 @@ class Interpreter:
 
     def __init__(self, core: Core, drain: Callable[[bool], None], changed: Callable[[], None]) -> None:
         self.core, self._drain, self._changed = core, drain, changed
-        self.rows = RowQueries(core)
+        self.rows, self.windows = RowQueries(core), WindowQueries(core)
 
     def run(self, script: str) -> Iterator[StatementResult]:
         """Parse the whole script, then execute statement by statement, giving each one's result as it is there.
@@ -169,7 +166,7 @@ class Interpreter:
         if isinstance(bound, Selection):
             return select_once(self.core, bound).table, ""
         if isinstance(bound, BoundQuery):
-            check_options(bound, QueryOptions())
+            check_options(self.core.catalog, bound, QueryOptions())
             if bound.relation is not None:
                 return select_relational(self.core, bound), ""
             return select_stream(self.core, bound), ""
@@ -266,15 +263,15 @@ class Interpreter:
         if isinstance(bound, Selection):
             source = core.catalog.stream(bound.sides[0].stream)
             assert source is not None
-            definition = stream_of_rows(statement, bound, source, first, self._taken(source.id) > 0)
+            definition = stream_of_rows(statement, bound, source, first, self.windows.has_history(source.id))
             waits = definition.derived is not None and definition.derived.history
         else:
             source = core.catalog.stream(bound.stream)
             assert source is not None
             options = answer_options(statement, bound, source)
-            check_options(bound, options)
+            check_options(core.catalog, bound, options)
             number = core.register.reserve_id(core.catalog.next_id)
-            standing, event = self._planned(number, statement.name, bound, options, statement.text, None)
+            standing, event = self.windows.plan(Wanted(number, statement.name, bound, options, statement.text))
             inputs = bound.relation.inputs if bound.relation is not None else ()
             named = [core.catalog.stream(n) for n in (*(i.stream for i in inputs), *(f.name for f in bound.feeds))]
             sources = sorted({s.id for s in named if s is not None}) or [source.id]
@@ -317,8 +314,8 @@ class Interpreter:
             self._free_name(name, statement)
         bound = lang.bind_standing(statement.select, statement.text, statement.offset, self.rows.names)
         if isinstance(bound, BoundQuery):
-            return self.register_windows(name, bound, statement.options, statement.text, old)[1]
-        version = 1 if old is None else _version(old) + 1
+            return self.windows.register(name, bound, statement.options, statement.text, old)[1]
+        version = 1 if old is None else version_of(old) + 1
         previous = () if old is None else (*old.previous, old.id)
         new = self.rows.new(
             bound, statement.text, name, options=statement.options, version=version, previous=previous,
@@ -328,188 +325,6 @@ class Interpreter:
         if isinstance(old, Standing):
             self.core.catalog_log.record({"do": "drop_query", "id": old.id})
         return f"query {name} " + ("created" if old is None else f"replaced, version {version}")
-
-    def _check_flush(self, query: BoundQuery, options: QueryOptions) -> None:
-        """Raise QueryError where the answers of a window cannot go out one by one."""
-        streams = [self.core.catalog.stream(name) for name in [f.name for f in query.feeds] or [query.stream]]
-        whole = query.distinct or query.limit is not None or bool(query.offset)
-        marks = any(s is not None and s.options.marks_by is not None for s in streams)
-        reasons = {
-            "is for windows that end at instants": query.window is None or query.row_window is not None,
-            "is not for growing windows": query.window is not None and query.window.landmark is not None,
-            "spreads groups, and there is no GROUP BY": not query.keys,
-            "does not go with LIMIT or DISTINCT, which need all groups of a window at once": whole,
-            "does not go with empty='report'": options.empty == "report",
-            "does not go with 'early'": options.early is not None,
-            "does not go with the bounds of groups that marks_by gives": marks,
-        }
-        for reason, holds in reasons.items():
-            if holds:
-                raise QueryError(f"flush='{options.flush}' {reason}")
-
-    def register_windows(
-        self, name: str | None, query: BoundQuery, options: QueryOptions, text: str, old: Standing | Registered | None
-    ) -> tuple[int, str]:
-        """Register a window query; its id, and what there is to say. `core.lock` must be held.
-
-        Raises: QueryError when an option is not one of window queries, or the name is taken.
-        """
-        if options.materialize != "auto":
-            raise QueryError("'materialize' is for row queries; the state of a window query is always kept")
-        check_options(query, options)
-        if name is not None and old is None:
-            check_name(name)
-        if options.flush != "at once":
-            self._check_flush(query, options)
-        if options.early is not None and (query.row_window is not None or query.window is None):
-            raise QueryError("'early' is for windows that end at instants, such as [RANGE 1 HOUR SLIDE 5 MINUTES]")
-        if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
-            raise QueryError(
-                f"with 'early' answers have a column {STATUS} of their own; give yours another name with AS"
-            )
-        number = self.core.register.reserve_id(self.core.catalog.next_id)
-        name = f"#{number}" if name is None else name
-        if old is None and self.core.catalog.lookup(name) is not None:
-            raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
-        replaced = old.id if isinstance(old, Registered) else None
-        with self.core.register.claim(name, replaced) as free:
-            if not free:
-                raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
-            message = self._register(number, name, query, options, text, old)
-        if replaced is not None:
-            self.core.register.drop(replaced)
-            ready_of(self.core).forget(replaced)
-        return number, message
-
-    def _register(
-        self,
-        number: int,
-        name: str,
-        query: BoundQuery,
-        options: QueryOptions,
-        text: str,
-        old: Standing | Registered | None,
-    ) -> str:
-        standing, event = self._planned(number, name, query, options, text, old)
-        if old is not None:
-            event["replaces"] = old.id
-        self.core.catalog_log.record(event)
-        kept = (
-            ""
-            if old is None or standing.inputs
-            else " (state kept)"
-            if isinstance(old, Standing) and old.synopsis == standing.synopsis
-            else " (state rebuilt from the archive)"
-        )
-        verb = "created" if old is None else f"replaced, version {standing.definition.version}{kept}"
-        waits = standing.status == "backfilling"
-        return f"query {name} {verb}" + ("; back-filling from the archive" if waits else "")
-
-    def _planned(
-        self,
-        number: int,
-        name: str,
-        query: BoundQuery,
-        options: QueryOptions,
-        text: str,
-        old: Standing | Registered | None,
-    ) -> tuple[Standing, dict[str, Any]]:
-        """A query as it is to be registered, and the event that registers it with the state that it needs."""
-        if query.relation is not None:
-            return self._planned_relation(number, name, query, options, text, old)
-        catalog = self.core.catalog
-        stream = catalog.stream(query.stream)
-        assert stream is not None
-        if query.row_window is not None and options.empty == "report":
-            raise QueryError("empty='report' is for windows that end at instants; one that ends with a row holds it")
-        if query.row_window is not None and stream.options.marks_by is not None and stream.options.late == "drop":
-            raise QueryError(
-                "windows that end with rows are not available over a stream with marks_by and late='drop';"
-                " late='revise' has them"
-            )
-        next_epoch = max(self.core.last_manifest, self.core.published.epoch) + 1
-        progress = progress_of(catalog, spec_of(query, stream, options), self.core.published.progress)
-        history = any(self._taken(s) > 0 for s in [f.stream for f in query.feeds] or [stream.id])
-        reusable = options.since is None or not history
-        needed = needed_by(query, progress.bound)
-        if query.window is None:  # rows serve who needs no more than is kept, if it numbers them from the same row on
-            reusable = reusable and (stream.options.retention is None or not history)
-        synopsis, new = assign(
-            catalog if reusable else replace(catalog, synopses={}),
-            query,
-            stream,
-            next_epoch,
-            {s: self._complete_since(catalog, s) for s in catalog.synopses},
-            needed,
-            self.core.settings.share,
-            options,
-        )
-        waits = history and (new or self._is_waiting(catalog, synopsis.owner))
-        definition = QueryDefinition(
-            name,
-            query,
-            options,
-            number,
-            1 if old is None else _version(old) + 1,
-            text,
-            is_retained(catalog, query),
-        )
-        previous = () if old is None else (*old.previous, old.id)
-        standing = Standing(
-            definition, synopsis.owner, next_epoch, "backfilling" if waits else "live", previous=previous
-        )
-        event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
-        return standing, event | ({"synopsis": to_json(synopsis)} if new else {})
-
-    def _planned_relation(
-        self,
-        number: int,
-        name: str,
-        query: BoundQuery,
-        options: QueryOptions,
-        text: str,
-        old: Standing | Registered | None,
-    ) -> tuple[Standing, dict[str, Any]]:
-        """As `_planned`, for a relational query with its stores."""
-        catalog = self.core.catalog
-        assert query.relation is not None
-        streams = [s for i in query.relation.inputs if (s := catalog.stream(i.stream)) is not None]
-        next_epoch = max(self.core.last_manifest, self.core.published.epoch) + 1
-        stored = assign_stores(
-            catalog, query, streams, next_epoch, [self._taken(s.id) > 0 for s in streams], number,
-            self.core.settings.shards, options.since is not None, self.core.settings.share,
-        )  # fmt: skip
-        version = 1 if old is None else _version(old) + 1
-        definition = QueryDefinition(name, query, options, number, version, text)
-        previous = () if old is None else (*old.previous, old.id)
-        status: Status = "backfilling" if stored.waits else "live"
-        standing = Standing(definition, "", next_epoch, status, previous=previous, inputs=stored.inputs)
-        event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
-        return standing, event | {"stores": [to_json(s) for s in stored.changed]}
-
-    def _taken(self, stream: int) -> int:
-        """How many intake items epochs have taken, the running one included."""
-        published = self.core.published.intake.get(str(stream), 0)
-        if self.core.last_manifest <= self.core.published.epoch:
-            return published
-        from millpond.engine.records import read_manifest
-
-        return max(published, read_manifest(self.core.path, self.core.last_manifest).intake.get(str(stream), 0))
-
-    def _is_waiting(self, catalog: Catalog, owner: str) -> bool:
-        return any(q.status == "backfilling" for q in catalog.users(owner))
-
-    def _complete_since(self, catalog: Catalog, owner: str) -> int:
-        """The event time from which a synopsis certainly holds every row, from what its users still need."""
-        synopsis = catalog.synopses[owner]
-        stream = catalog.streams[synopsis.spec.stream]
-        users = [q for q in catalog.users(owner) if q.status == "live"]
-        high = progress_of(catalog, synopsis.spec, self.core.published.progress).high
-        known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
-        return min(
-            (complete_since(q, synopsis, stream, p, high) for q, p in known),
-            default=2**62,
-        )
 
     def _drop(self, statement: lang.Drop) -> str:
         catalog = self.core.catalog
@@ -605,7 +420,7 @@ class Interpreter:
         if not isinstance(bound, BoundQuery):
             raise QueryError(f"query '{name}' cannot have this window")
         pane = self.core.catalog.synopses[standing.synopsis].spec.panes
-        done = self.register_windows(definition.name, bound, definition.options, text, standing)[1]
+        done = self.windows.register(definition.name, bound, definition.options, text, standing)[1]
         kept = self.core.catalog.query(name)
         if kept is not None and kept.synopsis == standing.synopsis:
             return f"{done}: its panes of {duration(pane.width)} make up the new windows"
@@ -638,29 +453,6 @@ class Interpreter:
         status = "backfilling" if waits else "live"
         self.core.catalog_log.record({"do": "set_status", "id": standing.id, "status": status})
         return f"query {statement.name} resumed"
-
-
-def check_options(query: BoundQuery, options: QueryOptions) -> None:
-    """Refuse options that have no meaning for a query of its kind: QueryError."""
-    operator = None if query.relation is None else query.relation.operator
-    if (operator == "rstream") != (options.every is not None):
-        raise QueryError(
-            "RSTREAM reports the whole relation again and again: say how often, WITH (every='1 s')"
-            if operator == "rstream"
-            else "'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen"
-        )
-    if query.relation is not None and options.empty == "report":
-        raise QueryError("empty='report' is for windows with SLIDE; a relation is defined at every instant")
-    if query.window is None and options.state != "eager":
-        raise QueryError(f"state='{options.state}' is for windows of time with a SLIDE")
-    if query.window is not None and query.window.landmark is not None and options.empty == "report":
-        raise QueryError(
-            "a window that grows reports every window since a group's first row by itself: leave empty='report' out"
-        )
-
-
-def _version(query: Standing | Registered) -> int:
-    return query.version if isinstance(query, Registered) else query.definition.version
 
 
 def _definitions(catalog: Catalog) -> list[StreamDefinition | TableDefinition | QueryDefinition]:

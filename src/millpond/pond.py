@@ -176,7 +176,7 @@ class Pond:
             text: a row query (`SELECT … FROM s WHERE … [BEGIN b END e]`) or a window query (`… FROM s [RANGE …]`).
             name: None: it is called '#<id>'. owner: whom it counts for. limit: queries that the owner may have.
             materialize: how much of a row query's answer is kept ready: 'auto', 'partial', 'complete', 'none'.
-            options: of window queries: since, empty, revise_for, early, flush, flush_delay, flush_windows
+            options: of window queries: since, empty, revise_for, early, flush, flush_delay, flush_windows, every, state
                 (times in microseconds).
         Raises: StatementError with the place in the text; QueryError when the name is taken or a limit is reached.
 
@@ -206,7 +206,7 @@ class Pond:
         return self._register(texts, names or [None] * len(texts), owner, self._options(materialize, {}), limit)
 
     def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
-        known = ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "state")
+        known = ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "every", "state")
         for option in options:
             if option not in known:
                 raise QueryError(f"there is no option '{option}'; there are {', '.join(known)}")
@@ -228,7 +228,7 @@ class Pond:
             for query, text, name in zip(bound, texts, names, strict=True):
                 if isinstance(query, BoundQuery):
                     with self._core.lock:
-                        windows.append(self._interpreter.register_windows(name, query, options, text, None)[0])
+                        windows.append(self._interpreter.windows.register(name, query, options, text, None)[0])
             numbers = rows.add(new, limit) if new else []
         except BaseException:
             for number in windows:

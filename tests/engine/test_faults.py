@@ -201,7 +201,7 @@ def test_a_stream_whose_making_was_cut_off_leaves_no_trace(inline_pond: Factory,
 
 def test_one_process_at_a_time(inline_pond: Factory, tmp_path: Path) -> None:
     made(inline_pond)
-    with pytest.raises(PondError, match="open in another process"):
+    with pytest.raises(PondError, match="open already, here or in another process"):
         inline_pond("pond")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("dear")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.engine import relating
+from millpond.results import relational
 from tests.oracle.cql import Query, Row, Stamped, Windowed
 from tests.relations.setting import WINDOWS
 from tests.relations.shapes import ONE, TWO, naive
@@ -204,3 +205,26 @@ def test_a_handle_asks_a_relation(tmp_path: Path) -> None:
         assert handle.result(as_of="progress").table["total"].to_pylist() == [3]  # at 3, the last final instant
         assert handle.result(as_of=1).table["total"].to_pylist() == [9]  # epoch 1
         assert pond.sql("SELECT total FROM q").rows() == [(3,)]
+
+
+def test_rstream_is_registered_from_python_with_its_pace(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", executor="inline") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, x INTEGER) WITH (progress='ts')")
+        with pytest.raises(millpond.QueryError, match="say how often"):
+            pond.register("SELECT RSTREAM(x) FROM s [NOW]")
+        handle = pond.register("SELECT RSTREAM(x) FROM s [ROWS 1]", every=1_000_000)
+        pond.ingest("s", [{"ts": "2026-01-01 00:00:00", "x": 1}, {"ts": "2026-01-01 00:00:02", "x": 2}])
+        pond.drain(final=True)
+        rows = pond.sql(f'SELECT x FROM "{handle.name}" ORDER BY 1').rows()
+    assert rows == [(1,), (1,), (2,)]
+
+
+def test_a_window_that_holds_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relational, "INPUT_ROWS", 2)
+    with millpond.open(tmp_path / "pond", executor="inline") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, x INTEGER) WITH (progress='ts')")
+        pond.ingest("s", [{"ts": f"2026-01-01 00:00:0{n}", "x": n} for n in range(5)])
+        pond.drain()
+        assert pond.sql("SELECT count(*) AS n FROM s [RANGE 1 SECOND]").rows() == [(2,)]
+        with pytest.raises(millpond.QueryError, match="hold more than 2 rows"):
+            pond.sql("SELECT count(*) AS n FROM s [RANGE UNBOUNDED]")

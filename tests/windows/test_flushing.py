@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.windows.flushing import EMPTY, Flush, Partials, Slots, begin, rest, run, step, sweep, sweep_next
+from tests.oracle.flushing import EMPTY, Flush, Partials, Slots, begin, rest, run, step, sweep, sweep_next
 
 IOP, LAZY, SLOW = Flush("iop_slow"), Flush("oop_lazy", delay=2), Flush("oop_slow", delay=2, every=2)
 

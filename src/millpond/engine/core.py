@@ -217,7 +217,9 @@ def open_core(
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(owner)
-        raise PondError(f"the pond {path} is open in another process; close it there or open another pond") from None
+        raise PondError(
+            f"the pond {path} is open already, here or in another process; close it there or open another"
+        ) from None
     try:
         meta = _meta(path, settings)
         for name in _FOLDERS:

@@ -9,18 +9,17 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.engine.records import Published, QueryProgress
+from millpond.engine.tolerance import bisect
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import Reached, write_part
 from millpond.sources.intake import Item
 from millpond.synopses import connection, query_ordered
-from millpond.synopses.kernel import reset
 from millpond.synopses.panes import casts_of
 from millpond.tables import Chunk, read_chunks
 from millpond.types import Derivation, QueryOptions, StreamDefinition
@@ -28,9 +27,6 @@ from millpond.windows import first_end_after
 
 #: Numbers of the files that adopted back-fills give, behind those of any task.
 ADOPTED = 90_000
-
-#: Rows on which an expression fails before the stream is given nothing of a split.
-FAILING_ROWS = 1000
 
 
 def derived_folder(pond: str, stream: StreamDefinition) -> str:
@@ -119,26 +115,9 @@ def pass_rows(source: StreamDefinition, stream: StreamDefinition, segment: pa.Ta
 def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table) -> Passed:
     """The rows that pass the condition, with the columns of the SELECT list. Failing rows are found by bisection."""
     sql = _projection(source, derivation)
-    good: list[pa.Table] = []
-    bad: list[tuple[pa.Table, str]] = []
-    pending = [segment]
-    while pending:
-        piece = pending.pop()
-        try:
-            good.append(query_ordered(connection(), sql, __rows=piece))
-        except duckdb.Error as error:
-            if isinstance(error, duckdb.FatalException):
-                reset()
-            if piece.num_rows == 1 or len(bad) >= FAILING_ROWS:
-                bad.append((piece, " ".join(str(error).partition("LINE 1:")[0].split())[:500]))
-            else:
-                half = piece.num_rows // 2
-                pending += [piece.slice(half), piece.slice(0, half)]
-    rows = pa.concat_tables(good, promote_options="permissive") if good else pa.table({})
-    if not bad:
-        return Passed(rows)
-    reasons = pa.concat_arrays([pa.repeat(pa.scalar(r), t.num_rows) for t, r in bad])
-    return Passed(rows, pa.concat_tables([t for t, _ in bad]).append_column("_reason", reasons))
+    parted = bisect(lambda piece: query_ordered(connection(), sql, __rows=piece), segment)
+    rows = pa.concat_tables(parted.made, promote_options="permissive") if parted.made else pa.table({})
+    return Passed(rows, parted.failed)
 
 
 def _projection(source: StreamDefinition, derivation: Derivation) -> str:

@@ -20,6 +20,7 @@ from millpond.engine.own_marks import BROKEN, behind_which, counted, group_texts
 from millpond.engine.records import Manifest, Split
 from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
 from millpond.engine.soup import meet_queries
+from millpond.engine.tolerance import FAILING_ROWS, bisect, one_line
 from millpond.engine.unions import entering
 from millpond.progress import NEVER, StreamProgress, ahead_mask, summarise
 from millpond.progress.generators import COHORT, cohort_median
@@ -30,9 +31,6 @@ from millpond.synopses import PanesSpec, connection, partial, query_table
 from millpond.synopses.kernel import reset
 from millpond.tables.chunks import Payload, pack
 from millpond.types import StreamDefinition, to_json
-
-#: Rows whose expressions fail before a query is given up for the epoch.
-FAILING_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -271,27 +269,12 @@ def tolerant(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> tuple[p
         if segment.num_rows == 0:
             raise
         first = error
-    good: list[pa.Table] = []
-    bad: list[tuple[pa.Table, str]] = []
-    pending = [segment]
-    while pending:
-        piece = pending.pop()
-        try:
-            make(piece)
-            good.append(piece)
-        except duckdb.Error as error:
-            if piece.num_rows == 1:
-                bad.append((piece, one_line(error)))
-                if len(bad) > FAILING_ROWS:
-                    raise first from None
-            else:
-                half = piece.num_rows // 2
-                pending += [piece.slice(half), piece.slice(0, half)]
-    if not bad:  # each half works and the whole does not: the fault is in the aggregate, not in a row
+    parted = bisect(make, segment)
+    # Where each half works and the whole does not, the fault is in the aggregate, not in a row.
+    if parted.failed is None or parted.failed.num_rows > FAILING_ROWS:
         raise first
-    rows = pa.concat_tables([p for p, _ in bad]).append_column("_reason", pa.array([r for _, r in bad]))
-    kept = pa.concat_tables(good) if good else segment.slice(0, 0)
-    return make(kept), rows
+    kept = pa.concat_tables(parted.good) if parted.good else segment.slice(0, 0)
+    return make(kept), parted.failed
 
 
 def home_shard(spec: PanesSpec, owner: str, shards: int) -> int | None:
@@ -367,8 +350,3 @@ def _failed_letters(rows: pa.Table, queries: str, epoch: int, kind: str = "query
         [rows["_reason"], pa.array([f"{kind} {queries}"] * n), positions, texts, pa.array(np.full(n, epoch, np.int64))],
         schema=DEAD,
     )
-
-
-def one_line(error: Exception) -> str:
-    """An error's text as one line."""
-    return " ".join(str(error).split())[:500]

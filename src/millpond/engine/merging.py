@@ -23,7 +23,7 @@ from millpond.engine.derived import announced, pass_answers
 from millpond.engine.early import EARLY, Speculation, latest_shown, open_answers, with_early
 from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, settled
 from millpond.engine.group_bounds import group_bounds
-from millpond.engine.mapping import Parcel, home_shard, one_line
+from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.needs import keep_since, open_pane, settled_pane
 from millpond.engine.ordering import in_order
 from millpond.engine.prefixes import fold_prefix
@@ -32,6 +32,7 @@ from millpond.engine.relating import ROWS, Shard, need_of, needed_rows, row_chun
 from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.smoothing import smoothed
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
+from millpond.engine.tolerance import one_line
 from millpond.engine.unions import late_of, progress_of
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
 from millpond.relations import merge_rows

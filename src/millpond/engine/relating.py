@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing, Store
 from millpond.engine.advance import Advanced
 from millpond.engine.bounds import bound_of, high_of
-from millpond.engine.mapping import one_line
 from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.state import state_folder
+from millpond.engine.tolerance import one_line
 from millpond.errors import SourceError
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import (

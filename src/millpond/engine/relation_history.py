@@ -29,6 +29,7 @@ from millpond.engine.relating import (
     tables_of,
 )
 from millpond.engine.state import state_folder
+from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Rows, kept, merge_rows, needed, rows_needed, rows_of, spare_of
 from millpond.synopses import connection
@@ -37,24 +38,28 @@ from millpond.types import RelationInput, StreamDefinition
 
 
 def archived_rows(
-    core: Core, stream: StreamDefinition, spec: Rows, item: RelationInput, wanted: Range, strict: bool = False
+    core: Core, stream: StreamDefinition, spec: Rows, item: RelationInput, wanted: Range, most: int | None = None
 ) -> pa.Table:
-    """The rows of a range of the archive that a store would keep.
+    """The rows of a range of the archive that a store would keep. Rows on which an expression fails are left out.
 
-    Arguments:
-        strict: a row on which an expression fails makes the query fail; else it is left out, as it is live.
+    Raises: QueryError when they are more than `most`.
     """
     db = connection()
     parts = []
+    held = 0
     with core.pinned():
         segments = segments_in(core.streams[stream.id].archive.segments, wanted)
         columns = [c for c in dict.fromkeys(spec.columns) if c != stream.options.time]
         for segment in batches(core.path, stream, segments, wanted, columns):
-            make = partial(rows_of, db, spec)
-            counting = counted(segment, stream.options)
-            found = make(counting) if strict else tolerant(make, counting)[0]
+            found = tolerant(partial(rows_of, db, spec), counted(segment, stream.options))[0]
             if found.num_rows:
                 parts.append(found)
+                held += found.num_rows
+            if most is not None and held > most:
+                raise QueryError(
+                    f"the windows over {stream.name} hold more than {most} rows, which are read in this process;"
+                    " a shorter window, or a filter below it, helps"
+                )
     return merge_rows(parts) if parts else empty_rows(db, item.columns)
 
 
@@ -66,12 +71,14 @@ def read_inputs(
     since: int,
     until: int | None,
     specs: Sequence[Rows] | None = None,
+    most: int | None = None,
 ) -> list[Input]:
     """The rows of each input that are in its window at instants from `since` on, up to event time `until`.
 
     Arguments:
         published: the epoch up to which rows are seen, and how far the streams were then.
         specs: of the stores to fill; None: what each input needs.
+        most: rows that an input may have; see `archived_rows`.
     """
     found = []
     for n, (item, stream) in enumerate(zip(items, streams, strict=True)):
@@ -80,7 +87,9 @@ def read_inputs(
         wanted = Range(low, None if until is None else until + 1, published.epoch)
         state = published.progress.get(str(stream.id), StreamProgress())
         spec = rows_needed(item, stream) if specs is None else specs[n]
-        found.append(Input(marked(stream, state, archived_rows(core, stream, spec, item, wanted)), stream, state.high))
+        found.append(
+            Input(marked(stream, state, archived_rows(core, stream, spec, item, wanted, most)), stream, state.high)
+        )
     return found
 
 

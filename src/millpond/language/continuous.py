@@ -8,6 +8,7 @@ looked at; DuckDB turns that into joins.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from sqlglot import exp
 
@@ -64,9 +65,9 @@ def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, st
         raise source.error("the query is nested too deeply") from None
 
 
-def _mark(select: exp.Select) -> tuple[str, tuple[int, int]] | None:
+def _mark(select: exp.Select) -> tuple[Literal["istream", "dstream", "rstream"], tuple[int, int]] | None:
     """ISTREAM, DSTREAM or RSTREAM of a SELECT in small letters, with its place."""
-    found: tuple[str, tuple[int, int]] | None = next(
+    found: tuple[Literal["istream", "dstream", "rstream"], tuple[int, int]] | None = next(
         (i.meta[TO_STREAM] for i in select.expressions if TO_STREAM in i.meta), None
     )
     return found
@@ -124,11 +125,11 @@ class _Binder:
             if ref.kind == "stream"
         )
         tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
-        plan = "elements" if elements else "recomputed"
-        relation = Relational(operator, inputs, tables, plain, lifted, instants, plan)  # type: ignore[arg-type]
+        plan: Literal["elements", "recomputed"] = "elements" if elements else "recomputed"
+        relation = Relational(operator, inputs, tables, plain, lifted, instants, plan)
         return BoundQuery(inputs[0].stream, None, _outputs(columns), grouped=False, text=self.text, relation=relation)
 
-    def operator(self) -> str | None:
+    def operator(self) -> Literal["istream", "dstream", "rstream"] | None:
         """ISTREAM, DSTREAM or RSTREAM, which stand in the outermost SELECT alone."""
         root = self.select
         while isinstance(root, exp.Subquery):

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.synopses import query_table
+from millpond.synopses.codes import codes_by_join
+from millpond.synopses.compiled import compiled
 from millpond.types import RelationInput, RelationWindow
 
 Ints = npt.NDArray[np.int64]
@@ -77,14 +78,7 @@ def _partitions(db: duckdb.DuckDBPyConnection, rows: pa.Table, window: RelationW
     """A number for each row's partition; NULL is a partition of its own."""
     if not window.partition:
         return np.zeros(rows.num_rows, np.int64)
-    names = [f"p{n}" for n in range(len(window.partition))]
-    keys = rows.select(list(window.partition)).rename_columns(names)
-    keys = keys.append_column("place", pa.array(np.arange(rows.num_rows)))
-    sql = f"SELECT place, dense_rank() OVER (ORDER BY {', '.join(names)}) AS code FROM k"
-    coded = query_table(db, sql, k=keys)
-    codes = np.empty(rows.num_rows, np.int64)
-    codes[coded["place"].to_numpy()] = coded["code"].to_numpy()
-    return codes
+    return codes_by_join(db, rows, window.partition)
 
 
 def _pushed_out(visible: Ints, partition: Ints, count: int) -> Ints:
@@ -104,22 +98,23 @@ def _pushed_out(visible: Ints, partition: Ints, count: int) -> Ints:
     return end
 
 
+@compiled
 def _pushed_out_by_late_rows(seen: Ints, part: Ints, count: int) -> Ints:
-    """As `_pushed_out` where rows become visible out of order (late ones that were dropped before): row by row.
+    """As `_pushed_out` where rows become visible out of order (late ones that were dropped before).
 
     From the last row back, a heap holds the `count` smallest instants at which later rows become visible.
     """
     out = np.full(len(seen), FOR_EVER)
-    heap: list[int] = []
+    heap = [np.int64(0) for _ in range(0)]
     for at in range(len(seen) - 1, -1, -1):
         if at + 1 < len(seen) and part[at + 1] != part[at]:
-            heap = []
+            heap.clear()
         if len(heap) == count:
             out[at] = -heap[0]
         if len(heap) < count:
-            heapq.heappush(heap, -int(seen[at]))
+            heapq.heappush(heap, -seen[at])
         elif -heap[0] > seen[at]:
-            heapq.heapreplace(heap, -int(seen[at]))
+            heapq.heapreplace(heap, -seen[at])
     return out
 
 

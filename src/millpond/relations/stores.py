@@ -78,7 +78,6 @@ def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.
     own = [segment["_id"], segment["_epoch"], segment["_bound"]]
     times = pa.array(event_times(segment, spec.time))
     found = pa.table([times, *own], names=list(OWN))
-    found = found.append_column("_row", pa.array(np.arange(segment.num_rows)))
     if spec.where is not None or spec.checks:
         tests = segment.drop_columns([n for n in ("_id", "_epoch", "_bound") if n in segment.column_names])
         tests = tests.append_column("_row", pa.array(np.arange(segment.num_rows)))
@@ -87,13 +86,10 @@ def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.
         where = f" WHERE ({spec.where})" if spec.where is not None else ""
         checked = "".join(f", ({sql}) AS _c{n}" for n, sql in enumerate(spec.checks))
         passed = query_table(db, f"SELECT _row{checked} FROM {source}{where}", tests=tests)["_row"]
-        rows = np.sort(passed.to_numpy())
-    else:
-        rows = np.arange(segment.num_rows)
-    taken = pa.array(rows)
-    found = found.drop_columns(["_row"]).take(taken)
+        rows = pa.array(np.sort(passed.to_numpy()))
+        found, segment = found.take(rows), segment.take(rows)
     for name in spec.columns:
-        found = found.append_column(name, segment[name].take(taken))
+        found = found.append_column(name, segment[name])
     return found
 
 

@@ -14,9 +14,10 @@ from millpond.engine.core import Core
 from millpond.engine.evaluation import no_panes
 from millpond.engine.executors import InlineExecutor
 from millpond.engine.history import Range, batches, close_history, fed_tasks, map_history, segments_in, tasks_of
-from millpond.engine.mapping import Parcel, one_line
+from millpond.engine.mapping import Parcel
 from millpond.engine.merging import FAULTS
 from millpond.engine.records import QueryProgress
+from millpond.engine.tolerance import one_line
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress, now

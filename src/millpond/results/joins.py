@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.engine.mapping import one_line
+from millpond.engine.tolerance import one_line
 from millpond.errors import QueryError
 from millpond.results.adhoc import ANSWER_ROWS
 from millpond.results.join_keys import key_values, numbers

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.engine.mapping import one_line
+from millpond.engine.tolerance import one_line
 from millpond.errors import QueryError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.finish import empty_answers

@@ -9,18 +9,21 @@ import pyarrow as pa
 
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.engine.mapping import one_line
 from millpond.engine.records import Published, QueryProgress
 from millpond.engine.relating import FAULTS, Input, shown
 from millpond.engine.relation_history import read_inputs
+from millpond.engine.tolerance import one_line
 from millpond.errors import QueryError
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER
-from millpond.relations import answers, content_of, snapshot, spare_of
+from millpond.relations import Content, answers, content_of, snapshot, spare_of
 from millpond.results.moments import now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.types import BoundQuery, Column, QueryOptions, Relational, RelationInput, StreamDefinition
+
+#: Rows that a window may hold when somebody asks for a relation: they are read in the pond's process.
+INPUT_ROWS = 20_000_000
 
 
 def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
@@ -83,7 +86,7 @@ def select_relational(core: Core, query: BoundQuery) -> pa.Table:
         return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
     if now is None:
         return empty_answers(connection(), [Column("at", "TIMESTAMP"), *outputs])
-    inputs = read_inputs(core, streams, query.relation.inputs, published, NEVER, now)
+    inputs = read_inputs(core, streams, query.relation.inputs, published, NEVER, now, most=INPUT_ROWS)
     try:
         found = answers(
             connection(), query, _contents(query, inputs, None), _tables(core, query.relation), NEVER, now + 1
@@ -122,7 +125,7 @@ def _at(
 ) -> pa.Table:
     """R(τ), columns c0, c1, … `options`: late rows count as they do for a standing query; None: like all others."""
     assert query.relation is not None
-    inputs = read_inputs(core, streams, query.relation.inputs, published, instant, instant)
+    inputs = read_inputs(core, streams, query.relation.inputs, published, instant, instant, most=INPUT_ROWS)
     try:
         contents = _contents(query, inputs, options)
         return snapshot(connection(), query, contents, _tables(core, query.relation), instant)
@@ -130,7 +133,7 @@ def _at(
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
 
-def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list:  # type: ignore[type-arg]
+def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list[Content]:
     assert query.relation is not None
     found = []
     for item, each in zip(query.relation.inputs, inputs, strict=True):

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.engine.evaluation import no_panes
-from millpond.engine.mapping import one_line
+from millpond.engine.tolerance import one_line
 from millpond.errors import QueryError
 from millpond.results.shapes import Leaf, Node, Shapes
 from millpond.results.stretch import Matching, Stretch, parts_in

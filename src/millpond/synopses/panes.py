@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.synopses.aggregates import components_of
+from millpond.synopses.codes import codes_by_join
 from millpond.synopses.entries import shrink
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
@@ -320,15 +321,4 @@ def group_codes(
         column = table["k0"]
         if pa.types.is_integer(column.type) and not column.null_count:
             return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
-    keys = ", ".join(spec.key_names)
-    rows = table.select(list(spec.key_names)).append_column("_at", pa.array(np.arange(table.num_rows)))
-    joined = " AND ".join(f"r.{k} IS NOT DISTINCT FROM d.{k}" for k in spec.key_names)
-    coded = query_table(
-        db,
-        f"WITH d AS (SELECT {keys}, row_number() OVER () - 1 AS code FROM (SELECT DISTINCT {keys} FROM rows))"
-        f" SELECT r._at, d.code FROM rows r JOIN d ON {joined}",
-        rows=rows,
-    )
-    codes = np.empty(table.num_rows, np.int64)
-    codes[coded["_at"].to_numpy()] = coded["code"].to_numpy()
-    return codes
+    return codes_by_join(db, table, spec.key_names)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
 from millpond.synopses.splits import Component
 from millpond.types import DAY, BoundQuery, QueryOptions
@@ -169,32 +170,17 @@ def codes_of(db: duckdb.DuckDBPyConnection, table: pa.Table, names: tuple[str, .
             column = column.cast(column.type.value_type)
         if not (pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_boolean(column.type)
                 or pa.types.is_temporal(column.type)):  # fmt: skip
-            return _codes_by_join(db, table, names)
+            return codes_by_join(db, table, names)
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         encoded = pc.dictionary_encode(column, null_encoding="encode")
         encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
         size = max(1, len(encoded.dictionary))
-        codes = codes * size + encoded.indices.to_numpy(zero_copy_only=False)
-        count *= size
-        if count > 2**40:
+        if count * size > 2**62:  # not more numbers than rows, which are few enough to multiply again
             codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
             count = int(codes.max(initial=0)) + 1
+        codes = codes * size + encoded.indices.to_numpy(zero_copy_only=False)
+        count *= size
     return codes.astype(np.int64)
-
-
-def _codes_by_join(db: duckdb.DuckDBPyConnection, table: pa.Table, names: tuple[str, ...]) -> Ints:
-    keys = ", ".join(names)
-    rows = table.select(list(names)).append_column("_at", pa.array(np.arange(table.num_rows)))
-    joined = " AND ".join(f"r.{k} IS NOT DISTINCT FROM d.{k}" for k in names)
-    coded = query_table(
-        db,
-        f"WITH d AS (SELECT {keys}, row_number() OVER () - 1 AS code FROM (SELECT DISTINCT {keys} FROM rows))"
-        f" SELECT r._at, d.code FROM rows r JOIN d ON {joined}",
-        rows=rows,
-    )
-    codes = np.empty(table.num_rows, np.int64)
-    codes[coded["_at"].to_numpy()] = coded["code"].to_numpy()
-    return codes
 
 
 def cuts_of(table: pa.Table) -> tuple[Ints, Flags]:

@@ -54,7 +54,9 @@ def family_of(function: str) -> Family | None:
         return "frequent"
     if function in QUANTILES:
         return "quantiles"
-    return {"approx_distinct": "distinct", "series_corr": "steps"}.get(function)  # type: ignore[return-value]
+    if function == "approx_distinct":
+        return "distinct"
+    return "steps" if function == "series_corr" else None
 
 
 def size_of(family: str, accuracy: float) -> int:

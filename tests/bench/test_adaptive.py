@@ -6,10 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from millpond.synopses.adaptive import (
+from bench.adaptive import (
     Accumulator,
     AdaptiveState,
     Plan,
@@ -22,6 +19,9 @@ from millpond.synopses.adaptive import (
     state_bytes,
     step,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
 from millpond.types import Window
 
 ACCUMULATORS = (

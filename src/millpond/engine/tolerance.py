@@ -1,0 +1,54 @@
+"""Rows on which an expression fails are found by bisection and put aside; the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from millpond.synopses.kernel import reset
+
+#: Failing rows that are looked for one by one. What fails behind them is put aside in pieces, good rows among them.
+FAILING_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Parted:
+    """good: pieces of the segment that work, in their order; made: what was made of each. failed: the other rows with
+    their `_reason`; None if there are none."""
+
+    good: list[pa.Table]
+    made: list[pa.Table]
+    failed: pa.Table | None
+
+
+def bisect(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> Parted:
+    """Part a segment into what `make` works on and what it raises duckdb.Error on."""
+    good: list[pa.Table] = []
+    made: list[pa.Table] = []
+    bad: list[pa.Table] = []
+    pending = [segment]
+    while pending:
+        piece = pending.pop()
+        try:
+            result = make(piece)
+        except duckdb.Error as error:
+            if isinstance(error, duckdb.FatalException):
+                reset()
+            if piece.num_rows <= 1 or len(bad) > FAILING_ROWS:
+                reasons = pa.repeat(pa.scalar(one_line(error)), piece.num_rows)
+                bad.append(piece.append_column("_reason", reasons))
+            else:
+                half = piece.num_rows // 2
+                pending += [piece.slice(half), piece.slice(0, half)]
+            continue
+        good.append(piece)
+        made.append(result)
+    return Parted(good, made, pa.concat_tables(bad) if bad else None)
+
+
+def one_line(error: Exception) -> str:
+    """An error's text as one line."""
+    return " ".join(str(error).split())[:500]

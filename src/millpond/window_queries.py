@@ -1,0 +1,213 @@
+"""Registering standing queries whose answers are windows or relations: options, state that serves them, the event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
+from millpond.engine.core import Core
+from millpond.engine.needs import complete_since, needed_by
+from millpond.engine.records import read_manifest
+from millpond.engine.unions import is_retained, progress_of
+from millpond.errors import QueryError
+from millpond.results.ready import ready_of
+from millpond.synopses import spec_of
+from millpond.types import STATUS, BoundQuery, QueryDefinition, QueryOptions, to_json
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A query that is to be registered. number: its id. old: what it replaces."""
+
+    number: int
+    name: str
+    query: BoundQuery
+    options: QueryOptions
+    text: str
+    old: Standing | Registered | None = None
+
+    def standing(
+        self, synopsis: str, first_epoch: int, waits: bool, retained: bool = False, inputs: tuple[str, ...] = ()
+    ) -> Standing:
+        """The standing query with the state that serves it; `waits`: it is back-filled first."""
+        old = self.old
+        version = 1 if old is None else version_of(old) + 1
+        definition = QueryDefinition(self.name, self.query, self.options, self.number, version, self.text, retained)
+        status: Status = "backfilling" if waits else "live"
+        previous = () if old is None else (*old.previous, old.id)
+        return Standing(definition, synopsis, first_epoch, status, previous=previous, inputs=inputs)
+
+
+class WindowQueries:
+    """Registers window queries and relations on an open pond. `core.lock` must be held."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def register(
+        self, name: str | None, query: BoundQuery, options: QueryOptions, text: str, old: Standing | Registered | None
+    ) -> tuple[int, str]:
+        """Register a query; its id, and what there is to say.
+
+        Raises: QueryError when an option is not one of such queries, or the name is taken.
+        """
+        check_options(self.core.catalog, query, options)
+        if name is not None and old is None:
+            check_name(name)
+        number = self.core.register.reserve_id(self.core.catalog.next_id)
+        name = f"#{number}" if name is None else name
+        if old is None and self.core.catalog.lookup(name) is not None:
+            raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
+        replaced = old.id if isinstance(old, Registered) else None
+        with self.core.register.claim(name, replaced) as free:
+            if not free:
+                raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
+            message = self._record(Wanted(number, name, query, options, text, old))
+        if replaced is not None:
+            self.core.register.drop(replaced)
+            ready_of(self.core).forget(replaced)
+        return number, message
+
+    def _record(self, wanted: Wanted) -> str:
+        standing, event = self.plan(wanted)
+        old = wanted.old
+        if old is not None:
+            event["replaces"] = old.id
+        self.core.catalog_log.record(event)
+        verb = "created" if old is None else f"replaced, version {standing.definition.version}"
+        if old is not None and not standing.inputs:
+            same = isinstance(old, Standing) and old.synopsis == standing.synopsis
+            verb += " (state kept)" if same else " (state rebuilt from the archive)"
+        if wanted.query.relation is not None and wanted.query.relation.operator is None:
+            verb += " as a relation of CQL, since its windows have no SLIDE"
+        waits = standing.status == "backfilling"
+        return f"query {wanted.name} {verb}" + ("; back-filling from the archive" if waits else "")
+
+    def plan(self, wanted: Wanted) -> tuple[Standing, dict[str, Any]]:
+        """A query as it is to be registered, and the event that registers it with the state that it needs."""
+        if wanted.query.relation is not None:
+            return self._plan_relation(wanted)
+        catalog, query, options = self.core.catalog, wanted.query, wanted.options
+        stream = catalog.stream(query.stream)
+        assert stream is not None
+        progress = progress_of(catalog, spec_of(query, stream, options), self.core.published.progress)
+        history = any(self.has_history(s) for s in [f.stream for f in query.feeds] or [stream.id])
+        reusable = options.since is None or not history
+        if query.window is None:  # rows serve who needs no more than is kept, if it numbers them from the same row on
+            reusable = reusable and (stream.options.retention is None or not history)
+        synopsis, new = assign(
+            catalog if reusable else replace(catalog, synopses={}),
+            query,
+            stream,
+            self._next_epoch,
+            {s: self._complete_since(catalog, s) for s in catalog.synopses},
+            needed_by(query, progress.bound),
+            self.core.settings.share,
+            options,
+        )
+        waits = history and (new or any(q.status == "backfilling" for q in catalog.users(synopsis.owner)))
+        standing = wanted.standing(synopsis.owner, self._next_epoch, waits, is_retained(catalog, query))
+        event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
+        return standing, event | ({"synopsis": to_json(synopsis)} if new else {})
+
+    def _plan_relation(self, wanted: Wanted) -> tuple[Standing, dict[str, Any]]:
+        """As `plan`, for a relational query with its stores."""
+        catalog, relation = self.core.catalog, wanted.query.relation
+        assert relation is not None
+        streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
+        stored = assign_stores(
+            catalog, wanted.query, streams, self._next_epoch, [self.has_history(s.id) for s in streams], wanted.number,
+            self.core.settings.shards, wanted.options.since is not None, self.core.settings.share,
+        )  # fmt: skip
+        standing = wanted.standing("", self._next_epoch, stored.waits, inputs=stored.inputs)
+        event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
+        return standing, event | {"stores": [to_json(s) for s in stored.changed]}
+
+    @property
+    def _next_epoch(self) -> int:
+        return max(self.core.last_manifest, self.core.published.epoch) + 1
+
+    def has_history(self, stream: int) -> bool:
+        """Whether epochs have taken anything of a stream, the running one included."""
+        if self.core.published.intake.get(str(stream), 0):
+            return True
+        if self.core.last_manifest <= self.core.published.epoch:
+            return False
+        return read_manifest(self.core.path, self.core.last_manifest).intake.get(str(stream), 0) > 0
+
+    def _complete_since(self, catalog: Catalog, owner: str) -> int:
+        """The event time from which a synopsis certainly holds every row, from what its users still need."""
+        synopsis = catalog.synopses[owner]
+        stream = catalog.streams[synopsis.spec.stream]
+        users = [q for q in catalog.users(owner) if q.status == "live"]
+        high = progress_of(catalog, synopsis.spec, self.core.published.progress).high
+        known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
+        return min(
+            (complete_since(q, synopsis, stream, p, high) for q, p in known),
+            default=2**62,
+        )
+
+
+def version_of(query: Standing | Registered) -> int:
+    """The version of a query of any kind."""
+    return query.version if isinstance(query, Registered) else query.definition.version
+
+
+def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) -> None:
+    """Refuse options that have no meaning for a query of its kind, or over its streams: QueryError."""
+    if options.materialize != "auto":
+        raise QueryError("'materialize' is for row queries; the state of a window query is always kept")
+    operator = None if query.relation is None else query.relation.operator
+    if (operator == "rstream") != (options.every is not None):
+        raise QueryError(
+            "RSTREAM reports the whole relation again and again: say how often, WITH (every='1 s')"
+            if operator == "rstream"
+            else "'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen"
+        )
+    if options.empty == "report":
+        _check_empty(query)
+    if query.window is None and options.state != "eager":
+        raise QueryError(f"state='{options.state}' is for windows of time with a SLIDE")
+    stream = catalog.stream(query.stream) if query.row_window is not None else None
+    if stream is not None and stream.options.marks_by is not None and stream.options.late == "drop":
+        raise QueryError(
+            "windows that end with rows are not available over a stream with marks_by and late='drop';"
+            " late='revise' has them"
+        )
+    if options.flush != "at once":
+        _check_flush(catalog, query, options)
+    if options.early is not None and query.window is None:
+        raise QueryError("'early' is for windows that end at instants, such as [RANGE 1 HOUR SLIDE 5 MINUTES]")
+    if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
+        raise QueryError(f"with 'early' answers have a column {STATUS} of their own; give yours another name with AS")
+
+
+def _check_empty(query: BoundQuery) -> None:
+    if query.relation is not None:
+        raise QueryError("empty='report' is for windows with SLIDE; a relation is defined at every instant")
+    if query.row_window is not None:
+        raise QueryError("empty='report' is for windows that end at instants; one that ends with a row holds it")
+    if query.window is not None and query.window.landmark is not None:
+        raise QueryError(
+            "a window that grows reports every window since a group's first row by itself: leave empty='report' out"
+        )
+
+
+def _check_flush(catalog: Catalog, query: BoundQuery, options: QueryOptions) -> None:
+    """Refuse to spread the answers of a window that cannot go out one by one."""
+    streams = [catalog.stream(name) for name in [f.name for f in query.feeds] or [query.stream]]
+    whole = query.distinct or query.limit is not None or bool(query.offset)
+    marks = any(s is not None and s.options.marks_by is not None for s in streams)
+    reasons = {
+        "is for windows that end at instants": query.window is None,
+        "is not for growing windows": query.window is not None and query.window.landmark is not None,
+        "spreads groups, and there is no GROUP BY": not query.keys,
+        "does not go with LIMIT or DISTINCT, which need all groups of a window at once": whole,
+        "does not go with empty='report'": options.empty == "report",
+        "does not go with 'early'": options.early is not None,
+        "does not go with the bounds of groups that marks_by gives": marks,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise QueryError(f"flush='{options.flush}' {reason}")
