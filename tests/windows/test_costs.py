@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.results import adhoc
-from millpond.windows.costs import Measured, Weights, decide, takes_differences
+from millpond.windows.costs import Measured, Weights, decide
 from tests.oracle import assert_rows_equal
 from tests.oracle.revisions import final_answers
 from tests.properties.harness import floor, options, pond, table_rows, wanted
@@ -49,10 +49,6 @@ def test_when_panes_do_not_pay(
     assert decide(measured, True).plan == plan
     assert decide(measured, False).plan == without
     assert "rows" in decide(measured, True).text
-
-
-def test_differences_pay_when_less_than_half_of_the_panes_change() -> None:
-    assert takes_differences(Measured(100, 5, 2, 3)) and not takes_differences(Measured(100, 4, 2, 3))
 
 
 @pytest.mark.parametrize(

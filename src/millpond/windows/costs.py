@@ -92,9 +92,3 @@ def decide(measured: Measured, differential: bool, weights: Weights | None = Non
     if direct < (whole if changed is None else min(whole, changed)):
         plan = "direct"
     return Decision(plan, measured, whole, changed, direct, buffered)
-
-
-def takes_differences(measured: Measured, weights: Weights | None = None) -> bool:
-    """Whether, panes being there, differences of them are cheaper than to combine all of a window."""
-    decision = decide(measured, True, weights)
-    return decision.differential is not None and decision.differential < decision.panes
