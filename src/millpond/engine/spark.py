@@ -54,6 +54,7 @@ def session(master: str | None, folder: str, cores: int | None = None) -> SparkS
         .config("spark.sql.shuffle.partitions", str(cores))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.python.daemon.module", "millpond.spark_daemon")
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.scheduler.allocation.file", f"file://{pools}")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1024")
