@@ -65,6 +65,7 @@ class StreamOptions:
     guard: what a row does that lies behind a bound which its own source gave.
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.
+    archive: how it is organised, as `millpond.archive.designs` reads it. seed: of samples of it; None: the stream's id.
     """
 
     source: Literal["ingest", "files", "derived"] = "ingest"
@@ -81,7 +82,8 @@ class StreamOptions:
     ahead: int | None = None
     late: Literal["revise", "drop"] = "revise"
     retention: int | None = None
-    archive: Literal["plain"] = "plain"
+    archive: str = "plain"
+    seed: int | None = None
     lateness_share: float | None = None
     timer: int | None = None
     lull: int | None = None

@@ -41,7 +41,10 @@ _FOLDERS = ("catalog", "intake", "manifests", "published", "backfills", "streams
 
 @dataclass
 class StreamRuntime:
-    """The moving parts of one stream: its intake log, its source, its archive and dead-letter tables."""
+    """The moving parts of one stream: its intake log, its source, its archive with copies, its dead letters.
+
+    copies: reduced copies of the archive by name; a section of it has the same name in all of them (`engine.copies`).
+    """
 
     definition: StreamDefinition
     log: IntakeLog
@@ -52,6 +55,7 @@ class StreamRuntime:
     schema: pa.Schema
     #: Clock readings of batches that are being written and not in the log yet.
     arriving: list[int] = field(default_factory=list)
+    copies: dict[str, SegmentTable] = field(default_factory=dict)
 
 
 @dataclass

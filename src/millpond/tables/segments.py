@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -36,6 +37,9 @@ class Segment:
 
     path: name within the table's folder. low, high: smallest and largest event time in it (microseconds).
     first_epoch, last_epoch: the epochs whose rows it holds. level: how often it was merged.
+    kept: of a copy, the fraction of the rows that it holds (low, high and epochs are those of all the rows then).
+    blocks: row groups among which rows are spread by chance; 0: they are in order. sole: of a copy, the rows themselves
+    have been removed; the copy stands for them.
     """
 
     path: str
@@ -47,6 +51,9 @@ class Segment:
     last_epoch: int
     level: int = 0
     shard: int = -1
+    kept: float = 1.0
+    blocks: int = 0
+    sole: bool = False
 
 
 class SegmentTable:
@@ -175,11 +182,13 @@ class SegmentTable:
         return sorted(n for n in os.listdir(self.folder) if n.endswith((".parquet", ".tmp")) and n not in live)
 
     def _add_action(self, segment: Segment, changed: bool) -> AddAction:
-        stats: dict[str, object] = {"numRecords": segment.rows}
+        stats: dict[str, Any] = {"numRecords": segment.rows}
         if self.time is not None and segment.rows:
             low, high = (_iso(t) for t in (segment.low, segment.high))
             if low and high:
                 stats |= {"minValues": {self.time: low}, "maxValues": {self.time: high}, "nullCount": {self.time: 0}}
+                if segment.kept < 1:
+                    stats["tightBounds"] = False
         stats["millpond"] = [
             segment.low,
             segment.high,
@@ -188,6 +197,8 @@ class SegmentTable:
             segment.level,
             segment.shard,
         ]
+        if (segment.kept, segment.blocks, segment.sole) != (1.0, 0, False):
+            stats["millpond"] += [segment.kept, segment.blocks, segment.sole]
         return AddAction(segment.path, segment.size, {}, _epoch_ms(segment), changed, json.dumps(stats))
 
     def _load(self) -> list[Segment]:
@@ -226,8 +237,8 @@ class SegmentTable:
 
 def _segment(path: str, size: int, stats: str) -> Segment:
     value = json.loads(stats)
-    low, high, first, last, level, shard = value["millpond"]
-    return Segment(path, value["numRecords"], size, low, high, first, last, level, shard)
+    low, high, first, last, level, shard, *copy = value["millpond"]
+    return Segment(path, value["numRecords"], size, low, high, first, last, level, shard, *copy)
 
 
 def _epoch_ms(segment: Segment) -> int:

@@ -1,0 +1,117 @@
+"""Which rows a reduction keeps: each row has a fixed number u in [0, 1); a reduction d keeps the rows with u < 1 - d.
+
+u is a hash of the row's `_id` and the stream's seed. So samples are nested (one that drops more is part of one that
+drops less), the same in every repetition, compaction and back-fill, and a finer copy is thinned by the rule that made
+it: what OSCAR draws at random (its access method, matching of copies) is a function of the row here.
+
+The hash is the finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA
+2014, figure 17, with Stafford's constants) of id + (seed + 1) * golden gamma.
+
+    >>> import numpy as np
+    >>> ids = np.arange(100_000)
+    >>> half, quarter = keep(ids, 7, 0.5), keep(ids, 7, 0.75)
+    >>> bool((half | ~quarter).all()), bool(abs(half.mean() - 0.5) < 0.01)
+    (True, True)
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from millpond.types import StreamDefinition
+
+Ids: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+_GAMMA = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+_ALL = (1 << 64) - 1
+
+#: Decimal places of fractions: 1 - 0.7 is 0.3 here, so that copies, blocks and scans agree on which rows they mean.
+PLACES = 12
+
+
+def seed_of(stream: StreamDefinition) -> int:
+    """The seed of a stream's samples: the option `seed`, or its id."""
+    return stream.id if stream.options.seed is None else stream.options.seed
+
+
+def kept_fraction(reduction: float) -> float:
+    """The fraction of rows that a reduction keeps.
+
+    Arguments:
+        reduction: the fraction to drop, 0 <= reduction < 1.
+    Raises: ValueError when it is not in that range.
+
+    >>> kept_fraction(0.7), kept_fraction(0)
+    (0.3, 1.0)
+    """
+    if not 0 <= reduction < 1:
+        raise ValueError(f"a reduction is the fraction of rows to drop, from 0 to below 1, not {reduction:g}")
+    kept = round(1.0 - reduction, PLACES)
+    if kept <= 0:
+        raise ValueError(f"the reduction {reduction!r} keeps no row")
+    return kept
+
+
+def fractions(ids: Ids, seed: int) -> Floats:
+    """The number u in [0, 1) of every row.
+
+    Arguments:
+        ids: the rows' `_id`. seed: see `seed_of`.
+    """
+    offset = np.full(1, ((seed + 1) * _GAMMA) & _ALL, np.uint64)
+    x = np.asarray(ids, np.int64).view(np.uint64) + offset
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(_FIRST)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(_SECOND)
+    x ^= x >> np.uint64(31)
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def keep(ids: Ids, seed: int, reduction: float) -> Mask:
+    """Which rows a reduction keeps.
+
+    Arguments:
+        ids: the rows' `_id`. seed: see `seed_of`. reduction: the fraction to drop.
+    Raises: ValueError when the reduction is not in [0, 1).
+    """
+    kept = kept_fraction(reduction)
+    if kept == 1:
+        return np.ones(len(ids), np.bool_)
+    return fractions(ids, seed) < kept
+
+
+def weight(kept: float) -> float:
+    """What a kept row counts for: the inverse of the probability that it was kept (Horvitz and Thompson, 1952).
+
+    >>> weight(0.25)
+    4.0
+    """
+    return 1 / kept
+
+
+def row_hash_sql(column: str, seed: int) -> str:
+    """u as DuckDB SQL over a BIGINT column with row ids; the same number as `fractions` gives.
+
+    >>> import duckdb
+    >>> sql = row_hash_sql("i", 7)
+    >>> [u for (u,) in duckdb.sql(f"SELECT {sql} FROM (VALUES (0::BIGINT), (-5)) t(i)").fetchall()] == list(
+    ...     fractions(np.array([0, -5]), 7)
+    ... )
+    True
+    """
+    mask = f"{_ALL}::UHUGEINT"
+    offset = (((seed + 1) * _GAMMA) & _ALL) + (1 << 64)  # stays above zero for negative ids
+    start = f"((({column})::HUGEINT + {offset}::HUGEINT)::UHUGEINT & {mask})"
+    steps = (("x", 30, _FIRST), ("y", 27, _SECOND))
+    inner = start
+    for name, shift, factor in steps:
+        mixed = f"(xor({name}, {name} >> {shift}) * {factor}::UHUGEINT) & {mask}"
+        inner = f"list_transform([{inner}], lambda {name}: {mixed})[1]"
+    return f"(list_transform([{inner}], lambda z: xor(z, z >> 31) >> 11)[1]::DOUBLE / {1 << 53})"

@@ -1,0 +1,367 @@
+"""Reading a stream's past with a reduction: which files and row groups, planned in the driver; their rows, in tasks.
+
+    with core.pinned():                                  # no file of the plan is deleted while it is open
+        planned = plan(core, stream, Range(low, high, epoch), 0.4)
+    counters = Counters()
+    for rows in batches(core.path, stream, planned.pieces, planned.wanted, ["mph"], counters):
+        ...                                              # the columns asked for, and `_weight`
+
+A *section* is a file of the archive; its reduced copies have the section's name (see `millpond.engine.copies`). So
+whatever versions are chosen for the sections of a range, every row is read once at most, and a section whose copies are
+not made yet is simply read finer than it would have to be.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from millpond.archive import Choice, Copy, choose, fractions, kept_fraction, seed_of, weight
+from millpond.engine.copies import file_path, section_of
+from millpond.engine.core import Core
+from millpond.engine.history import ROWS_AT_ONCE, Range, segments_in
+from millpond.engine.segments import row_schema
+from millpond.errors import QueryError
+from millpond.tables import Segment
+from millpond.tables.storage import from_storage, storage_schema
+from millpond.types import StreamDefinition
+
+_EPOCH = dt.datetime(1970, 1, 1)
+
+#: The column of weights: what each row counts for.
+WEIGHT = "_weight"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A stored version of a section. copy: '' is the archive itself."""
+
+    copy: str
+    segment: Segment
+
+    @property
+    def stored(self) -> Copy:
+        """The version as matching sees it."""
+        return Copy(self.copy, self.segment.kept, self.segment.blocks)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a stream's past: a file of the archive, or what copies have kept of one that is gone.
+
+    low, high: its smallest and largest event time (microseconds). versions: the archive's own first, where it is there.
+    """
+
+    name: str
+    low: int
+    high: int
+    versions: tuple[Version, ...]
+
+    @property
+    def whole(self) -> Segment | None:
+        """The file with all its rows; None when retention has removed it."""
+        first = self.versions[0]
+        return first.segment if first.copy == "" else None
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has, or had (estimated from what is left)."""
+        segment = self.versions[0].segment
+        return round(segment.rows / segment.kept)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file with all its rows; estimated from what is left where that is gone."""
+        segment = self.versions[0].segment
+        return round(segment.size / segment.kept)
+
+
+#: The fraction to drop: a number, or what a reduction function says of each section.
+Reduction: TypeAlias = float | Callable[[Section], float]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a scan reads of one section.
+
+    copy, segment: the version. groups: row groups, from the first on; None: all. kept: the fraction of the section's
+    rows that the scan gives. thin: whether it drops rows of what it reads. whole: the archive's own file, if there.
+    """
+
+    section: str
+    copy: str
+    segment: Segment
+    groups: int | None
+    kept: float
+    thin: bool
+    whole: Segment | None = None
+
+    @property
+    def weight(self) -> float:
+        """What each of its rows counts for."""
+        return weight(self.kept)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it reads when all columns are asked for, about."""
+        if self.groups is None or not self.segment.blocks:
+            return self.segment.size
+        return self.segment.size * self.groups // self.segment.blocks
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A planned scan. wanted: the range. pieces: what is read, in order of time. sections, rows, size: of a full scan.
+
+    removed: the event time below which retention has removed rows (None: it has not).
+    """
+
+    wanted: Range
+    pieces: tuple[Piece, ...]
+    sections: int
+    rows: int
+    size: int
+    removed: int | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether every row of the range is read."""
+        return all(p.kept == 1 for p in self.pieces)
+
+
+@dataclass
+class Counters:
+    """What a scan has read, counted at the files; and what a full scan of the same sections and columns would have.
+
+    sections: read, by copy ('' is the archive). groups: row groups. bytes: of the column chunks in them, as stored.
+    read: rows read. rows: rows that the scan gave (within the range, after thinning).
+    full_groups, full_bytes: of the archive's own files in the same range; where they are gone, of the copy.
+    """
+
+    sections: dict[str, int] = field(default_factory=dict)
+    groups: int = 0
+    bytes: int = 0
+    read: int = 0
+    rows: int = 0
+    full_groups: int = 0
+    full_bytes: int = 0
+
+    def add(self, other: Counters) -> None:
+        """Count what another scan has read, too."""
+        for copy, count in other.sections.items():
+            self.sections[copy] = self.sections.get(copy, 0) + count
+        for name in ("groups", "bytes", "read", "rows", "full_groups", "full_bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def sections(core: Core, stream: StreamDefinition, wanted: Range) -> tuple[list[Section], int | None]:
+    """The sections that can hold rows of a range, in order of time, with all their versions.
+
+    Call it while the core is pinned.
+
+    Returns: the sections, and the event time below which retention has removed rows for good (None: it has not).
+    """
+    runtime = core.streams[stream.id]
+    # The archive before the copies: what it does not name any more is marked in a copy by then (`engine.copies`).
+    kept, removed = runtime.archive.snapshot
+    versions: dict[str, list[Version]] = {section_of(s.path): [Version("", s)] for s in kept}
+    present = set(versions)
+    for name, table in sorted(runtime.copies.items()):
+        for segment in table.segments:
+            section = section_of(segment.path)
+            if section in present or segment.sole:
+                versions.setdefault(section, []).append(Version(name, segment))
+    found = {}
+    for section, each in versions.items():
+        if each[0].copy:
+            each.sort(key=lambda v: (-v.segment.kept, v.copy))
+        found[section] = Section(section, each[0].segment.low, each[0].segment.high, tuple(each))
+    heads = [replace(s.versions[0].segment, path=s.name) for s in found.values()]
+    return [found[s.path] for s in segments_in(heads, wanted)], removed
+
+
+def match(section: Section, reduction: float, exact: bool = True) -> Piece | None:
+    """What to read of a section when the fraction `reduction` may be dropped; None when no version is fine enough.
+
+    Arguments:
+        exact: give just the fraction wanted; else whatever the chosen version has.
+    """
+    choice: Choice | None = choose([v.stored for v in section.versions], kept_fraction(reduction), exact)
+    if choice is None:
+        return None
+    version = next(v for v in section.versions if v.copy == choice.copy.name)
+    return Piece(section.name, version.copy, version.segment, choice.groups, choice.kept, choice.thin, section.whole)
+
+
+def plan(core: Core, stream: StreamDefinition, wanted: Range, reduction: Reduction = 0.0, exact: bool = True) -> Plan:
+    """Choose what to read of every section of a range. Call it while the core is pinned.
+
+    Arguments:
+        reduction: the fraction of rows to drop, or a function of the section. Nothing dropped: the archive alone is
+            read, and what copies have kept beyond it is passed over, as without copies.
+        exact: see `match`.
+    Raises: QueryError when part of the range is kept at coarser resolution than wanted only.
+    """
+    found, removed = sections(core, stream, wanted)
+    pieces: list[Piece] = []
+    coarse: list[Section] = []
+    read: list[Section] = []
+    for section in found:
+        fraction = reduction(section) if callable(reduction) else reduction
+        if fraction == 0 and section.whole is None:
+            continue
+        read.append(section)
+        piece = match(section, fraction, exact)
+        if piece is None:
+            coarse.append(section)
+        else:
+            pieces.append(piece)
+    if coarse:
+        raise too_coarse(stream, coarse)
+    return Plan(wanted, tuple(pieces), len(read), sum(s.rows for s in read), sum(s.size for s in read), removed)
+
+
+def too_coarse(stream: StreamDefinition, coarse: Sequence[Section]) -> QueryError:
+    """The error for sections of which every version drops more than a scan allows."""
+    there = min(1 - s.versions[0].segment.kept for s in coarse)
+    needed = max(1 - s.versions[0].segment.kept for s in coarse)
+    until = max(s.high for s in coarse)
+    instant = str(np.datetime64(until, "us")).replace("T", " ")
+    shown = f"{there * 100:.4g}" + ("" if there == needed else f" to {needed * 100:.4g}")
+    return QueryError(
+        f"of stream '{stream.name}' up to {instant} only copies are left, with {shown} % of the rows dropped;"
+        f" allow that by REDUCE sample({needed:.6g}), or ask for rows after that instant"
+    )
+
+
+def batches(
+    pond: str,
+    stream: StreamDefinition,
+    pieces: Sequence[Piece],
+    wanted: Range,
+    columns: Sequence[str] | None = None,
+    counters: Counters | None = None,
+) -> Iterator[pa.Table]:
+    """Rows of planned pieces, piece by piece, in bounded batches: the task's side of a scan.
+
+    Arguments:
+        columns: of the stream; None: all. The hidden columns and the event time are always there.
+        counters: what is read is added to it.
+    Returns: tables with the columns of `row_schema` that were asked for and `_weight`, what each row counts for. The
+        rows of a randomized run are in order of (event time, `_id`); others lie as they are stored.
+    """
+    schema = row_schema(stream)
+    if columns is not None:
+        names = {*columns, "_id", "_epoch", "_bound", stream.options.time}
+        schema = pa.schema([f for f in schema if f.name in names])
+    for piece in pieces:
+        rows = _read(pond, stream, piece, wanted, schema, counters)
+        for at in range(0, rows.num_rows, ROWS_AT_ONCE):
+            yield rows.slice(at, ROWS_AT_ONCE)
+
+
+def _read(
+    pond: str, stream: StreamDefinition, piece: Piece, wanted: Range, schema: pa.Schema, counters: Counters | None
+) -> pa.Table:
+    time, stored = stream.options.time, storage_schema(schema)
+    with pq.ParquetFile(file_path(pond, stream, piece.copy, piece.segment), memory_map=True) as file:
+        groups = groups_in(file.metadata, time, wanted, piece.groups)
+        there = [n for n in stored.names if n in file.schema_arrow.names]
+        read = file.read_row_groups(groups, columns=there, use_threads=False)
+        if counters is not None:
+            full = _of_whole(pond, stream, piece, wanted, there) if piece.copy else None
+            _count(counters, piece, file.metadata, groups, wanted, time, there, full, read.num_rows)
+    rows = _within(from_storage(read, schema), time, wanted)
+    if wanted.epoch is not None and piece.segment.last_epoch > wanted.epoch:
+        rows = rows.filter(pc.less_equal(rows["_epoch"], wanted.epoch))
+    if piece.thin:
+        rows = rows.filter(pa.array(fractions(rows["_id"].to_numpy(), seed_of(stream)) < piece.kept))
+    if piece.segment.blocks:
+        rows = rows.sort_by([(time, "ascending"), ("_id", "ascending")])
+    if counters is not None:
+        counters.rows += rows.num_rows
+    return rows.append_column(WEIGHT, pa.array(np.full(rows.num_rows, piece.weight)))
+
+
+def groups_in(metadata: pq.FileMetaData, time: str, wanted: Range, first: int | None = None) -> list[int]:
+    """The row groups of a file (of its first `first`) that can hold rows of a range, by their statistics."""
+    count = metadata.num_row_groups if first is None else min(first, metadata.num_row_groups)
+    if wanted.low is None and wanted.high is None:
+        return list(range(count))
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    at = names.index(time)
+    found = []
+    for group in range(count):
+        statistics = metadata.row_group(group).column(at).statistics
+        if statistics is not None and statistics.has_min_max:
+            low, high = _micros(statistics.min), _micros(statistics.max)
+            if (wanted.low is not None and high < wanted.low) or (wanted.high is not None and low >= wanted.high):
+                continue
+        found.append(group)
+    return found
+
+
+def stored_bytes(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:
+    """Bytes of the chunks of some columns in some row groups, as they lie in the file."""
+    names = set(columns)
+    wanted = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.split(".")[0] in names]
+    return sum(metadata.row_group(g).column(i).total_compressed_size for g in groups for i in wanted)
+
+
+def _count(
+    counters: Counters,
+    piece: Piece,
+    metadata: pq.FileMetaData,
+    groups: Sequence[int],
+    wanted: Range,
+    time: str,
+    columns: Sequence[str],
+    full: tuple[int, int] | None,
+    read: int,
+) -> None:
+    counters.sections[piece.copy] = counters.sections.get(piece.copy, 0) + 1
+    counters.groups += len(groups)
+    counters.bytes += stored_bytes(metadata, groups, columns)
+    counters.read += read
+    if full is None:
+        everything = groups_in(metadata, time, wanted)
+        full = len(everything), stored_bytes(metadata, everything, columns)
+    counters.full_groups += full[0]
+    counters.full_bytes += full[1]
+
+
+def _of_whole(
+    pond: str, stream: StreamDefinition, piece: Piece, wanted: Range, columns: Sequence[str]
+) -> tuple[int, int] | None:
+    """Row groups and bytes that a full scan reads of the section; None when its own file is gone."""
+    if piece.whole is None:
+        return None
+    metadata = pq.read_metadata(file_path(pond, stream, "", piece.whole), memory_map=True)
+    groups = groups_in(metadata, stream.options.time, wanted)
+    return len(groups), stored_bytes(metadata, groups, columns)
+
+
+def _micros(value: object) -> int:
+    """A statistic of a timestamp column as microseconds."""
+    assert isinstance(value, dt.datetime)
+    return (value.replace(tzinfo=None) - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def _within(rows: pa.Table, time: str, wanted: Range) -> pa.Table:
+    if wanted.low is None and wanted.high is None:
+        return rows
+    micros = rows[time].cast(pa.timestamp("us", rows[time].type.tz)).cast(pa.int64())
+    mask = None
+    if wanted.low is not None:
+        mask = pc.greater_equal(micros, wanted.low)
+    if wanted.high is not None:
+        below = pc.less(micros, wanted.high)
+        mask = below if mask is None else pc.and_(mask, below)
+    return rows.filter(mask)
