@@ -18,12 +18,13 @@ from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.engine.derived import announced
 from millpond.engine.group_bounds import group_bounds
-from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history
+from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history, tasks_of
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.needs import keep_since, read_since
 from millpond.engine.records import Published, QueryProgress, read_published
 from millpond.engine.state import pane_chunk, state_folder
+from millpond.engine.summaries import map_entries, served
 from millpond.engine.unions import progress_of, streams_of
 from millpond.progress import NEVER
 from millpond.synopses import connection
@@ -143,14 +144,19 @@ def _run(core: Core, owner: str) -> None:
         streams = streams_of(catalog, synopsis.spec)
         snapshots = [core.streams[s.id].archive.snapshot[1] for s in streams]
         removed = max((gone for gone in snapshots if gone is not None), default=None)
+    queries = [q.definition.query for q in users]
     state = progress_of(catalog, synopsis.spec, before.progress)
+    low = min(read_since(q, start_of(q, state.bound), state.high) for q in users)
+    wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
+    tasks, _, _ = fed_tasks(core, streams, wanted)
+    found = served(core, stream, synopsis.spec, queries, wanted, hard=False)
+    if found is not None:
+        tasks = [(0, t) for t in tasks_of(found.left, max(1, core.executor.cores - 1))]
+        removed = found.removed
     covered = NEVER if removed is None else removed
     starts = {
         str(q.id): QueryProgress(closed=s, start=s, covered=covered) for q in users for s in [start_of(q, state.bound)]
     }
-    low = min(read_since(q, starts[str(q.id)].closed, state.high) for q in users)
-    wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
-    tasks, _, _ = fed_tasks(core, streams, wanted)
     plan = {
         "stream": to_json(stream),
         "streams": to_json(streams),
@@ -160,6 +166,7 @@ def _run(core: Core, owner: str) -> None:
         "high": state.high,
         "groups": state.groups,
     }
+    plan |= {} if found is None else found.job
     plan |= {
         "users": to_json(users),
         "starts": to_json(starts),
@@ -171,7 +178,7 @@ def _run(core: Core, owner: str) -> None:
     write_json(path, plan)
     outcomes = core.executor.run(
         partial(_map, core.path, path),
-        len(tasks),
+        len(tasks) + (found is not None),
         partial(_merge, core.path, path),
         core.settings.shards,
         background=True,
@@ -229,6 +236,9 @@ def _map(pond: str, path: str, task: int) -> Any:
 
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
+    if task == len(plan["tasks"]):
+        low = from_json(Range, plan["wanted"]).low
+        return map_entries(pond, plan, synopsis.spec, synopsis.owner, plan["shards"], task, low)
     place, listed = plan["tasks"][task]
     segments = [from_json(Segment, s) for s in listed]
     stream, first = from_json(StreamDefinition, plan["streams"][place]), from_json(StreamDefinition, plan["stream"])

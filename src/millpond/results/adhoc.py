@@ -17,6 +17,7 @@ from millpond.engine.history import Range, batches, close_history, fed_tasks, ma
 from millpond.engine.mapping import Parcel
 from millpond.engine.merging import FAULTS
 from millpond.engine.records import QueryProgress
+from millpond.engine.summaries import map_entries, served
 from millpond.engine.tolerance import one_line
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
@@ -164,14 +165,24 @@ def grouped(
     with core.pinned():
         streams = [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
         tasks, rows, removed = fed_tasks(core, streams, wanted)
+        found = None if last else served(core, stream, spec_of(query, stream), [query], wanted, strict=strict)
+        if found is not None:
+            tasks, rows, removed = (
+                [(0, t) for t in tasks_of(found.left, 1)],
+                sum(s.rows for s in found.left),
+                found.removed,
+            )
+            job |= found.job
         # The rows of a union are not measured: its windows are made from panes.
         kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, wanted)
-        job["direct"] = _is_direct(core, stream, query, kept)
+        job["direct"] = found is None and _is_direct(core, stream, query, kept)
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
         job["streams"] = to_json(streams)
         map_task = partial(_map, core.path, job, to_json(tasks), shards)
         try:
-            outcomes = executor.run(map_task, len(tasks), partial(_merge, job), shards, background=True)
+            outcomes = executor.run(
+                map_task, len(tasks) + (found is not None), partial(_merge, job), shards, background=True
+            )
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     tables = [unpack(payload) for _, payload in outcomes if payload]
@@ -202,6 +213,8 @@ def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
 
 def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int) -> Iterator[Parcel]:
     first, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
+    if task == len(tasks):
+        return map_entries(pond, job, _spec(job, query, first), "adhoc", shards, task)
     place, listed = tasks[task]
     return map_history(
         pond,
