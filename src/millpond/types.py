@@ -254,6 +254,42 @@ class ConstantInput:
 
 
 @dataclass(frozen=True)
+class JoinEquality:
+    """An equality between two FROM items of a join: their numbers, and DuckDB SQL over the columns of each."""
+
+    left: int
+    left_sql: str
+    right: int
+    right_sql: str
+
+    def partner(self, item: int) -> int | None:
+        """The item at the other side; None when the equality is not about `item`."""
+        return self.right if item == self.left else self.left if item == self.right else None
+
+    def side(self, item: int) -> str:
+        """The SQL over the columns of an item."""
+        return self.left_sql if item == self.left else self.right_sql
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A join of windows and tables whose rows are valid while all their parts are.
+
+    items: the name of each FROM item's input. sources: DuckDB SQL of each item, named as the query names it.
+    on: what makes a joined row (of an inner join WHERE, too); where: what else the answer must pass; None: nothing.
+    select: the select list over the items.
+    """
+
+    kind: Literal["inner", "left", "right", "full", "semi", "anti"]
+    items: tuple[str, ...]
+    sources: tuple[str, ...]
+    equalities: tuple[JoinEquality, ...]
+    on: str | None
+    where: str | None
+    select: str
+
+
+@dataclass(frozen=True)
 class Relational:
     """SQL over windowed streams: a relation at every instant, and what becomes of its changes.
 
@@ -261,7 +297,8 @@ class Relational:
     sql: DuckDB SQL over the inputs' aliases as they are at one instant.
     lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
         called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
-    plan: 'elements': select and project over one window, row by row; else 'recomputed' at each instant of change.
+    plan: 'elements': select and project over one window, row by row; 'joined': a join, from intervals of validity (its
+        parts in `joined`); else 'recomputed' at each instant of change.
     """
 
     operator: Literal["istream", "dstream", "rstream"] | None
@@ -270,7 +307,8 @@ class Relational:
     sql: str
     lifted: str | None
     instants: str
-    plan: Literal["elements", "recomputed"] = "recomputed"
+    plan: Literal["elements", "joined", "recomputed"] = "recomputed"
+    joined: JoinPlan | None = None
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,35 @@ TWO = (
     "SELECT {r}(x.a, count(*) AS n) FROM {0} x, {1} y, t WHERE x.a = y.a AND t.a = x.a GROUP BY x.a",
 )
 
+#: Joins of one or two of these that follow from intervals of validity: {2} is another window over s.
+JOINED = (
+    "SELECT {r}(x.a, x.b, y.a AS c, y.b AS d) FROM {0} x, {1} y WHERE x.a = y.a",
+    "SELECT {r}(x.b + y.b AS total) FROM {0} x JOIN {1} y ON x.a = y.a WHERE x.b > 0 OR y.b > 1",
+    "SELECT {r}(x.a AS l, y.a AS r) FROM {0} x JOIN {1} y ON x.b < y.b",
+    "SELECT {r}(x.a AS l, y.a AS r) FROM {0} x CROSS JOIN {1} y",
+    "SELECT {r}(x.b, y.b AS d) FROM {0} x JOIN {1} y ON x.a + 1 = y.a AND y.b = x.b",
+    "SELECT {r}(x.b, y.b AS d) FROM {0} x JOIN {0} y ON x.a = y.a",
+    "SELECT {r}(x.b, y.b AS d) FROM {0} x JOIN {2} y ON x.a = y.a",
+    "SELECT {r}(x.a, y.b AS d, t.name) FROM {0} x, {1} y, t WHERE x.a = y.a AND t.a = y.a",
+    "SELECT {r}(x.a, y.b AS d, z.b AS e) FROM {0} x, {1} y, {2} z WHERE x.a = y.a AND z.b = y.b AND x.b <= z.b",
+    "SELECT {r}(x.a) FROM {0} x, {1} y, {2} z WHERE x.a = y.a AND x.a = z.a",
+    "SELECT {r}(x.a, t.name) FROM {0} x JOIN t ON t.a = x.a",
+    "SELECT {r}(x.a, x.b, t.name) FROM {0} x LEFT JOIN t ON t.a = x.a AND x.b > 1",
+    "SELECT {r}(t.name, x.b) FROM t LEFT JOIN {0} x ON t.a = x.a WHERE x.b IS NULL OR x.b < 3",
+    "SELECT {r}(t.name, x.b) FROM {0} x RIGHT JOIN t ON t.a = x.a",
+    "SELECT {r}(x.a, x.b, y.a AS c, y.b AS d) FROM {0} x LEFT JOIN {1} y ON x.a = y.a AND x.b < y.b",
+    "SELECT {r}(x.b, y.b AS d) FROM {0} x RIGHT JOIN {1} y ON x.a = y.a WHERE x.b IS NULL",
+    "SELECT {r}(x.b, y.b AS d) FROM {0} x FULL JOIN {1} y ON x.a = y.a",
+    "SELECT {r}(x.b, y.b AS d) FROM {0} x FULL OUTER JOIN {1} y ON x.b < y.a",
+    "SELECT {r}(x.a, x.b) FROM {0} x SEMI JOIN {1} y ON x.a = y.a",
+    "SELECT {r}(x.b) FROM {0} x ANTI JOIN {1} y ON x.a = y.a AND x.b <= y.b WHERE x.a > 0",
+    "SELECT {r}(x.b) FROM {0} x ANTI JOIN t ON x.a = t.a",
+)
+
 
 def millpond(shape: str, operator: str, *windows: str) -> str:
     """The text for Millpond; operator 'ISTREAM', …, or '' for the relation itself."""
-    items = [f"{name} {window}" for name, window in zip("su", windows, strict=False)]
+    items = [f"{name} {window}" for name, window in zip("sus", windows, strict=False)]
     text = shape.replace("{r}(", "{r}(" if operator else "(", 1)
     if not operator:
         start = text.index(
@@ -49,7 +74,7 @@ def millpond(shape: str, operator: str, *windows: str) -> str:
 def naive(shape: str) -> str:
     """The text for the oracle: the windows are tables w0 and w1, and there is no operator."""
     start = shape.index("{r}(") + 3
-    return _without_parenthesis(shape.replace("{r}", "   "), start).format("w0", "w1")
+    return _without_parenthesis(shape.replace("{r}", "   "), start).format("w0", "w1", "w2")
 
 
 def _without_parenthesis(text: str, start: int) -> str:

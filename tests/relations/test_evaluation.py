@@ -14,7 +14,7 @@ from millpond.relations import evaluate
 from millpond.types import Column, StreamDefinition, TableDefinition
 from tests.oracle.cql import Query, Stamped, Windowed
 from tests.relations.setting import WINDOWS, Evaluated, bound, stored, stream
-from tests.relations.shapes import ONE, TWO, millpond, naive
+from tests.relations.shapes import JOINED, ONE, TWO, millpond, naive
 
 #: Each example looks at every instant.
 FEW = max(4, settings.default.max_examples // 4)
@@ -75,6 +75,36 @@ def test_one_stream(shape: str, data: Any) -> None:
 def test_two_streams(shape: str, data: Any) -> None:
     windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
     check(shape, [data.draw(histories()), data.draw(histories())], windows, data.draw(st.integers(-1, 8)))
+
+
+@pytest.mark.parametrize("shape", JOINED)
+@given(data=st.data())
+@settings(max_examples=FEW, deadline=None)
+def test_joins_from_intervals(shape: str, data: Any) -> None:
+    windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=3, max_size=3))
+    relation = bound(millpond(shape, "ISTREAM", *windows), S, U, T).relation
+    assert relation is not None and relation.plan == "joined"
+    first, second = data.draw(histories()), data.draw(histories())
+    check(shape, [first, second, first], windows, data.draw(st.integers(-1, 8)))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("SELECT * FROM s [ROWS 2] x SEMI JOIN u [ROWS 3] y ON x.a = y.a", ["ts", "a", "b"]),
+        ("SELECT x.*, y.b FROM s [ROWS 2] x JOIN u [ROWS 3] y ON x.a = y.a", ["ts", "a", "b", "b_1"]),
+        ("SELECT * FROM s [ROWS 2] x LEFT JOIN t ON x.a = t.a", ["ts", "a", "b", "a_1", "name"]),
+    ],
+)
+def test_stars_in_joins_are_what_sql_says(text: str, names: list[str]) -> None:
+    query = bound(text, S, U, T)
+    assert query.relation is not None and query.relation.plan == "joined"
+    assert [o.name for o in query.select] == names
+    rows = {"s": stored(S, [Stamped(3, 0, (1, 5))]), "u": stored(U, [Stamped(4, 0, (1, 6))])}
+    tables = {"t": pa.table({"a": pa.array([1], pa.int32()), "name": ["one"]})}
+    found = Evaluated(query, rows, tables).changes(0, END)
+    values = {"b": (5,), "b_1": (5, 6), "name": (5, 1, "one")}[names[-1]]
+    assert [row[1:] for _, row in found] == [(1, *values)]
 
 
 @given(rows=histories(), every=st.integers(1, 4), low=st.integers(-1, 6), window=st.sampled_from(sorted(WINDOWS)))

@@ -18,6 +18,7 @@ from millpond.language.expressions import column
 from millpond.language.factors import conjuncts
 from millpond.language.from_items import Schema
 from millpond.language.functions import RELATION_AGGREGATES
+from millpond.language.joining import join_plan
 from millpond.language.places import Source, nearest
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
 from millpond.language.window_clause import REVISIONS, WINDOW, WORKS, WindowClause
@@ -125,8 +126,12 @@ class _Binder:
             if ref.kind == "stream"
         )
         tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
-        plan: Literal["elements", "recomputed"] = "elements" if elements else "recomputed"
-        relation = Relational(operator, inputs, tables, plain, lifted, instants, plan)
+        columns_of = {ref.alias: ref.columns for ref in refs}
+        joined = None if elements else join_plan(tree, columns_of, self.item_at, set(self.streams))
+        plan: Literal["elements", "joined", "recomputed"] = "elements" if elements else "recomputed"
+        if joined is not None and operator != "rstream":
+            plan = "joined"
+        relation = Relational(operator, inputs, tables, plain, lifted, instants, plan, joined)
         return BoundQuery(inputs[0].stream, None, _outputs(columns), grouped=False, text=self.text, relation=relation)
 
     def operator(self) -> Literal["istream", "dstream", "rstream"] | None:
@@ -223,6 +228,12 @@ class _Binder:
                 inner.set("where", exp.Where(this=test))
             table.replace(exp.Subquery(this=inner, alias=table.args.get("alias")))
         return tree
+
+    def item_at(self, item: exp.Expr) -> exp.Expr:
+        """A FROM item as `at` has it."""
+        around = exp.Select(expressions=[exp.Star()], from_=exp.From(this=item))
+        found: exp.Expr = self.at(around, None).args["from_"].this
+        return found
 
     def _needs(self, alias: str, each: Column) -> bool:
         partition = {name.lower() for name in self.windows[alias].partition}

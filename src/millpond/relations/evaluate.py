@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.relations.contents import FOR_EVER, Content, Ints
+from millpond.relations.joining import joined_changes
 from millpond.synopses import query_table
 from millpond.types import BoundQuery, Relational
 
@@ -68,6 +69,8 @@ def changes_of(
     """
     if _relation(query).plan == "elements":
         return _elements(db, query, contents[0], tables, low, high)
+    if _relation(query).plan == "joined":
+        return joined_changes(db, _relation(query), _list(query), contents, tables, low, high)
     points = _instants(contents, low, high)
     parts = []
     for start, stop in _chunks(contents, points, low):

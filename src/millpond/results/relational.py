@@ -196,6 +196,8 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None)
     lines += [f"constant: {t.name}" for t in relation.tables]
     if relation.plan == "elements":
         lines.append("plan: elements; a row's image enters and leaves with the row")
+    elif relation.plan == "joined":
+        lines.append("plan: joined; a joined row enters with its last part and leaves with its first")
     elif relation.lifted is not None:
         lines.append("plan: recomputed, at every instant at which a window changes, all instants of an epoch at once")
     else:

@@ -1,0 +1,139 @@
+"""Which CQL queries are joins of windows whose answer follows from intervals of validity, and their parts.
+
+A row of a join is in the answer while all its parts are in their windows: the intersection of their intervals. Such a
+query needs no look at instants between (`relations.joining`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from sqlglot import exp
+
+from millpond.language.dialect import render
+from millpond.language.duck import quote
+from millpond.language.expressions import column
+from millpond.language.factors import conjuncts
+from millpond.language.functions import RELATION_AGGREGATES
+from millpond.types import Column, JoinEquality, JoinPlan
+
+#: What a SELECT beside its joins must not have: its answer would not be a function of single joined rows.
+_WHOLE = ("group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
+
+_KINDS: Mapping[tuple[str, str], Literal["inner", "left", "right", "full", "semi", "anti"]] = {
+    ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("LEFT", ""): "left", ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "right", ("RIGHT", "OUTER"): "right", ("FULL", ""): "full", ("FULL", "OUTER"): "full",
+    ("", "SEMI"): "semi", ("", "ANTI"): "anti",
+}  # fmt: skip
+
+
+def join_plan(
+    tree: exp.Expr, columns: Mapping[str, Sequence[Column]], at: Callable[[exp.Expr], exp.Expr], streams: set[str]
+) -> JoinPlan | None:
+    """The parts of a join of windows; None when the query is something else.
+
+    Arguments:
+        tree: the bound SELECT, whose FROM items have generated names.
+        columns: of each generated name.
+        at: gives a FROM item as a derived table of typed columns.
+        streams: the generated names that are windowed streams.
+    """
+    if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
+        return None
+    if any(tree.args.get(key) for key in _WHOLE) or (clause := tree.args.get("from_")) is None:
+        return None
+    joins = tree.args.get("joins") or []
+    if not joins or any(j.method or j.args.get("using") for j in joins):
+        return None
+    kinds = {_KINDS.get((j.side, j.kind)) for j in joins}
+    items = [clause.this, *(j.this for j in joins)]
+    if None in kinds or any(not isinstance(i, exp.Table) or i.name not in columns for i in items):
+        return None
+    if any((alias := i.args.get("alias")) is not None and alias.args.get("columns") for i in items):
+        return None
+    if (kinds != {"inner"} and len(items) > 2) or not streams & {i.name for i in items}:
+        return None
+    calls = {str(c.this).lower() for c in tree.find_all(exp.Anonymous) if isinstance(c.this, str)}
+    if calls & RELATION_AGGREGATES or tree.find(exp.Window, exp.AggFunc) is not None:
+        return None
+    kind = _KINDS[joins[0].side, joins[0].kind]
+    if kind in ("semi", "anti") and (items[0].name not in streams):
+        return None
+    tests = [j.args["on"] for j in joins if j.args.get("on")]
+    where = tree.args["where"].this if tree.args.get("where") is not None else None
+    if kind == "inner":
+        tests += [where] if where is not None else []
+        where = None
+    shown = items[:1] if kind in ("semi", "anti") else items
+    select = _select(tree.expressions, shown)
+    if select is None:
+        return None
+    owner = _Owners(items, columns)
+    equalities = []
+    for test in tests:
+        for node, negated in conjuncts(test):
+            if isinstance(node, exp.EQ) and not negated:
+                left, right = owner.of(node.this), owner.of(node.expression)
+                if left is not None and right is not None and left != right:
+                    found = JoinEquality(left, _plain(node.this), right, _plain(node.expression))
+                    equalities.append(found)
+    sources = tuple(render(at(i.copy())) for i in items)
+    on = " AND ".join(f"({render(t)})" for t in tests) or None
+    return JoinPlan(
+        kind,
+        tuple(i.name for i in items),
+        sources,
+        tuple(equalities),
+        on,
+        render(where) if where is not None else None,
+        select,
+    )
+
+
+def _select(expressions: Sequence[exp.Expr], items: Sequence[exp.Table]) -> str | None:
+    """The select list with `*` spelt out by item; None when it has other stars."""
+    parts = []
+    for each in expressions:
+        if isinstance(each, exp.Star) and not any(each.args.values()):
+            parts += [f"{quote(i.alias_or_name)}.*" for i in items]
+        elif each.find(exp.Star) is not None and not (
+            isinstance(each, exp.Column) and isinstance(each.this, exp.Star) and not any(each.this.args.values())
+        ):
+            return None
+        else:
+            parts.append(render(each))
+    return ", ".join(parts)
+
+
+class _Owners:
+    """Which FROM item an expression is about."""
+
+    def __init__(self, items: Sequence[exp.Table], columns: Mapping[str, Sequence[Column]]) -> None:
+        self.names = [i.alias_or_name.lower() for i in items]
+        self.columns = [{c.name.lower() for c in columns[i.name]} for i in items]
+
+    def of(self, node: exp.Expr) -> int | None:
+        """The number of the only item whose columns an expression has; None: none, or several."""
+        found: set[int] = set()
+        for each in node.find_all(exp.Column):
+            if each.table:
+                if len(each.parts) != 2:
+                    return None
+                owners = [n for n, name in enumerate(self.names) if name == each.parts[0].name.lower()]
+            else:
+                owners = [n for n, names in enumerate(self.columns) if each.name.lower() in names]
+            if len(owners) != 1 or each.name.lower() not in self.columns[owners[0]]:
+                return None
+            found.add(owners[0])
+        return found.pop() if len(found) == 1 else None
+
+
+def _plain(node: exp.Expr) -> str:
+    """An expression over the columns of one item, without their qualifier."""
+    own = node.copy()
+    for each in list(own.find_all(exp.Column)):
+        if each is own:
+            return render(column(each.name))
+        each.replace(column(each.name))
+    return render(own)
