@@ -17,6 +17,7 @@ from millpond.sources.carriers import carriers
 from millpond.types import (
     ARRIVAL,
     COVERED,
+    EXACT,
     BoundQuery,
     Column,
     Derivation,
@@ -60,7 +61,7 @@ def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources:
     Raises: StatementError when two columns have one name, or a type cannot be carried.
     """
     revisions = statement.revisions or "forward"
-    dropped = (COVERED,) if revisions == "forward" else (COVERED, "revision")
+    dropped = (COVERED, EXACT) if revisions == "forward" else (COVERED, EXACT, "revision")
     columns = [c for c in standing.definition.columns if c.name not in dropped]
     columns += [Column("op", "VARCHAR")] if revisions == "forward" else []
     time = next(t for t in _TIMES if any(c.name == t for c in columns))
@@ -87,6 +88,8 @@ def stream_of_rows(
             statement, "groups, DISTINCT, ORDER BY and LIMIT need a window: a stream's rows never end",
             f"FROM {source.name} [RANGE … SLIDE …]", "SELECT",
         )  # fmt: skip
+    if query.reduce is not None:
+        raise _fault(statement, "a derived stream has every row of its source", "no REDUCE", "REDUCE")
     if selection.sides[0].span != Span(Edge(), Edge("now")):
         raise _fault(statement, "BEGIN … END is for queries that are invoked", "WHERE", "BEGIN")
     for name, given in (("empty", options.empty != "skip"), ("revise_for", options.revise_for is not None)):

@@ -12,15 +12,15 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond import language as lang
-from millpond.archive.designs import parse_design
 from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
 from millpond.engine.core import Core
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.results.adhoc import select_stream
-from millpond.results.describe import explain, explain_stream, gone_note, show
+from millpond.results.describe import explain, explain_stream, show
 from millpond.results.explain_rows import explain_selection
 from millpond.results.explain_windows import duration, moment
+from millpond.results.fidelity import note_of
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
 from millpond.results.relational import explain_relational, select_relational
@@ -28,7 +28,6 @@ from millpond.results.relations import select_relations
 from millpond.results.selection import evaluate, select_once
 from millpond.row_queries import RowQueries
 from millpond.sources.listing import check_path
-from millpond.summary_copies import set_summaries
 from millpond.types import (
     BoundQuery,
     QueryDefinition,
@@ -38,7 +37,7 @@ from millpond.types import (
     TableDefinition,
     to_json,
 )
-from millpond.window_queries import Wanted, WindowQueries, check_options, version_of
+from millpond.window_queries import Wanted, WindowQueries, check_options, check_reduction, version_of
 
 #: Statements that change the catalog.
 _CHANGES = (lang.CreateStream, lang.DeriveStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery)
@@ -140,13 +139,15 @@ class Interpreter:
         if isinstance(standing, Registered):
             answer = evaluate(self.core, standing, statement.as_of, statement.begin, statement.end)
             seen = f"as of epoch {answer.epoch}, now {moment(answer.now)}, progress {moment(answer.progress)}"
-            return answer.table, seen
+            note = note_of(answer.table)
+            return answer.table, f"{seen}; {note}" if note else seen
         self._readable(standing)
         if statement.begin is not None or statement.end is not None:
             raise QueryError(
                 f"'{statement.query}' is a window query, whose window is RANGE; BEGIN … END is for row queries"
             )
-        return invoke(self.core, standing, statement.as_of), ""
+        table = invoke(self.core, standing, statement.as_of)
+        return table, note_of(table)
 
     def _change(self, statement: lang.Statement) -> str:
         if isinstance(statement, lang.CreateStream):
@@ -166,12 +167,15 @@ class Interpreter:
         """The answer, and a note about queries whose answers are not complete yet."""
         bound = lang.bind_select(statement.select, statement.text, statement.offset, self.rows.names)
         if isinstance(bound, Selection):
-            return select_once(self.core, bound).table, ""
+            check_reduction(bound.query)
+            table = select_once(self.core, bound).table
+            return table, note_of(table)
         if isinstance(bound, BoundQuery):
             check_options(self.core.catalog, bound, QueryOptions())
             if bound.relation is not None:
                 return select_relational(self.core, bound), ""
-            return select_stream(self.core, bound), gone_note(self.core, bound)
+            table = select_stream(self.core, bound)
+            return table, note_of(table)
         read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]
         notes = [
             f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "")
@@ -247,16 +251,9 @@ class Interpreter:
         if definition.options.source == "files":
             self._check_path(definition.options.path or "", statement)
         definition = replace(definition, id=self.core.register.reserve_id(self.core.catalog.next_id))
-        events: list[dict[str, Any]] = [{"do": "create_stream", "definition": to_json(definition)}]
-        design = parse_design(definition.options.archive)
-        if design.kind != "plain":
-            start, end = _place(statement, design.kind)
-            raise StatementError(f"archive '{design.kind}' is not available yet", statement.script, start, end, "plain")
-        if summaries := design.summaries:
-            events.append(set_summaries(self.core, definition, summaries, self.rows.names))
         self.core.make_stream(definition)
         with self._claimed(definition.name, statement):
-            self.core.catalog_log.record(*events)
+            self.core.catalog_log.record({"do": "create_stream", "definition": to_json(definition)})
         return f"stream {definition.name} created"
 
     def _derive_stream(self, statement: lang.DeriveStream) -> str:

@@ -23,6 +23,7 @@ from millpond.engine.epoch import in_flight
 from millpond.engine.executors import Executor, InlineExecutor
 from millpond.engine.loop import InlineLoop, SparkLoop, step
 from millpond.engine.maintenance import maintain, sweep_orphans
+from millpond.engine.reduction_functions import drop_reduction, register_reduction
 from millpond.errors import PondError, QueryError, SourceError
 from millpond.handle import QueryHandle
 from millpond.interpreter import Interpreter, StatementResult
@@ -278,6 +279,40 @@ class Pond:
         if self._core.catalog.query(query) is None and self._core.register.id_of(query) is not None:
             return self.query(query).subscribe(since, timeout, final=final, status=status)
         return subscribe(self._core, query, since, timeout, final, status)
+
+    def register_reduction(self, name: str, function: Callable[..., float]) -> None:
+        """Make a function of yours available as `REDUCE name(…)`; it is there again after a restart.
+
+        Only who holds the pond itself can do so: the function is Python that runs in its process.
+
+        Arguments:
+            name: letters, digits and _; case does not matter. A second registration takes the place of the first.
+            function: called as `function(run, *arguments)` for one run of the archive after another, old ones first,
+                with the constants of the call; gives the fraction of the run's rows to drop, 0 <= d < 1. See
+                `millpond.archive.reductions.Run`.
+        Raises: QueryError when the name cannot be one, or the function cannot be kept.
+
+            >>> import tempfile
+            >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+            ...     pond.register_reduction("steady", lambda run, target: max(0, 1 - target / run.rows))
+            ...     pond.reductions()
+            ['steady']
+        """
+        self._check()
+        register_reduction(self._core, name, function)
+
+    def drop_reduction(self, name: str) -> None:
+        """Forget a registered reduction function.
+
+        Raises: QueryError when there is none of that name, or a standing query uses it.
+        """
+        self._check()
+        drop_reduction(self._core, name)
+
+    def reductions(self) -> list[str]:
+        """The names of registered reduction functions."""
+        self._check()
+        return sorted(self._core.catalog.reductions)
 
     def status(self) -> dict[str, Any]:
         """What the pond is doing: streams, queries, epochs. Cheap."""

@@ -43,6 +43,10 @@ class Names:
         """The names that something can be selected from."""
         return self._core.catalog.names()
 
+    def reductions(self) -> list[str]:
+        """The names of registered reduction functions."""
+        return list(self._core.catalog.reductions)
+
 
 class RowQueries:
     """Adds row queries to the register of an open pond."""

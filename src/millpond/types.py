@@ -44,6 +44,12 @@ class Column:
     type: str
 
 
+#: The column that answers of a reduced scan have: whether nothing was left out of what they are made of.
+EXACT = "exact"
+
+#: The column that rows of a reduced scan have in the engine: how many rows of the stream each one stands for.
+WEIGHT = "_weight"
+
 #: The column that answers have behind `window_end` where windows end with rows.
 NUMBER = Column("window_number", "BIGINT")
 
@@ -212,6 +218,31 @@ class RowWindow:
 
 
 @dataclass(frozen=True)
+class Reduction:
+    """What `REDUCE …` behind a stream says: how much of its past a scan may leave out.
+
+    function: 'sample', 'age', 'load', 'error', 'interval', or the name of a registered function.
+    drops: fractions to drop, at least 0 and below 1: that of sample; of age one for each of `spans`; of load the most
+        that it may drop.
+    spans: microseconds; of age: of rows that are more than so much older than NOW, ascending; of interval: how long the
+        intervals are.
+    error: how narrow an interval error() asks for: half its width as a fraction of the estimate.
+    arguments: constants given to a registered function: numbers and texts.
+    """
+
+    function: str
+    drops: tuple[float, ...] = ()
+    spans: tuple[int, ...] = ()
+    error: float = 0.0
+    arguments: tuple[int | float | str, ...] = ()
+
+    @property
+    def samples(self) -> bool:
+        """Whether it leaves out rows, so that those read stand for others."""
+        return self.function != "interval"
+
+
+@dataclass(frozen=True)
 class RelationWindow:
     """A window without SLIDE: it makes a stream a relation, defined at every instant (CQL's stream-to-relation).
 
@@ -348,6 +379,9 @@ class Aggregate:
     parameters: constants of the call as DuckDB literals (the fraction of a quantile, the separator of string_agg).
     type: DuckDB type of the result.
     range: RANGE of the window behind the call, microseconds; None: the query's window, which is the widest.
+    measure: over rows with a weight: the 'estimate' of the aggregate over all rows, the 'low' and 'high' end of its
+        95 % interval, how many rows were 'read', and which 'share' these are of all. '': the aggregate over the rows as
+        they are.
     """
 
     name: str
@@ -360,6 +394,7 @@ class Aggregate:
     parameters: tuple[str, ...] = ()
     type: str = "BIGINT"
     range: int | None = None
+    measure: Literal["", "estimate", "low", "high", "read", "share"] = ""
 
 
 @dataclass(frozen=True)
@@ -393,6 +428,8 @@ class BoundQuery:
     `relation`: then `stream` is the first of its streams, `select` has the answer's columns, nothing else is set.
 
     feeds: the streams of a union in FROM, of which `stream` is the first; empty: there is only `stream`.
+    reduce: how much of the past its scans may leave out; the aggregates are estimates then, and `select` has columns
+        that say how good they are.
 
     All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
     quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
@@ -416,6 +453,7 @@ class BoundQuery:
     row_window: RowWindow | None = None
     relation: Relational | None = None
     feeds: tuple[Feed, ...] = ()
+    reduce: Reduction | None = None
 
 
 @dataclass(frozen=True)
@@ -567,6 +605,7 @@ class QueryDefinition:
             Column("revision", "BIGINT"),
             *((Column(STATUS, "VARCHAR"),) if self.options.early is not None else ()),
             *((Column(COVERED, "TIMESTAMP"),) if self.retained else ()),
+            *((Column(EXACT, "BOOLEAN"),) if self.query.reduce is not None and self.query.reduce.samples else ()),
         )
 
 
@@ -612,12 +651,14 @@ __all__ = [
     "ARRIVAL",
     "COVERED",
     "DAY",
+    "EXACT",
     "HOUR",
     "MICROSECOND",
     "MINUTE",
     "NUMBER",
     "SECOND",
     "STATUS",
+    "WEIGHT",
     "Aggregate",
     "BoundQuery",
     "Column",
@@ -633,6 +674,7 @@ __all__ = [
     "Output",
     "QueryDefinition",
     "QueryOptions",
+    "Reduction",
     "RelationInput",
     "RelationWindow",
     "Relational",

@@ -7,7 +7,7 @@ from typing import Any
 
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
 from millpond.engine.core import Core
-from millpond.engine.needs import complete_since, needed_by, summary_since
+from millpond.engine.needs import complete_since, needed_by
 from millpond.engine.records import read_manifest
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
@@ -93,7 +93,7 @@ class WindowQueries:
         assert stream is not None
         progress = progress_of(catalog, spec_of(query, stream, options), self.core.published.progress)
         history = any(self.has_history(s) for s in [f.stream for f in query.feeds] or [stream.id])
-        reusable = options.since is None or not history
+        reusable = (options.since is None or not history) and query.reduce is None  # other samples, other states
         if query.window is None:  # rows serve who needs no more than is kept, if it numbers them from the same row on
             reusable = reusable and (stream.options.retention is None or not history)
         synopsis, new = assign(
@@ -141,13 +141,12 @@ class WindowQueries:
         synopsis = catalog.synopses[owner]
         stream = catalog.streams[synopsis.spec.stream]
         users = [q for q in catalog.users(owner) if q.status == "live"]
-        reached = progress_of(catalog, synopsis.spec, self.core.published.progress)
+        high = progress_of(catalog, synopsis.spec, self.core.published.progress).high
         known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
-        since = [complete_since(q, synopsis, stream, p, reached.high) for q, p in known]
-        if summaries := catalog.kept_by(owner):
-            kept = summary_since(synopsis, reached.bound, reached.high)
-            since.append(max(kept, min(s.start for s in summaries)))
-        return min(since, default=2**62)
+        return min(
+            (complete_since(q, synopsis, stream, p, high) for q, p in known),
+            default=2**62,
+        )
 
 
 def version_of(query: Standing | Registered) -> int:
@@ -157,6 +156,7 @@ def version_of(query: Standing | Registered) -> int:
 
 def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) -> None:
     """Refuse options that have no meaning for a query of its kind, or over its streams: QueryError."""
+    check_reduction(query)
     if options.materialize != "auto":
         raise QueryError("'materialize' is for row queries; the state of a window query is always kept")
     operator = None if query.relation is None else query.relation.operator
@@ -168,6 +168,8 @@ def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) ->
         )
     if options.empty == "report":
         _check_empty(query)
+    if query.reduce is not None and options.state != "eager":
+        raise QueryError(f"state='{options.state}' does not go with REDUCE, whose state has weights")
     if query.window is None and options.state != "eager":
         raise QueryError(f"state='{options.state}' is for windows of time with a SLIDE")
     stream = catalog.stream(query.stream) if query.row_window is not None else None
@@ -182,6 +184,14 @@ def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) ->
         raise QueryError("'early' is for windows that end at instants, such as [RANGE 1 HOUR SLIDE 5 MINUTES]")
     if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
         raise QueryError(f"with 'early' answers have a column {STATUS} of their own; give yours another name with AS")
+
+
+def check_reduction(query: BoundQuery) -> None:
+    """Refuse reductions that a query of its kind cannot be answered with: QueryError."""
+    if query.reduce is not None and not query.reduce.samples:
+        raise QueryError(
+            "REDUCE BY INTERVAL is answered from summaries, and this stream has none; REDUCE sample(0.9) reads less"
+        )
 
 
 def _check_empty(query: BoundQuery) -> None:

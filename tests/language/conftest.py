@@ -36,6 +36,9 @@ class Catalog:
     def names(self) -> list[str]:
         return [d.name for d in self.definitions.values()]
 
+    def reductions(self) -> list[str]:
+        return ["mine"]
+
 
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:

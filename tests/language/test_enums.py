@@ -27,6 +27,9 @@ class Catalog:
     def names(self) -> list[str]:
         return list(self.definitions)
 
+    def reductions(self) -> list[str]:
+        return []
+
 
 CATALOG = Catalog()
 

@@ -131,6 +131,9 @@ class Typed:
     def names(self) -> list[str]:
         return ["s"]
 
+    def reductions(self) -> list[str]:
+        return []
+
 
 @pytest.fixture(scope="module")
 def typed() -> tuple[Typed, duckdb.DuckDBPyConnection]:

@@ -49,6 +49,9 @@ class Names:
     def names(self) -> list[str]:
         return list(self._known)
 
+    def reductions(self) -> list[str]:
+        return ["mine"]
+
 
 def bound(sql: str, *definitions: StreamDefinition | TableDefinition) -> BoundQuery:
     """The query of a text."""

@@ -7,27 +7,40 @@ become visible with the epoch that adopts them; a crash before only repeats the 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
 
+from millpond.archive.narrowing import Narrowing, interval_columns, needed_fraction
+from millpond.archive.reductions import sample_steps
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.engine.derived import announced
 from millpond.engine.group_bounds import group_bounds
-from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history, tasks_of
+from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.needs import keep_since, read_since
 from millpond.engine.records import Published, QueryProgress, read_published
+from millpond.engine.reducing import (
+    SCAN,
+    Portion,
+    Scan,
+    count,
+    counted_parcel,
+    portion_rows,
+    reduced_tasks,
+    resolve,
+    take_counters,
+)
+from millpond.engine.scan import Counters
 from millpond.engine.state import pane_chunk, state_folder
-from millpond.engine.summaries import map_entries, served
 from millpond.engine.unions import progress_of, streams_of
 from millpond.progress import NEVER
-from millpond.synopses import connection
+from millpond.synopses import PanesSpec, connection
 from millpond.synopses.rows import fold
 from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
@@ -144,46 +157,33 @@ def _run(core: Core, owner: str) -> None:
         streams = streams_of(catalog, synopsis.spec)
         snapshots = [core.streams[s.id].archive.snapshot[1] for s in streams]
         removed = max((gone for gone in snapshots if gone is not None), default=None)
-    queries = [q.definition.query for q in users]
     state = progress_of(catalog, synopsis.spec, before.progress)
-    low = min(read_since(q, start_of(q, state.bound), state.high) for q in users)
-    wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
-    tasks, _, _ = fed_tasks(core, streams, wanted)
-    found = served(core, stream, synopsis.spec, queries, wanted, hard=False)
-    if found is not None:
-        tasks = [(0, t) for t in tasks_of(found.left, max(1, core.executor.cores - 1))]
-        removed = found.removed
     covered = NEVER if removed is None else removed
     starts = {
         str(q.id): QueryProgress(closed=s, start=s, covered=covered) for q in users for s in [start_of(q, state.bound)]
     }
-    plan = {
+    low = min(read_since(q, starts[str(q.id)].closed, state.high) for q in users)
+    wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
+    plan: dict[str, Any] = {
         "stream": to_json(stream),
         "streams": to_json(streams),
-        "tasks": to_json(tasks),
         "wanted": to_json(wanted),
         "bound": state.bound,
         "high": state.high,
         "groups": state.groups,
     }
-    plan |= {} if found is None else found.job
     plan |= {
         "users": to_json(users),
         "starts": to_json(starts),
         "synopsis": to_json(synopsis),
         "shards": core.settings.shards,
     }
-    path = _record(core, owner) + ".plan"
     remove_file(_record(core, owner))  # of an earlier run, which did not cover every user
-    write_json(path, plan)
-    outcomes = core.executor.run(
-        partial(_map, core.path, path),
-        len(tasks) + (found is not None),
-        partial(_merge, core.path, path),
-        core.settings.shards,
-        background=True,
-    )
-    reports = [r for r, _ in outcomes]
+    path = _record(core, owner) + ".plan"
+    if synopsis.spec.weighted:
+        reports = _reduced(core, plan, path, synopsis.spec, streams, wanted, state.high)
+    else:
+        reports = _job(core, plan | {"tasks": to_json(fed_tasks(core, streams, wanted)[0])}, path)
     adoption = Adoption(
         owner,
         tuple(q.id for q in users),
@@ -199,6 +199,49 @@ def _run(core: Core, owner: str) -> None:
             write_json(_record(core, owner), to_json(adoption))
         os.unlink(path)
         core.notify()
+
+
+def _job(core: Core, plan: dict[str, Any], path: str) -> list[dict[str, Any]]:
+    """Run a plan; the reports of its merge tasks."""
+    write_json(path, plan)
+    outcomes = core.executor.run(
+        partial(_map, core.path, path),
+        len(plan["tasks"]),
+        partial(_merge, core.path, path),
+        core.settings.shards,
+        background=True,
+    )
+    return [r for r, _ in outcomes]
+
+
+def _reduced(
+    core: Core,
+    plan: dict[str, Any],
+    path: str,
+    spec: PanesSpec,
+    streams: Sequence[StreamDefinition],
+    wanted: Range,
+    now: int,
+) -> list[dict[str, Any]]:
+    """Run a plan over part of the rows; under `error`, over more of them until the answers are good enough."""
+    reduction = spec.reduce
+    assert reduction is not None
+    narrowing = Narrowing(reduction.error, sum(s.rows for f in streams for s in core.streams[f.id].archive.segments))
+    counters = Counters()
+    while True:
+        counters.full_groups = counters.full_bytes = 0  # a full scan would be one
+        scan = Scan(reduction, now, counters=counters)
+        error = reduction.function == "error"
+        scan.steps = sample_steps(narrowing.drop) if error else resolve(core, streams, scan, wanted)
+        tasks, _, _ = reduced_tasks(core, streams, scan, wanted)
+        starts = {
+            q: p | {"reduced": to_json(scan.stretches), "scanned": scan.summary()} for q, p in plan["starts"].items()
+        }
+        tried = plan | {"tasks": to_json(tasks), "starts": starts, "fraction": narrowing.fraction if error else None}
+        reports = _job(core, tried, path)
+        count(scan, reports)
+        if not error or narrowing.done(max(r["needed"] for r in reports)):
+            return reports
 
 
 def start_of(standing: Standing, bound: int) -> int:
@@ -231,19 +274,24 @@ def _plan(path: str) -> Any:
     return _plans[key]
 
 
-def _map(pond: str, path: str, task: int) -> Any:
+def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
     from millpond.catalog.state import Synopsis
 
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
-    if task == len(plan["tasks"]):
-        low = from_json(Range, plan["wanted"]).low
-        return map_entries(pond, plan, synopsis.spec, synopsis.owner, plan["shards"], task, low)
     place, listed = plan["tasks"][task]
-    segments = [from_json(Segment, s) for s in listed]
     stream, first = from_json(StreamDefinition, plan["streams"][place]), from_json(StreamDefinition, plan["stream"])
-    wanted, spec = from_json(Range, plan["wanted"]), synopsis.spec
-    return map_history(pond, stream, segments, wanted, spec, synopsis.owner, plan["shards"], task, first=first)
+    wanted, spec, shards = from_json(Range, plan["wanted"]), synopsis.spec, plan["shards"]
+    if not spec.weighted:
+        segments = [from_json(Segment, s) for s in listed]
+        yield from map_history(pond, stream, segments, wanted, spec, synopsis.owner, shards, task, first=first)
+        return
+    portions, counters = [from_json(Portion, p) for p in listed], Counters()
+    yield from map_history(
+        pond, stream, (), wanted, spec, synopsis.owner, shards, task, first=first,
+        tables=lambda columns: portion_rows(pond, stream, portions, columns, counters),
+    )  # fmt: skip
+    yield counted_parcel(task, counters)
 
 
 def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
@@ -252,13 +300,15 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
     stream = from_json(StreamDefinition, plan["stream"])
+    parcels, read = take_counters(parcels)
     if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
-        return {"progress": {}, "state": [], "results": []}, b""
+        return {"progress": {}, "state": [], "results": [], "needed": 0.0, SCAN: read}, b""
     db = connection()
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
     results: list[Chunk] = []
     progress: dict[str, Any] = {}
     keep = []
+    needed = 0.0
     epoch = synopsis.first_epoch - 1
     for value in plan["users"]:
         standing = from_json(Standing, value)
@@ -268,6 +318,9 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
         answers, after = close_history(db, synopsis.spec, query, options, parts, start, until, groups, plan["high"])
         progress[str(standing.id)] = to_json(after)
+        if plan.get("fraction") is not None and answers is not None and query.reduce is not None:
+            pairs = interval_columns(query)
+            needed = max(needed, needed_fraction(answers, pairs, query.reduce.error, plan["fraction"]))
         keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
         if answers is not None and answers.num_rows:
             ends = pc.min_max(answers["window_end"].cast("int64")).as_py()
@@ -287,5 +340,7 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         "progress": progress,
         "state": [to_json(write_chunks(state_folder(pond), name, state, shard))] if state else [],
         "results": [to_json(write_chunks(results_folder(pond), name, results, shard))] if results else [],
+        "needed": needed,
+        SCAN: read,
     }
     return written, b""

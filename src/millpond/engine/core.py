@@ -19,8 +19,8 @@ import pyarrow as pa
 from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.engine.admission import Pace
 from millpond.engine.derived import derived_folder, reached
-from millpond.engine.entries import summaries_folder
 from millpond.engine.executors import Executor
+from millpond.engine.load import Load
 from millpond.engine.merging import results_folder
 from millpond.engine.records import Published, last_record, read_published
 from millpond.engine.segments import DEAD, archive_folder, dead_folder, row_schema
@@ -37,18 +37,7 @@ from millpond.tables.storage import storage_schema
 from millpond.types import StreamDefinition
 
 FORMAT = 1
-_FOLDERS = (
-    "catalog",
-    "intake",
-    "manifests",
-    "published",
-    "backfills",
-    "streams",
-    "dead",
-    "state",
-    "results",
-    "summaries",
-)
+_FOLDERS = ("catalog", "intake", "manifests", "published", "backfills", "streams", "dead", "state", "results")
 
 
 @dataclass
@@ -103,7 +92,6 @@ class Core:
     catalog_log: CatalogLog
     state: SegmentTable
     results: SegmentTable
-    summaries: SegmentTable
     published: Published
     register: Register
     streams: dict[int, StreamRuntime] = field(default_factory=dict)
@@ -121,6 +109,7 @@ class Core:
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
+        self.load = Load(self.path, 2 * self.settings.target, self.now, self.oldest_waiting)
 
     @property
     def catalog(self) -> Catalog:
@@ -130,6 +119,13 @@ class Core:
     def now(self) -> int:
         """A clock reading (microseconds) that never goes back behind the last epoch's."""
         return max(self.clock(), self.published.clock)
+
+    def oldest_waiting(self) -> int | None:
+        """When the oldest row came that no epoch has published (clock, microseconds); None: there is none."""
+        with self.lock:
+            taken = self.published.intake
+            heads = [r.log.items(n, n + 1) for s, r in self.streams.items() for n in [taken.get(str(s), 0)]]
+        return min((items[0].arrival for items in heads if items), default=None)
 
     def make_stream(self, definition: StreamDefinition) -> StreamRuntime:
         """Make the parts of a new stream; what a making that was cut off left under its id is removed."""
@@ -255,7 +251,6 @@ def open_core(
             catalog,
             SegmentTable(state_folder(path), CHUNKS),
             SegmentTable(results_folder(path), CHUNKS),
-            SegmentTable(summaries_folder(path), CHUNKS),
             read_published(path, number) if number else Published(),
             Register(path, catalog.catalog.next_id, lambda name: catalog.catalog.lookup(name) is not None),
             pace=Pace(target=chosen.target, rows=chosen.rows_per_epoch),

@@ -315,6 +315,7 @@ def run_epoch(core: Core, epoch: int) -> None:
         core.recent.append(
             {"epoch": epoch, "rows": rows, "seconds": elapsed, "stages": dict(stages), "clock": published.clock}
         )
+        core.load.observe()
         failures = {k: v for r in reports for k, v in r["failures"].items()}
         for query, reason in failures.items():
             if int(query) in core.catalog.queries and core.catalog.queries[int(query)].status != "quarantined":
@@ -345,9 +346,6 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
         *((core.streams[s].archive, files, ()) for s, files in sorted(archive.items())),
         *((core.streams[s].dead, files, ()) for s, files in sorted(dead.items())),
     ]
-    entries = [from_json(Segment, s) for report in reports[0]["reports"] for s in report["entries"]]
-    if entries:
-        jobs.append((core.summaries, entries, ()))
     if state or merged or manifest.expire:
         jobs.append((core.state, state, (*merged, *manifest.expire)))
     if results:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -34,11 +34,12 @@ ROWS_PER_TASK = 4_000_000
 
 @dataclass(frozen=True)
 class Range:
-    """Which rows of an archive a history job reads: event times low <= t < high, epochs up to and including `epoch`."""
+    """Which rows of an archive a history job reads: event times low <= t < high, epochs from `first` to `epoch`."""
 
     low: int | None = None
     high: int | None = None
     epoch: int | None = None
+    first: int | None = None
 
 
 def segments_in(segments: Sequence[Segment], wanted: Range) -> list[Segment]:
@@ -50,6 +51,7 @@ def segments_in(segments: Sequence[Segment], wanted: Range) -> list[Segment]:
             if (wanted.low is None or s.high >= wanted.low)
             and (wanted.high is None or s.low < wanted.high)
             and (wanted.epoch is None or s.first_epoch <= wanted.epoch)
+            and (wanted.first is None or s.last_epoch >= wanted.first)
         ),
         key=lambda s: (s.low, s.path),
     )
@@ -118,10 +120,12 @@ def map_history(
     task: int,
     strict: bool = False,
     first: StreamDefinition | None = None,
+    tables: Callable[[Sequence[str]], Iterator[pa.Table]] | None = None,
 ) -> Iterator[Parcel]:
     """Map task: partials of one synopsis over archive segments. On a stream that drops late rows they carry `cut`.
 
     first: of a union, the stream by whose names the synopsis knows its columns.
+    tables: reads the rows with these columns, by a reduced scan, say; None: those of `segments`.
 
     Rows on which an expression fails are left out as they are live; `strict`: they make the query fail.
     """
@@ -130,7 +134,8 @@ def map_history(
     parts = []
     first = stream if first is None else first
     schema = row_schema(first)
-    for read in batches(pond, stream, segments, wanted, read_columns(spec, stream, first)):
+    columns = read_columns(spec, stream, first)
+    for read in batches(pond, stream, segments, wanted, columns) if tables is None else tables(columns):
         rows = entering(counted(read, stream.options) if by_cut else read, spec, stream.id, schema)
         extra = f"_bound AS {CUT}" if by_cut else ""
         table = partial(db, spec, rows, extra) if strict else tolerant_partial(db, spec, rows, extra)[0]

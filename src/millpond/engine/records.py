@@ -47,6 +47,9 @@ class QueryProgress:
         start before it are answered from what was left.
     early_at: the clock reading of its last early answers. stirred: whether rows of its stream came since; both only
         with the option `early`. held: windows whose answers are going out by and by, with the option `flush`.
+    reduced: stretches of event time of which its back-fill has left out rows (REDUCE): windows that meet one are
+        estimates.
+    scanned: what its back-fill read, in words, where that was reduced.
     pending: of a relational query, the next instant at which rows leave their windows, if nothing comes before.
     """
 
@@ -62,6 +65,8 @@ class QueryProgress:
     early_at: int = NEVER
     stirred: bool = False
     held: tuple[Held, ...] = ()
+    reduced: tuple[tuple[int, int], ...] = ()
+    scanned: str = ""
 
     @property
     def answered(self) -> int:

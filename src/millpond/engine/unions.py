@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog
 from millpond.progress import StreamProgress, meld
 from millpond.synopses import PanesSpec
-from millpond.types import BoundQuery, Feed, StreamDefinition
+from millpond.types import WEIGHT, BoundQuery, Feed, StreamDefinition
 
 #: Bits of a row's id that say its place in its stream; the place of the stream in the union stands above.
 PLACE = 58
@@ -65,6 +65,9 @@ def entering(rows: pa.Table, spec: PanesSpec, stream: int, schema: pa.Schema) ->
             column = pc.add(column, pa.scalar(place << PLACE, pa.int64()))
         columns.append(column.cast(field.type) if column.type != field.type else column)
         fields.append(field)
+    if WEIGHT in rows.column_names:
+        columns.append(rows[WEIGHT])
+        fields.append(pa.field(WEIGHT, pa.float64()))
     return pa.table(columns, schema=pa.schema(fields))
 
 

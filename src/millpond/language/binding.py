@@ -10,17 +10,19 @@ from sqlglot import exp
 from millpond.language.aggregate_windows import CallWindows, refuse_windowed_calls
 from millpond.language.dialect import UNION
 from millpond.language.expressions import check_arguments, has_aggregate
+from millpond.language.fidelity_columns import with_fidelity
 from millpond.language.from_items import Schema, bound_window, find, side_stream
 from millpond.language.grouping import GroupScope
 from millpond.language.outputs import SelectItem, constant, expand_stars, names_of, order_terms, select_items
 from millpond.language.places import Source
+from millpond.language.reduce_clause import bound_reduction
 from millpond.language.relations import RelationQuery, bind_relation, streams_in
 from millpond.language.row_windows import bound_row_window
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
 from millpond.language.unions import union_feeds
 from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, WORKS
-from millpond.types import BoundQuery, Output, QueryDefinition, RowWindow, StreamDefinition, Window
+from millpond.types import EXACT, BoundQuery, Output, QueryDefinition, RowWindow, StreamDefinition, Window
 
 _CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
 _LATER = {
@@ -110,7 +112,28 @@ class SelectBinder:
         window = window or self.calls.query
         feeds = union_feeds(table, stream, window, self.schema, self.source)
         bound = self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
-        return replace(bound, feeds=feeds) if feeds else bound
+        bound = replace(bound, feeds=feeds) if feeds else bound
+        reduction = bound_reduction(table, self.schema, self.source)
+        return bound if reduction is None else self.reduced(replace(bound, reduce=reduction))
+
+    def reduced(self, query: BoundQuery) -> BoundQuery:
+        """A query over less than all rows, with columns that say how good its answer is."""
+        if query.grouped and query.distinct:
+            raise self.source.error(
+                "DISTINCT over groups does not go with REDUCE: estimates differ where values agree",
+                self.select.args.get("distinct"),
+            )
+        bound = with_fidelity(query)
+        assert query.reduce is not None
+        if query.reduce.function == "error" and not any(a.measure == "low" for a in bound.aggregates):
+            raise self.source.error(
+                "error() is about the interval of a count, sum or avg, and none of these is a column of the answer",
+                None, "a column such as count(*) or avg(x), or REDUCE sample(0.4)",
+            )  # fmt: skip
+        clash = next((o.name for o in query.select if o.name.lower() == EXACT), None)
+        if query.reduce.samples and clash is not None:
+            raise self.source.error(f"a reduced answer has a column {EXACT} of its own", None, "another name with AS")
+        return bound
 
     def check_clauses(self, allowed: tuple[str, ...] = ()) -> None:
         """Refuse clauses that have no meaning over a stream, but for those of `allowed`."""

@@ -18,6 +18,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.duck import quote
+from millpond.language.reduce_clause import REDUCE, begins_reduce, parse_reduce
 from millpond.language.statistics_calls import approximate
 from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, begins_window, parse_window
 
@@ -171,7 +172,7 @@ class MillpondParser(DuckDBParser):
         table = members[0]
         table.meta[UNION] = members[1:]  # a node in its own meta could not be copied
         self._parse_suffix(table)
-        if WINDOW not in table.meta and (alias := self._parse_table_alias()) is not None:
+        if WINDOW not in table.meta and REDUCE not in table.meta and (alias := self._parse_table_alias()) is not None:
             table.set("alias", alias)
             self._parse_suffix(table)
         return table
@@ -208,6 +209,10 @@ class MillpondParser(DuckDBParser):
             elif self._curr.token_type == TokenType.ALL and self._next.text.upper() == "REVISIONS":
                 table.meta[REVISIONS] = (self._curr.start, self._next.end + 1)
                 self._advance(2)
+            elif begins_reduce(self._curr, self._next):
+                if REDUCE in table.meta:
+                    self.raise_error("a second REDUCE behind the same stream")
+                table.meta[REDUCE] = parse_reduce(self)
             elif self._curr.text.upper() == "FINAL" and self._curr.token_type != TokenType.IDENTIFIER:
                 table.meta[FINAL] = (self._curr.start, self._curr.end + 1)
                 self._advance()

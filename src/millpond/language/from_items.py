@@ -10,6 +10,7 @@ from millpond.language.dialect import UNION
 from millpond.language.expressions import function_name
 from millpond.language.functions import REFUSED
 from millpond.language.places import Source, nearest, own_span
+from millpond.language.reduce_clause import refuse_reduction
 from millpond.language.window_clause import WINDOW, WORKS, WindowClause
 from millpond.types import DAY, Landmark, QueryDefinition, StreamDefinition, TableDefinition, Window
 from millpond.windows.landmarks import zone_of
@@ -25,6 +26,9 @@ class Schema(Protocol):
 
     def names(self) -> list[str]:
         """All names, for the nearest one."""
+
+    def reductions(self) -> list[str]:
+        """Names of the registered reduction functions."""
 
 
 def table_name(table: exp.Table, source: Source) -> str:
@@ -132,7 +136,8 @@ def _landmark(clause: WindowClause, source: Source) -> Landmark:
 
 
 def no_window(table: exp.Table, source: Source) -> None:
-    """Refuse a window behind what is no stream, and unions of such."""
+    """Refuse a window or a reduction behind what is no stream, and unions of such."""
+    refuse_reduction(table, source, "REDUCE reads less of a stream's past, and this is no stream")
     if table.meta.get(UNION):
         raise source.error(
             "a union in FROM is of streams, with a window in brackets behind it", table,

@@ -26,6 +26,7 @@ from millpond.language.from_items import Schema, bound_window
 from millpond.language.outputs import SelectItem
 from millpond.language.pairs import PairScope, own_columns, side_of
 from millpond.language.places import Source, nearest
+from millpond.language.reduce_clause import refuse_reduction
 from millpond.language.relations import RelationQuery
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
@@ -282,6 +283,11 @@ class _PairBinder(_RowBinder):
         for table, stream in ((first, left), (second, right)):
             if bound_window(table, stream, self.source) is not None:
                 raise self.source.error("joins of streams with windows in brackets are not available yet", table)
+            refuse_reduction(
+                table,
+                self.source,
+                "REDUCE in a join of row queries is not available: pairs would be lost on both sides",
+            )
         aliases = [first.alias or left.name, second.alias or right.name]
         if aliases[0].lower() == aliases[1].lower():
             message = f"both streams are called '{aliases[1]}'"

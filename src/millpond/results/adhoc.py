@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,12 +18,24 @@ from millpond.engine.history import Range, batches, close_history, fed_tasks, ma
 from millpond.engine.mapping import Parcel
 from millpond.engine.merging import FAULTS
 from millpond.engine.records import QueryProgress
-from millpond.engine.summaries import map_entries, served
+from millpond.engine.reducing import (
+    SCAN,
+    Portion,
+    Scan,
+    count,
+    counted_parcel,
+    portion_rows,
+    reduced_tasks,
+    resolve,
+    take_counters,
+)
+from millpond.engine.scan import Counters
 from millpond.engine.tolerance import one_line
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
 from millpond.results.coverage import with_coverage
+from millpond.results.fidelity import answered, scan_for, with_exactness
 from millpond.results.hot import retained_from
 from millpond.results.measuring import decision_for
 from millpond.synopses import (
@@ -63,6 +76,9 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
 
     With a window: one row per group and window that ends until now (the high watermark, or progress if that is
     further). Without: groups over all rows that are retained, or the rows themselves in the stream's total order.
+
+    With REDUCE the answer is made of part of the rows, and says so; its schema's metadata have what was read
+    (`engine.reducing.description`).
     """
     stream = core.catalog.stream(query.stream)
     assert stream is not None
@@ -72,6 +88,16 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
         progress = progress_of(core.catalog, spec_of(query, stream), published.progress)
         states = [published.progress.get(str(f.stream), StreamProgress()) for f in query.feeds]
         progress = replace(progress, high=now(states))
+    scan = scan_for(query, progress.high)
+    if scan is None:
+        return _select(core, stream, query, progress, None)
+    return answered(core, stream, query, scan, partial(_select, core, stream, query, progress))
+
+
+def _select(
+    core: Core, stream: StreamDefinition, query: BoundQuery, progress: StreamProgress, scan: Scan | None
+) -> pa.Table:
+    published = core.published
     wanted = Range(epoch=published.epoch)
     retained = retained_from(stream, published)
     windowed = query.window is not None or query.row_window is not None
@@ -79,38 +105,46 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
         # As row queries see it: whether upkeep has removed the files yet makes no difference.
         wanted = replace(wanted, low=retained)
     if not query.grouped:
-        return _plain(core, stream, query, wanted)
+        return plain_rows(core, stream, query, wanted, scan)
     if not windowed:
-        return whole(core, stream, query, wanted)[0]
+        table = whole(core, stream, query, wanted, scan=scan)[0]
+        return table if scan is None else with_exactness(table, query, scan.stretches)
     # Windows that end with a row hold the instant of their end.
     until = max(progress.bound, progress.high + (query.row_window is not None))
-    answers, removed = grouped(core, stream, _in_order(query), wanted, until, high=progress.high)
+    answers, removed = grouped(core, stream, _in_order(query), wanted, until, high=progress.high, scan=scan)
     columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
     columns += [NUMBER] if query.row_window is not None else []
     columns += [Column(o.name, o.type) for o in query.select]
     shown = _shown(query, answers, columns)
-    return with_coverage(shown, removed, query.row_window) if is_retained(core.catalog, query) else shown
+    shown = with_coverage(shown, removed, query.row_window) if is_retained(core.catalog, query) else shown
+    return shown if scan is None else with_exactness(shown, query, scan.stretches)
 
 
 def last_windows(
-    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range
+    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, scan: Scan | None = None
 ) -> tuple[pa.Table | None, int | None]:
     """As `grouped`: for every partition the window of rows that ends with its last row in the range."""
-    return grouped(core, stream, _in_order(query), wanted, FOREVER, strict=False, last=True)
+    return grouped(core, stream, _in_order(query), wanted, FOREVER, strict=False, last=True, scan=scan)
 
 
 def whole(
-    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, strict: bool = True
+    core: Core,
+    stream: StreamDefinition,
+    query: BoundQuery,
+    wanted: Range,
+    strict: bool = True,
+    scan: Scan | None = None,
 ) -> tuple[pa.Table, int | None]:
     """Groups over all rows of a range at once: the query with a window that holds all of time.
 
     Returns: the answer, and the event time below which retention had removed rows (None: it had not).
 
     strict: a row on which an expression fails makes the query fail; else it is left out, as it is live.
+    scan: leaves out part of the rows; what it decides and reads is written into it.
     """
     window = Window(WHOLE, WHOLE, 0, stream.options.time)
     everything = _in_order(replace(unnamed(query), window=window, row_window=None))
-    answers, removed = grouped(core, stream, everything, wanted, FOREVER, strict)
+    answers, removed = grouped(core, stream, everything, wanted, FOREVER, strict, scan=scan)
     if answers is None and not query.keys:
         answers = _empty_group(everything, spec_of(everything, stream), stream)
     shown = _shown(query, answers, [Column(o.name, o.type) for o in everything.select])
@@ -152,10 +186,12 @@ def grouped(
     strict: bool = True,
     last: bool = False,
     high: int = NEVER,
+    scan: Scan | None = None,
 ) -> tuple[pa.Table | None, int | None]:
     """Windows of a grouped query that end until `bound`, over the rows of a range; hidden columns included.
 
     last: of windows of rows those that end with the last row of a partition, whatever its number.
+    scan: leaves out part of the rows; what it decides and reads is written into it.
 
     Returns: the answers, and the event time below which retention had removed rows (None: it had not).
     """
@@ -164,27 +200,27 @@ def grouped(
     job |= {"strict": strict, "last": last, "high": high}
     with core.pinned():
         streams = [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
-        tasks, rows, removed = fed_tasks(core, streams, wanted)
-        found = None if last else served(core, stream, spec_of(query, stream), [query], wanted, strict=strict)
-        if found is not None:
-            tasks, rows, removed = (
-                [(0, t) for t in tasks_of(found.left, 1)],
-                sum(s.rows for s in found.left),
-                found.removed,
-            )
-            job |= found.job
-        # The rows of a union are not measured: its windows are made from panes.
+        tasks: Sequence[tuple[int, Sequence[Any]]]
+        if scan is not None:
+            scan.steps = scan.steps or resolve(core, streams, scan, wanted)
+            tasks, rows, removed = reduced_tasks(core, streams, scan, wanted)
+        else:
+            tasks, rows, removed = fed_tasks(core, streams, wanted)
+        # The rows of a union are not measured, nor are weighted ones: their windows are made from panes.
         kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, wanted)
-        job["direct"] = found is None and _is_direct(core, stream, query, kept)
+        job["direct"] = scan is None and _is_direct(core, stream, query, kept)
+        job["reduced"] = scan is not None
+        started = time.perf_counter()
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
         job["streams"] = to_json(streams)
         map_task = partial(_map, core.path, job, to_json(tasks), shards)
         try:
-            outcomes = executor.run(
-                map_task, len(tasks) + (found is not None), partial(_merge, job), shards, background=True
-            )
+            outcomes = executor.run(map_task, len(tasks), partial(_merge, job), shards, background=True)
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    if scan is not None:
+        count(scan, [report for report, _ in outcomes])
+        core.load.scanned(scan.counters.bytes, time.perf_counter() - started)
     tables = [unpack(payload) for _, payload in outcomes if payload]
     total = sum(t.num_rows for t in tables)
     if total > ANSWER_ROWS:
@@ -213,25 +249,24 @@ def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
 
 def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int) -> Iterator[Parcel]:
     first, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
-    if task == len(tasks):
-        return map_entries(pond, job, _spec(job, query, first), "adhoc", shards, task)
     place, listed = tasks[task]
-    return map_history(
-        pond,
-        from_json(StreamDefinition, job["streams"][place]),
-        [from_json(Segment, s) for s in listed],
-        from_json(Range, job["wanted"]),
-        _spec(job, query, first),
-        "adhoc",
-        shards,
-        task,
-        job["strict"],
-        first,
-    )
+    stream, wanted = from_json(StreamDefinition, job["streams"][place]), from_json(Range, job["wanted"])
+    spec, strict = _spec(job, query, first), job["strict"]
+    if not job["reduced"]:
+        segments = [from_json(Segment, s) for s in listed]
+        yield from map_history(pond, stream, segments, wanted, spec, "adhoc", shards, task, strict, first)
+        return
+    portions, counters = [from_json(Portion, p) for p in listed], Counters()
+    yield from map_history(
+        pond, stream, (), wanted, spec, "adhoc", shards, task, strict, first,
+        lambda columns: portion_rows(pond, stream, portions, columns, counters),
+    )  # fmt: skip
+    yield counted_parcel(task, counters)
 
 
 def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
+    parcels, report = take_counters(parcels)
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
     db, spec = connection(), _spec(job, query, stream)
     if job["last"]:
@@ -240,22 +275,32 @@ def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, A
     else:
         options, since = QueryOptions(since="start"), QueryProgress()
         answers, _ = close_history(db, spec, query, options, parts, since, job["bound"], None, job["high"])
-    return {}, pack(answers) if answers is not None and answers.num_rows else b""
+    return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 
 
-def _plain(core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range) -> pa.Table:
+def plain_rows(
+    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, scan: Scan | None = None
+) -> pa.Table:
     """Rows of the stream that pass the filter, in total order or as ORDER BY says."""
-    job = {"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted)}
+    job = {"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "reduced": scan is not None}
     with core.pinned():
-        segments = segments_in(core.streams[stream.id].archive.segments, wanted)
-        tasks = tasks_of(segments, max(1, core.executor.cores - 1))
-        rows = sum(s.rows for s in segments)
+        tasks: list[Any]
+        if scan is not None:
+            scan.steps = scan.steps or resolve(core, [stream], scan, wanted)
+            planned, rows, _ = reduced_tasks(core, [stream], scan, wanted)
+            tasks = [to_json(t) for _, t in planned]
+        else:
+            segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+            tasks = [to_json(t) for t in tasks_of(segments, max(1, core.executor.cores - 1))]
+            rows = sum(s.rows for s in segments)
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
-        map_task = partial(_map_plain, core.path, job, [[to_json(s) for s in t] for t in tasks])
+        map_task = partial(_map_plain, core.path, job, tasks)
         try:
             outcomes = executor.run(map_task, len(tasks), _forward, 1, background=True)
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    if scan is not None:
+        count(scan, [report for report, _ in outcomes])
     tables = [unpack(payload) for _, payload in outcomes if payload]
     shown = [Column(o.name, o.type) for o in query.select]
     if not tables:
@@ -284,7 +329,13 @@ def _tail(query: BoundQuery, distinct: bool) -> str:
 
 def _map_plain(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterator[Parcel]:
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
-    segments = [from_json(Segment, s) for s in tasks[task]]
+    counters = Counters()
+    wanted = from_json(Range, job["wanted"])
+    if job["reduced"]:
+        portions = [from_json(Portion, p) for p in tasks[task]]
+        read = portion_rows(pond, stream, portions, None, counters)
+    else:
+        read = batches(pond, stream, [from_json(Segment, s) for s in tasks[task]], wanted)
     outputs = [f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select]
     outputs += [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
     outputs += [] if query.distinct else [f"epoch_us({_q(stream.options.time)}) AS _t", "_id"]
@@ -295,12 +346,15 @@ def _map_plain(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterat
     # Every task keeps what could be among the first LIMIT rows.
     most = replace(query, limit=None if query.limit is None else query.limit + query.offset, offset=0)
     sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
-    for rows in batches(pond, stream, segments, from_json(Range, job["wanted"])):
+    for rows in read:
         found = query_table(connection(), sql, segment=rows)
         if found.num_rows:
             yield Parcel(0, "", task, pack(found))
+    if job["reduced"]:
+        yield counted_parcel(task, counters)
 
 
 def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
+    parcels, report = take_counters(parcels)
     tables = [unpack(p.payload) for p in parcels]
-    return {}, pack(pa.concat_tables(tables, promote_options="permissive")) if tables else b""
+    return {SCAN: report}, pack(pa.concat_tables(tables, promote_options="permissive")) if tables else b""

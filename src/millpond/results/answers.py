@@ -14,6 +14,7 @@ from millpond.engine.core import Core
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import QueryProgress
 from millpond.results.coverage import with_coverage
+from millpond.results.fidelity import sampled, with_exactness
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity, identity_columns
 from millpond.tables import Segment, read_chunks
@@ -70,11 +71,12 @@ def read_log(
         log = pa.concat_tables(tables, promote_options="permissive")
         if standing.definition.options.early is not None:
             log = _with_status(log)
-        if not standing.definition.retained:
-            return log
-        # What its back-fill did not find any more is missing in all windows that need it, those closed later included.
-        covered = core.published.queries.get(str(standing.id), QueryProgress()).covered
-        return with_coverage(log, covered, standing.definition.query.row_window)
+        # What its back-fill did not find, or left out, is missing in all windows that need it, those closed later
+        # included.
+        known, query = core.published.queries.get(str(standing.id), QueryProgress()), standing.definition.query
+        if standing.definition.retained:
+            log = with_coverage(log, known.covered, query.row_window)
+        return with_exactness(log, query, known.reduced) if sampled(query) else log
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.records import published_path, read_published
+from millpond.engine.reducing import Scan
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
 from millpond.language.statements import AsOf
@@ -21,10 +23,11 @@ from millpond.progress import now as latest
 from millpond.results.adhoc import last_windows, whole
 from millpond.results.answers import quoted
 from millpond.results.coverage import COVERAGE, with_coverage
+from millpond.results.fidelity import answered, scan_for, with_exactness
 from millpond.results.relational import invoke_relation
 from millpond.synopses import PanesSpec, connection, query_table
 from millpond.synopses.finish import empty_answers
-from millpond.types import NUMBER, Aggregate, BoundQuery, Column
+from millpond.types import EXACT, NUMBER, Aggregate, BoundQuery, Column, StreamDefinition
 from millpond.windows.landmarks import BEGINNING, last_before
 
 
@@ -60,20 +63,42 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
                 raise QueryError(f"epoch {value} is not kept; the last one is {core.published.epoch}")
             then = read_published(core.path, value).progress if value else {}
             now, epoch = _now(spec, then), value
+    scan = scan_for(query, now, standing.first_epoch)
     columns = [
         Column("window_start", "TIMESTAMP"),
         Column("window_end", "TIMESTAMP"),
         *(Column(o.name, o.type) for o in query.select),
         Column("final", "BOOLEAN"),
         *((COVERAGE,) if is_retained(core.catalog, query) else ()),
+        *((Column(EXACT, "BOOLEAN"),) if scan is not None else ()),
     ]
     if now <= NEVER:
         return empty_answers(connection(), columns)
+    if scan is not None:
+        make = partial(_made, core, standing, stream, progress, as_of, now, closed, epoch, columns)
+        return answered(core, stream, query, scan, make)
+    return _made(core, standing, stream, progress, as_of, now, closed, epoch, columns)
+
+
+def _made(
+    core: Core,
+    standing: Standing,
+    stream: StreamDefinition,
+    progress: StreamProgress,
+    as_of: AsOf,
+    now: int,
+    closed: bool,
+    epoch: int | None,
+    columns: list[Column],
+    scan: Scan | None = None,
+) -> pa.Table:
+    """The answer for the window that ends at `now`, read by `scan`."""
+    query = standing.definition.query
     final = "true" if progress.bound > now or as_of == "progress" else "false"
     shown = ", ".join(quoted(o.name) for o in query.select)
     before = now + 1 if closed else now
     if query.row_window is not None and query.row_window.range is None:
-        found, removed = last_windows(core, stream, query, Range(None, before, epoch))
+        found, removed = last_windows(core, stream, query, Range(None, before, epoch), scan)
         ends, number = "window_start, window_end", ", window_number"
     else:
         # A window that ends with a row is open at its start.
@@ -81,15 +106,16 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
         start = _start_of(query, now, before)
         if start >= before:  # no landmark has come yet
             return empty_answers(connection(), columns)
-        found, removed = whole(
-            core, stream, _bounded(query, start, now), Range(start + opened, before, epoch), strict=False
-        )
+        wanted = Range(start + opened, before, epoch)
+        found, removed = whole(core, stream, _bounded(query, start, now), wanted, strict=False, scan=scan)
         ends, number = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end", ""
     if found is None or not found.num_rows:
         return empty_answers(connection(), columns)
     table = query_table(connection(), f"SELECT {ends}{number}, {shown}, {final} AS final FROM a", a=found)
     if is_retained(core.catalog, query):
         table = with_coverage(table, removed, query.row_window)
+    if scan is not None:
+        table = with_exactness(table, query, scan.stretches, closed)
     return table.drop_columns([NUMBER.name]) if number else table
 
 

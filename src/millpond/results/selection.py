@@ -21,6 +21,7 @@ from millpond.errors import QueryError
 from millpond.language.statements import AsOf
 from millpond.progress import NEVER
 from millpond.results.adhoc import ANSWER_ROWS, QUICK_ROWS, whole
+from millpond.results.fidelity import sampled
 from millpond.results.hot import HotBlock, Outdated, Snapshot, View, archive_segments
 from millpond.results.joins import join_columns, join_rows
 from millpond.results.matching import (
@@ -38,6 +39,7 @@ from millpond.results.moments import NOTHING, Moment, moment_of, stretch_of
 from millpond.results.pair_caches import SideView
 from millpond.results.plans import Plan, plan_of
 from millpond.results.ready import Ready, ready_of
+from millpond.results.reduced_rows import reduced_answer
 from millpond.results.stretch import Stretch
 from millpond.results.trees import aggregate_rows
 from millpond.types import BoundQuery, Edge, QueryOptions, Selection, Side, Span, StreamDefinition
@@ -64,6 +66,10 @@ class Registered(Protocol):
     def options(self) -> QueryOptions:
         """What WITH (…) said."""
 
+    @property
+    def registered_epoch(self) -> int | None:
+        """The last epoch published when it was registered; None: nobody registered it."""
+
 
 @dataclass(frozen=True)
 class AdHoc:
@@ -73,6 +79,7 @@ class AdHoc:
     id: int = 0
     name: str = ""
     options: QueryOptions = _NOTHING_KEPT
+    registered_epoch: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,9 +281,25 @@ class _Call:
 
     def table(self) -> pa.Table:
         """The finished rows."""
+        if sampled(self.plan.query):
+            return self.reduced()
         if len(self.views) > 1:
             return self.joined()
         return self.grouped() if self.plan.query.grouped else self.plain()
+
+    def reduced(self) -> pa.Table:
+        """Rows or groups of one stream of which the past is read in part; what came since registration is whole."""
+        query, view, stretch, side = self.plan.query, self.views[0], self.stretches[0], self.plan.selection.sides[0]
+        if stretch is NOTHING:
+            stretch = Stretch(0, -1)
+        registered = self.registered.registered_epoch
+        live_from = None if registered is None else registered + 1
+        now = NEVER if self.moment.now is None else self.moment.now
+        answer = reduced_answer(
+            self.ready.core, view.stream, query, side, stretch, self.moment.epoch, now, live_from, view.retained
+        )
+        check_rows(answer.num_rows, self.most)
+        return answer
 
     def rows(self, number: int, columns: tuple[str, ...], most: int) -> pa.Table | None:
         """A side's matching rows in total order with `columns`, from the archive and from hot blocks."""

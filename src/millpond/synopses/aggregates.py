@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from millpond.synopses.splits import ENTRIES, Component, Kind, Split
 from millpond.synopses.statistics import family_of, statistic
+from millpond.synopses.weighted import weighted
 from millpond.types import Aggregate
 
 _BARE = re.compile(r'"(?:[^"]|"")*"')
@@ -38,6 +39,8 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
     (('', 'count(*)'),)
     """
     split = _split(aggregate, time)
+    if aggregate.measure:
+        split = weighted(aggregate, lambda each: _split(each, time), _component)
     texts = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
     if aggregate.filter is None and all(_BARE.fullmatch(t) for t in texts):
         return split

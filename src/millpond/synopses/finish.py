@@ -177,6 +177,8 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table, window: Window | N
     split = _split(aggregate, time, window)
     if _has(split, folded):
         return split.final if split.values is None else split.final.replace(VALUE, f"_{aggregate.name}.x")
+    if aggregate.measure == "share":
+        return "NULL"
     return "0" if aggregate.function in ("count", "count_star", "approx_distinct", "entropy") else "NULL"
 
 

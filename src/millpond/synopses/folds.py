@@ -165,7 +165,7 @@ def _chan(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...
     k, o, t = right
     total = n + k
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        share = np.where(total > 0, k / np.maximum(total, 1), 0.0)
+        share = np.where(total > 0, k / np.where(total > 0, total, 1), 0.0)
         delta = np.where((n > 0) & (k > 0), o - m, 0.0)
         mean = np.where(n == 0, o, np.where(k == 0, m, m + delta * share))
         return total, mean, s + t + delta * delta * share * n
@@ -186,7 +186,7 @@ def _co_chan(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, 
     k, v, u, e, d, f = right
     total = n + k
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        share = np.where(total > 0, k / np.maximum(total, 1), 0.0)
+        share = np.where(total > 0, k / np.where(total > 0, total, 1), 0.0)
         both = (n > 0) & (k > 0)
         dy, dx = np.where(both, v - y, 0.0), np.where(both, u - x, 0.0)
         weight = share * n

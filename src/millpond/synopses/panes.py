@@ -21,7 +21,17 @@ from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.rows import RowsKept, kept_for, partial_rows, together
 from millpond.synopses.splits import ENTRIES, Component
-from millpond.types import BoundQuery, Feed, Landmark, QueryOptions, StreamDefinition, Window, to_json
+from millpond.types import (
+    WEIGHT,
+    BoundQuery,
+    Feed,
+    Landmark,
+    QueryOptions,
+    Reduction,
+    StreamDefinition,
+    Window,
+    to_json,
+)
 from millpond.windows import Panes, Rows
 
 
@@ -36,7 +46,7 @@ class PanesSpec:
     form: how panes are kept: as partials, as tuples, or as what is smaller. carried: the columns of a kept tuple.
     landmark: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
     direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
-    interval: rows are seen at the start of their interval (REDUCE BY INTERVAL, microseconds); None: at their own time.
+    reduce: how much of the past was left out when it was filled: its rows have weights.
     """
 
     stream: int
@@ -54,7 +64,7 @@ class PanesSpec:
     carried: tuple[str, ...] = ()
     landmark: Landmark | None = None
     direct: int | None = None
-    interval: int | None = None
+    reduce: Reduction | None = None
 
     def window_of(self, query: BoundQuery) -> Window:
         """The query's windows as they lie over its panes; without panes each is one of its own."""
@@ -66,8 +76,6 @@ class PanesSpec:
         """The FROM item with its WHERE over a segment, and the pane of each of its rows, as DuckDB SQL."""
         where = f" WHERE ({self.where})" if self.where else ""
         time = f'epoch_us("{self.time}")'
-        if self.interval is not None:
-            time = f"({Panes(self.interval).sql(time)} * {self.interval})"
         if self.direct is None:
             return f"{self.source}{where}", self.panes.sql(time)
         held = f"range({self.panes.sql(time)}, {self.panes.sql(f'({time} + {self.direct})')})"
@@ -85,6 +93,11 @@ class PanesSpec:
             return "segment"
         casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in self.casts)
         return f"(SELECT * REPLACE ({casts}) FROM segment)"
+
+    @property
+    def weighted(self) -> bool:
+        """Whether its components are over rows that stand for others."""
+        return self.reduce is not None and self.reduce.samples
 
     def columns_of(self, stream: StreamDefinition) -> list[str]:
         """The stream's columns that the synopsis reads."""
@@ -104,6 +117,7 @@ class PanesSpec:
         rows = [] if self.rows is None else [astuple(self.rows)]
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
         kept = [] if self.form == "eager" else [self.form]
+        kept += [] if self.reduce is None else [to_json(self.reduce)]
         text = json.dumps([parts, [c.name for c in self.components], *marks, *rows, *union, *kept])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -111,7 +125,7 @@ class PanesSpec:
     def _sharable(self) -> tuple[object, ...]:
         """What must be the same for two queries to share a synopsis."""
         shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds)
-        return (*shape, self.form, self.landmark)
+        return (*shape, self.form, self.landmark, self.reduce)
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
@@ -170,6 +184,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         rows=None if query.row_window is None else kept_for(query, stream.options.late, options or QueryOptions()),
         feeds=query.feeds,
         landmark=None if query.window is None else query.window.landmark,
+        reduce=query.reduce,
     )
     used = {_quoted(name) for name in spec.columns_of(stream)}
     spec = replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))
@@ -188,6 +203,8 @@ def carried_by(spec: PanesSpec, stream: StreamDefinition) -> tuple[str, ...] | N
     texts = " ".join(sql for c in spec.components for _, sql in c.columns)
     names = tuple(_quoted(c.name) for c in stream.all_columns if _quoted(c.name) in texts)
     if any(not c.safe or c.kind in ENTRIES for c in spec.components) or {n for n, _ in spec.casts} & set(names):
+        return None
+    if spec.weighted:  # a kept tuple would need its weight
         return None
     return (*names, "_id") if re.search(r"\b_id\b", texts) and '"_id"' not in names else names
 
@@ -222,6 +239,7 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
         segment: rows with the stream's columns and `_id`.
         extra: a further grouping expression `… AS name`, used by back-fill.
     """
+    segment = weighed(segment) if spec.weighted else segment
     if spec.rows is not None:
         return partial_rows(db, spec, segment, extra)
     source, pane = spec.paned
@@ -232,6 +250,13 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
     columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
     made = query_table(db, f"SELECT {', '.join(columns)} FROM {source} GROUP BY ALL", segment=segment)
     return shrink(db, spec.components, made)
+
+
+def weighed(segment: pa.Table) -> pa.Table:
+    """Rows with their weight: 1 for those that a scan did not give one, such as live rows."""
+    if WEIGHT in segment.column_names:
+        return segment
+    return segment.append_column(WEIGHT, pa.array(np.ones(segment.num_rows)))
 
 
 def merge_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:

@@ -1,0 +1,222 @@
+"""Reduction functions: how much of each part of a stream's past a scan may leave out (OSCAR's r-UDFs).
+
+A reduction is a fraction to drop, 0 <= d < 1. What `REDUCE …` asks is resolved before a scan into steps: stretches of
+event time, each with its fraction. Which rows a step keeps is a matter of their ids alone (`sampling`), so that the
+rows, and with them the answer, do not depend on how they lie in files.
+
+    sample(d)               one step
+    age(t1, d1, t2, d2 …)   a step per age, counted back from the scan's NOW
+    load(most)              one step, what the load asks for (`load`)
+    error(e)                one step, found by pilot scans (`fidelity.fraction_for`)
+    a function of your own  called for each run of the archive in order of time; a step per run
+
+A function of your own is called as `function(run, *arguments)` with the constants of its call, for one run after
+another, from old to new, and gives the fraction to drop. It may look at the rows kept of runs before it, all at once as
+an Arrow table, and keep what it learns in `run.memory`:
+
+    >>> def steady(run, target):                           # as many rows of every run, however large it is
+    ...     return max(0.0, 1 - target / max(run.rows, 1))
+    >>> drop_of(steady, Run(0, 10, rows=400, now=20), (100,))
+    0.75
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.archive.sampling import kept_fraction
+from millpond.errors import QueryError
+from millpond.types import DAY, HOUR, MINUTE, SECOND, Reduction
+
+#: The first and the last instant: an open end of a step.
+START, END = -(2**62), 2**62
+
+
+@dataclass(frozen=True)
+class Step:
+    """Rows with low <= event time < high (microseconds), and the fraction of them to drop."""
+
+    low: int
+    high: int
+    drop: float
+
+
+@dataclass
+class Run:
+    """A run of the archive as a reduction function sees it. Instants are microseconds of event time.
+
+    low, high: its rows have event times from `low` to below `high`. rows: how many there are, as far as statistics say.
+    bytes: how large its files are. now: NOW of the scan. memory: a dict that all calls of one scan share.
+    previous: gives the rows that the scan keeps of the run before, with their weight (`_weight`); asking reads them.
+    """
+
+    low: int
+    high: int
+    rows: int = 0
+    now: int = 0
+    bytes: int = 0
+    memory: dict[str, Any] = field(default_factory=dict)
+    previous: Callable[[], pa.Table | None] = lambda: None
+
+
+class ReductionFunction(Protocol):
+    """What can be registered: gives the fraction of a run to drop."""
+
+    def __call__(self, run: Run, /, *arguments: Any) -> float:
+        """The fraction of the run's rows to drop, 0 <= d < 1."""
+        ...
+
+
+def sample_steps(drop: float) -> tuple[Step, ...]:
+    """One fraction for all of the past.
+
+    >>> sample_steps(0.4)
+    (Step(low=-4611686018427387904, high=4611686018427387904, drop=0.4),)
+    """
+    kept_fraction(drop)
+    return (Step(START, END, drop),)
+
+
+def age_steps(reduction: Reduction, now: int) -> tuple[Step, ...]:
+    """Newer rows are read finer: the fractions of `reduction` by age, counted back from `now`.
+
+    >>> [(s.low, s.high, s.drop) for s in age_steps(Reduction("age", (0.5, 0.9), (10, 70)), 100)][1:]
+    [(30, 90, 0.5), (90, 4611686018427387904, 0.0)]
+    """
+    edges = [END, *(now - span for span in reduction.spans), START]
+    drops = (0.0, *reduction.drops)
+    steps = [Step(low, high, drop) for high, low, drop in zip(edges, edges[1:], drops, strict=False)]
+    return joined(reversed(steps))
+
+
+def run_steps(
+    function: Callable[..., Any],
+    name: str,
+    arguments: Sequence[Any],
+    runs: Sequence[Run],
+    previous: Callable[[Run, float], pa.Table | None],
+) -> tuple[Step, ...]:
+    """What a function of your own says of each run, in their order; before the first and behind the last nothing lies.
+
+    Arguments:
+        name: of the function, for errors. previous: the rows that a scan keeps of a run when so much is dropped.
+    Raises: QueryError when the function fails, or what it gives is no fraction.
+    """
+    memory: dict[str, Any] = {}
+    steps: list[Step] = []
+    before: tuple[Run, float] | None = None
+    for run in runs:
+        run.memory = memory
+        run.previous = _once(previous, before)
+        drop = drop_of(function, run, arguments, name)
+        steps.append(Step(run.low, run.high, drop))
+        before = run, drop
+    return joined(steps)
+
+
+def _once(previous: Callable[[Run, float], pa.Table | None], of: tuple[Run, float] | None) -> Callable[[], Any]:
+    found: list[pa.Table | None] = []
+
+    def rows() -> pa.Table | None:
+        if of is None:
+            return None
+        if not found:
+            found.append(previous(*of))
+        return found[0]
+
+    return rows
+
+
+def drop_of(function: Callable[..., Any], run: Run, arguments: Sequence[Any] = (), name: str = "") -> float:
+    """What a function says of a run, checked.
+
+    Raises: QueryError when it fails, or gives no number, or one outside of [0, 1).
+    """
+    called = name or getattr(function, "__name__", "the function")
+    try:
+        drop = function(run, *arguments)
+    except Exception as error:
+        raise QueryError(f"reduction function '{called}' failed: {type(error).__name__}: {error}") from error
+    if isinstance(drop, bool) or not isinstance(drop, int | float | np.floating | np.integer) or not 0 <= drop < 1:
+        raise QueryError(f"reduction function '{called}' gave {drop!r}; a fraction to drop is from 0 to below 1")
+    return float(drop)
+
+
+def reduction_text(reduction: Reduction) -> str:
+    """The clause as it could be written.
+
+    >>> reduction_text(Reduction("age", (0.5, 0.9), (3_600_000_000, 86_400_000_000)))
+    "age('1h', 0.5, '1d', 0.9)"
+    """
+    if reduction.function == "interval":
+        return f"BY INTERVAL '{_span(reduction.spans[0])}'"
+    if reduction.function == "age":
+        pairs = zip(reduction.spans, reduction.drops, strict=True)
+        inside = ", ".join(f"'{_span(span)}', {drop:g}" for span, drop in pairs)
+        return f"age({inside})"
+    if reduction.function == "error":
+        return f"error({reduction.error:g})"
+    if reduction.function in ("sample", "load"):
+        return f"{reduction.function}({', '.join(f'{d:g}' for d in reduction.drops)})"
+    return f"{reduction.function}({', '.join(map(repr, reduction.arguments))})"
+
+
+def _span(micros: int) -> str:
+    for unit, size in (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)):
+        if micros and micros % size == 0:
+            return f"{micros // size}{unit}"
+    return f"{micros}us"
+
+
+def joined(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps in order of time, neighbours with the same fraction as one, empty ones left out.
+
+    >>> joined([Step(0, 5, 0.5), Step(5, 5, 0.1), Step(5, 9, 0.5)])
+    (Step(low=0, high=9, drop=0.5),)
+    """
+    found: list[Step] = []
+    for step in steps:
+        if step.high <= step.low:
+            continue
+        if found and found[-1].drop == step.drop and found[-1].high == step.low:
+            found[-1] = Step(found[-1].low, step.high, step.drop)
+        else:
+            found.append(step)
+    return tuple(found)
+
+
+def within(steps: Sequence[Step], low: int | None, high: int | None) -> tuple[Step, ...]:
+    """The steps cut to low <= event time < high; None: open.
+
+    >>> within((Step(0, 10, 0.5), Step(10, 20, 0.0)), 5, 12)
+    (Step(low=5, high=10, drop=0.5), Step(low=10, high=12, drop=0.0))
+    """
+    low, high = START if low is None else low, END if high is None else high
+    return tuple(Step(max(s.low, low), min(s.high, high), s.drop) for s in steps if s.low < high and s.high > low)
+
+
+def reduced_stretches(steps: Sequence[Step]) -> tuple[tuple[int, int], ...]:
+    """Where anything is dropped: (low, high) stretches of event time, neighbours joined."""
+    some = joined(Step(s.low, s.high, 0.5) for s in steps if s.drop > 0)
+    return tuple((s.low, s.high) for s in some)
+
+
+def untouched(
+    start: np.ndarray[Any, np.dtype[np.int64]],
+    end: np.ndarray[Any, np.dtype[np.int64]],
+    stretches: Sequence[tuple[int, int]],
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which of the intervals start <= t < end (microseconds) meet no stretch.
+
+    >>> untouched(np.array([0, 10]), np.array([10, 20]), [(5, 10)]).tolist()
+    [False, True]
+    """
+    found = np.ones(len(start), np.bool_)
+    for low, high in stretches:
+        found &= (end <= low) | (start >= high)
+    return found

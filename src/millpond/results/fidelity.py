@@ -1,0 +1,105 @@
+"""Answers from less than all rows: how they are made, and the columns that tell how good they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.archive.narrowing import Narrowing, interval_columns, needed_fraction
+from millpond.archive.reductions import sample_steps, untouched
+from millpond.engine.core import Core
+from millpond.engine.reducing import Scan, described, description
+from millpond.progress import NEVER
+from millpond.types import EXACT, BoundQuery, StreamDefinition
+
+
+def sampled(query: BoundQuery) -> bool:
+    """Whether the answer of a query is made of rows that stand for others."""
+    return query.reduce is not None and query.reduce.samples
+
+
+def scan_for(query: BoundQuery, now: int, live_from: int | None = None) -> Scan | None:
+    """The scan of a reduced query; None for one that reads everything.
+
+    Arguments:
+        now: its NOW, microseconds. live_from: rows of epochs from this one on are not reduced.
+    """
+    if query.reduce is None or not query.reduce.samples:
+        return None
+    return Scan(query.reduce, max(now, NEVER), live_from)
+
+
+def answered(
+    core: Core, stream: StreamDefinition, query: BoundQuery, scan: Scan, answer: Callable[[Scan], pa.Table]
+) -> pa.Table:
+    """The answer of a reduced query, with what its metadata tell of it.
+
+    Under `REDUCE error(e)` scans are repeated with more rows until the interval of every count, sum and average in the
+    answer is the estimate +- e, or everything has been read. Samples are nested: a scan reads what the one before it
+    read, and more.
+
+    Arguments:
+        answer: makes the answer by a scan whose steps are given, or (none are) resolved by it.
+    """
+    if scan.reduction.function != "error":
+        return described(answer(scan), scan)
+    pairs = interval_columns(query)
+    narrowing = Narrowing(scan.reduction.error, sum(s.rows for s in core.streams[stream.id].archive.segments))
+    while True:
+        scan.counters.full_groups = scan.counters.full_bytes = 0  # a full scan would be one
+        tried = replace(scan, steps=sample_steps(narrowing.drop), rows=0, size=0, sections=0, stretches=())
+        table = answer(tried)
+        fraction = narrowing.fraction
+        if narrowing.done(needed_fraction(table, pairs, scan.reduction.error, fraction)):
+            tried.pilots = narrowing.scans - 1
+            tried.reason = f"{fraction:.3%} of the rows make every interval at most +- {scan.reduction.error:g}"
+            return described(table, tried)
+
+
+def note_of(answer: pa.Table) -> str:
+    """One line about what a reduced answer was made of; '' for one that was made of everything."""
+    told = description(answer)
+    if told is None:
+        return ""
+    read = told["read"]
+    share = f"{100 * read['rows'] / told['rows']:.3g} % of" if told["rows"] else "none of"
+    bytes_ = f"{read['bytes']:,} of {read['full_bytes']:,} bytes" if read["full_bytes"] else "no bytes"
+    why = f" ({told['reason']})" if told["reason"] else ""
+    return f"REDUCE {told['reduction']}: {share} {told['rows']:,} rows, {bytes_} read{why}"
+
+
+def with_exactness(
+    answers: pa.Table, query: BoundQuery, stretches: tuple[tuple[int, int], ...], closed: bool = False
+) -> pa.Table:
+    """Answers with a further column `exact`: whether nothing was left out of what a row is made of.
+
+    A window is exact when it meets no stretch of event time of which rows were left out: a group of which none was read
+    might have had some. A group of an exact window is never called small.
+
+    Arguments:
+        stretches: where rows were left out. closed: windows hold their end.
+    """
+    if "window_start" in answers.column_names:
+        kind = pa.timestamp("us")
+        start = answers["window_start"].cast(kind).cast(pa.int64()).fill_null(NEVER).to_numpy()
+        end = answers["window_end"].cast(kind).cast(pa.int64()).to_numpy()
+        own = closed or query.row_window is not None
+        exact = untouched(start, end + 1 if own else end, stretches)
+    else:
+        exact = np.full(answers.num_rows, not stretches)
+    flags = pa.array(exact, pa.bool_())
+    name = small_name(query)
+    if name is not None and name in answers.column_names:
+        at = answers.column_names.index(name)
+        answers = answers.set_column(at, name, pc.and_(answers[name], pc.invert(flags)))
+    return answers.append_column(EXACT, flags)
+
+
+def small_name(query: BoundQuery) -> str | None:
+    """The column that says of which groups few rows were read."""
+    read = {f'("{a.name}" < ' for a in query.aggregates if a.measure == "read"}
+    return next((o.name for o in query.select if any(o.expression.startswith(r) for r in read)), None)
