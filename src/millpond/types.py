@@ -307,7 +307,8 @@ class JoinPlan:
     """A join of windows and tables whose rows are valid while all their parts are.
 
     items: the name of each FROM item's input. sources: DuckDB SQL of each item, named as the query names it.
-    on: what makes a joined row (of an inner join WHERE, too); where: what else the answer must pass; None: nothing.
+    on: what beside the equalities makes a joined row (of an inner join WHERE, too); where: what else the answer must
+        pass; None: nothing.
     select: the select list over the items.
     """
 

@@ -93,11 +93,15 @@ class Evaluated:
     def stream(self, low: int, high: int, every: int = 1) -> Counter[tuple[int, Row]]:
         """What ISTREAM, DSTREAM or RSTREAM reports."""
         found = answers(self.db, self.query, self.contents, self.tables, low, high, Ticks(every, self.first, high))
-        rows = list(zip(*(c.to_pylist() for c in found.columns), strict=True))
-        return Counter({(at, tuple(values)): n for at, _, *values, n in rows})
+        counts: Counter[tuple[int, Row]] = Counter()
+        for at, _, *values, n in zip(*(c.to_pylist() for c in found.columns), strict=True):
+            counts[at, tuple(values)] += n
+        return counts
 
     def changes(self, low: int, high: int) -> dict[tuple[int, Row], int]:
         """Elements of the relation with their signs."""
         found = answers(self.db, self.query, self.contents, self.tables, low, high)
-        rows = zip(*(c.to_pylist() for c in found.columns), strict=True)
-        return {(at, tuple(values)): sign * n for at, sign, *values, n in rows}
+        counts: Counter[tuple[int, Row]] = Counter()
+        for at, sign, *values, n in zip(*(c.to_pylist() for c in found.columns), strict=True):
+            counts[at, tuple(values)] += sign * n
+        return dict(counts)

@@ -70,16 +70,18 @@ def join_plan(
     if select is None:
         return None
     owner = _Owners(items, columns)
-    equalities = []
+    equalities, residual = [], []
     for test in tests:
         for node, negated in conjuncts(test):
+            left = right = None
             if isinstance(node, exp.EQ) and not negated:
                 left, right = owner.of(node.this), owner.of(node.expression)
-                if left is not None and right is not None and left != right:
-                    found = JoinEquality(left, _plain(node.this), right, _plain(node.expression))
-                    equalities.append(found)
+            if left is not None and right is not None and left != right:
+                equalities.append(JoinEquality(left, _plain(node.this), right, _plain(node.expression)))
+            else:
+                residual.append(f"({'NOT ' if negated else ''}({render(node)}))")
     sources = tuple(render(at(i.copy())) for i in items)
-    on = " AND ".join(f"({render(t)})" for t in tests) or None
+    on = " AND ".join(residual) or None
     return JoinPlan(
         kind,
         tuple(i.name for i in items),

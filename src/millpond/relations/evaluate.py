@@ -97,7 +97,8 @@ def answers(
 ) -> pa.Table:
     """What the query reports for the instants low <= τ < high: `_at`, `_sign`, c0, c1, …, `_n` (how often).
 
-    `_sign` is 1 for a row that enters (ISTREAM, RSTREAM) and -1 for one that leaves (DSTREAM); a relation has both.
+    `_sign` is 1 for a row that enters (ISTREAM, RSTREAM) and -1 for one that leaves (DSTREAM); a relation has both. In
+    no particular order, and a row that enters twice may stand there twice.
 
     Arguments:
         ticks: the instants that RSTREAM reports.
@@ -109,7 +110,7 @@ def answers(
     net = changes_of(db, query, contents, tables, low, high)
     wanted = {"istream": "WHERE _net > 0", "dstream": "WHERE _net < 0", None: ""}[operator]
     sql = f"SELECT _at, sign(_net)::BIGINT AS _sign, {_list(query)}, abs(_net)::BIGINT AS _n FROM net {wanted}"
-    return query_table(db, f"{sql} ORDER BY ALL", net=net)
+    return query_table(db, sql, net=net)
 
 
 def difference(db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table, new: pa.Table) -> pa.Table:

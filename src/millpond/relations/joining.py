@@ -62,6 +62,8 @@ def joined_changes(
 ) -> pa.Table:
     """How a join changes at the instants low <= τ < high: columns `_at`, c0, c1, …, `_net`; as `evaluate.changes_of`.
 
+    In no particular order; where nothing can cancel, equal rows may stand side by side.
+
     Arguments:
         names: c0, c1, … as a list.
     """
@@ -72,8 +74,11 @@ def joined_changes(
     join = _Join(db, plan, sides, relation.instants, low, min(high, FOR_EVER))
     events = join.pairs(relation.operator) if plan.kind == "inner" else join.outer()
     images = [join.images(e, names) for e in events]
-    sql = f"SELECT _at, {names}, sum(_n)::BIGINT AS _net FROM d GROUP BY _at, {names} HAVING sum(_n) <> 0 ORDER BY ALL"
-    return query_table(db, sql, d=pa.concat_tables(images))
+    found = pa.concat_tables(images)
+    if relation.operator == "istream" and not any((e.count < 0).any() for e in events):
+        return query_table(db, f"SELECT _at, {names}, _n AS _net FROM d", d=found)  # nothing that could cancel
+    sql = f"SELECT _at, {names}, sum(_n)::BIGINT AS _net FROM d GROUP BY _at, {names} HAVING sum(_n) <> 0"
+    return query_table(db, sql, d=found)
 
 
 def _side(
@@ -112,11 +117,15 @@ class _Join:
         Of a stream of insertions only what leaves in the same instant matters, since it may be an equal row; of one of
         deletions what enters.
         """
-        enters = self.pipelines(1, None) if operator != "dstream" else []
-        leaves = self.pipelines(-1, _instants(enters) if operator == "istream" else None)
-        if operator == "dstream":
-            enters = self.pipelines(1, _instants(leaves))
+        begins, ends = (self.instants(sign) for sign in (1, -1))
+        enters = self.pipelines(1, ends if operator == "dstream" else None)
+        leaves = self.pipelines(-1, begins if operator == "istream" else None)
         return [*enters, *leaves] or [self.nothing()]
+
+    def instants(self, sign: int) -> Ints:
+        """The instants in the stretch at which a row of any input begins (1) or ends (-1), ascending."""
+        moments = [s.begin if sign > 0 else s.end for s in self.sides]
+        return np.sort(np.concatenate([m[(m >= self.low) & (m < self.high)] for m in moments]))
 
     def nothing(self) -> Event:
         """No joined row."""
@@ -124,14 +133,15 @@ class _Join:
         return Event(tuple(none for _ in self.sides), none, none)
 
     def pipelines(self, sign: int, only: Ints | None) -> list[Event]:
-        """What each input makes enter (1) or leave (-1), at the instants of `only` if given."""
+        """What each input makes enter (1) or leave (-1), at the instants of `only` (ascending) if given."""
         found = []
         for number, side in enumerate(self.sides):
             moments = side.begin if sign > 0 else side.end
             chosen = (moments >= self.low) & (moments < self.high)
-            if only is not None:
-                chosen &= np.isin(moments, only)
             rows = np.flatnonzero(chosen)
+            if only is not None:
+                moved = moments[rows]
+                rows = rows[np.searchsorted(only, moved, "left") < np.searchsorted(only, moved, "right")]
             for start in range(0, len(rows), AT_ONCE):
                 found.append(self.pipeline(number, rows[start : start + AT_ONCE], moments, sign))
         return found
@@ -282,10 +292,6 @@ class _Join:
             inside = (at >= self.low) & (at < self.high)
             events.append(self.single(number, rows[inside], at[inside], sign))
         return events
-
-
-def _instants(events: Sequence[Event]) -> Ints:
-    return np.unique(np.concatenate([e.at for e in events])) if events else np.empty(0, np.int64)
 
 
 def _quoted(name: str) -> str:
