@@ -28,6 +28,7 @@ PAGES = [
     "docs/adaptive-state.md",
     "README.md",
     "docs/windows.md",
+    "docs/reduce.md",
 ]
 
 

@@ -192,13 +192,13 @@ class Interpreter:
                 return explain_stream(self.core, stream, statement.analyze)
             standing = self._query(statement.target, statement)
             if isinstance(standing, Registered):
-                return explain_selection(self.core, standing.selection, standing)
+                return explain_selection(self.core, standing.selection, standing, statement.analyze)
             if standing.inputs:
                 return explain_relational(self.core, standing.definition.query, standing)
             return explain(self.core, standing.definition.query, standing, statement.analyze)
         bound = lang.bind_select(statement.target, statement.text, statement.offset, self.rows.names)
         if isinstance(bound, Selection):
-            return explain_selection(self.core, bound, None)
+            return explain_selection(self.core, bound, None, statement.analyze)
         if isinstance(bound, BoundQuery) and bound.relation is not None:
             return explain_relational(self.core, bound, None)
         if not isinstance(bound, BoundQuery):

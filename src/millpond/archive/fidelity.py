@@ -6,9 +6,9 @@ the hash of its own id), so that with y a row's value (1 for a count)
     total     Y = sum of w y                               Horvitz, Thompson 1952
     variance  V = sum of w (w - 1) y^2                     its unbiased estimator under independent (Poisson) sampling
     average   R = (sum of w y) / (sum of w)                Hajek 1971
-    variance  V = sum of w (w - 1) (y - R)^2 / (sum of w)^2      linearised (Sarndal and others 1992, 5.5)
+    variance  V = sum of w (w - 1) (y - R)^2 / (sum of w)^2   linearised: Sarndal, Swensson, Wretman 1992, 5.5
 
-All of these are sums over rows, so they add up over panes, shards and files like any other aggregate. Rows with weight 1
+All of these are sums over rows, so they add up over panes, shards and files like any other aggregate. Rows of weight 1
 add nothing to a variance: an answer made of them alone has an interval of no width.
 
 The interval of a count is the score interval (Wilson 1927): the numbers N for which what was seen lies within 1.96
@@ -30,7 +30,7 @@ FEWEST = 3
 
 def quantile_sql(rows: str) -> str:
     """Student's two-sided 95 % quantile as DuckDB SQL. rows: how many rows were read, as SQL."""
-    degrees = f"greatest({rows} - 1, {FEWEST})"
+    degrees = f"greatest({rows} - 1, {FEWEST})::DOUBLE"
     return (
         f"({Z} + {(Z**3 + Z) / 4} / {degrees} + {(5 * Z**5 + 16 * Z**3 + 3 * Z) / 96} / ({degrees} * {degrees})"
         f" + {(3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384} / ({degrees} * {degrees} * {degrees}))"

@@ -209,7 +209,7 @@ class MillpondParser(DuckDBParser):
             elif self._curr.token_type == TokenType.ALL and self._next.text.upper() == "REVISIONS":
                 table.meta[REVISIONS] = (self._curr.start, self._next.end + 1)
                 self._advance(2)
-            elif begins_reduce(self._curr, self._next):
+            elif begins_reduce(self._curr, self._next, self._after_next()):
                 if REDUCE in table.meta:
                     self.raise_error("a second REDUCE behind the same stream")
                 table.meta[REDUCE] = parse_reduce(self)

@@ -50,11 +50,13 @@ class ReduceClause:
     name_place: tuple[int, int]
 
 
-def begins_reduce(word: Token, follows: Token | None) -> bool:
-    """Whether two tokens begin the clause: REDUCE alone may be an alias."""
+def begins_reduce(word: Token, follows: Token | None, behind: Token | None) -> bool:
+    """Whether three tokens begin the clause: REDUCE alone may be an alias."""
     if word.text.upper() != "REDUCE" or word.token_type in (TokenType.IDENTIFIER, TokenType.STRING) or not follows:
         return False
-    return follows.token_type not in (TokenType.IDENTIFIER, TokenType.STRING) and follows.text.isidentifier()
+    if follows.text.upper() == "BY" or follows.token_type == TokenType.VAR:
+        return True
+    return follows.text.isidentifier() and behind is not None and behind.token_type == TokenType.L_PAREN
 
 
 def parse_reduce(parser: MillpondParser) -> ReduceClause:

@@ -383,7 +383,7 @@ class _Reader:
         return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type] # one of the words
 
     def show(self) -> Show:
-        what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS").lower()
+        what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS", "LOAD").lower()
         return Show(what=what, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case
 
     def explain(self) -> Explain:

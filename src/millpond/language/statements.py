@@ -80,9 +80,9 @@ class Drop(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS."""
+    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS|LOAD."""
 
-    what: Literal["streams", "tables", "queries", "synopses", "progress"]
+    what: Literal["streams", "tables", "queries", "synopses", "progress", "load"]
 
 
 @dataclass(frozen=True, kw_only=True)

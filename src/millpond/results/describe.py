@@ -11,7 +11,9 @@ from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress, StreamCounts
 from millpond.progress import NEVER, StreamProgress
+from millpond.results.adhoc import select_stream
 from millpond.results.coverage import Coverage, coverage_of
+from millpond.results.explain_reduction import analysis_lines, reduction_lines
 from millpond.results.explain_state import state_lines
 from millpond.results.explain_windows import decision_lines, duration, moment, pane_lines, window_line
 from millpond.results.measuring import decision_for
@@ -53,6 +55,7 @@ def status(core: Core) -> dict[str, Any]:
         "row_queries": core.register.statistics(),
         "synopses": len(catalog.synopses),
         "last_epochs": recent,
+        "load": {"drop": core.load.decider.drop, "reason": core.load.decider.reason},
         "epoch_limit_bytes": core.pace.limit,
         "state_files": len(core.state.segments),
         "result_files": len(core.results.segments),
@@ -106,6 +109,8 @@ def _rate(recent: list[dict[str, Any]]) -> float:
 
 def show(core: Core, what: str) -> pa.Table:
     """SHOW STREAMS | TABLES | QUERIES | SYNOPSES | PROGRESS."""
+    if what == "load":
+        return show_load(core)
     if what == "progress":
         from millpond.results.describe_progress import show_progress
 
@@ -194,6 +199,18 @@ def show(core: Core, what: str) -> pa.Table:
     )
 
 
+def show_load(core: Core) -> pa.Table:
+    """SHOW LOAD: what `REDUCE load()` drops now, and how it came to that, the newest change first."""
+    now = core.load.observe()
+    rows = [
+        {"since": moment(c.clock), "drop": c.drop, "before": c.before, "reason": c.reason}
+        for c in reversed(core.load.changes())
+    ]
+    if not rows:
+        rows = [{"since": "none", "drop": now.drop, "before": now.drop, "reason": now.reason}]
+    return _table(rows, {"since": "s", "drop": "f", "before": "f", "reason": "s"})
+
+
 def show_windows(core: Core) -> pa.Table:
     """The window queries as rows of SHOW QUERIES."""
     rows = [{"query": name, **q} for name, q in _window_queries(core).items()]
@@ -231,6 +248,7 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     if query.window is None and query.row_window is None:
         lines.append("ad hoc over the archive and live data up to now")
         lines += _filter_and_keys(query)
+        lines += _reduced(core, query, stream, standing, analyze)
         return _lines(lines)
     spec = catalog.synopses[standing.synopsis].spec if standing is not None else spec_of(query, stream)
     if query.window is not None:
@@ -245,6 +263,8 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     for aggregate in query.aggregates:
         if spec.rows is not None:
             break  # every row is kept, whatever the aggregates
+        if aggregate.measure not in ("", "estimate"):
+            continue  # of the components of estimates
         if (statistic := kept_by(aggregate)) is not None:
             kind = "approximate" if family_of(aggregate.function) in SKETCHES else "holistic"
             lines.append(f"{kind}: {aggregate.function} {statistic}")
@@ -258,6 +278,7 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     if spec.single:
         lines.append("LIMIT or DISTINCT needs all groups of a window at once: one shard keeps them")
     lines.append(_sharing(catalog, stream, query, standing))
+    lines += _reduced(core, query, stream, standing, analyze)
     removed = core.streams[stream.id].archive.snapshot[1]
     if removed is not None:
         lines.append(
@@ -283,6 +304,15 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
         lines += _analysis(core, standing)
         lines += state_lines(core, standing) if standing is not None else []
     return _lines(lines)
+
+
+def _reduced(
+    core: Core, query: BoundQuery, stream: StreamDefinition, standing: Standing | None, analyze: bool
+) -> list[str]:
+    """The lines about REDUCE; an ad hoc query that is analysed is answered, to tell what was read."""
+    if query.reduce is None or standing is not None or not analyze:
+        return reduction_lines(core, query, stream, standing)
+    return analysis_lines(select_stream(core, query))
 
 
 def explain_row_window(query: BoundQuery, spec: PanesSpec) -> list[str]:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.reductions import reduction_text
 from millpond.catalog import Registered
 from millpond.engine.core import Core
 from millpond.results.describe import show_windows
+from millpond.results.explain_reduction import analysis_lines, reduction_lines
 from millpond.results.explain_windows import duration, moment
 from millpond.results.ready import ready_of
+from millpond.results.selection import evaluate, select_once
 from millpond.types import Edge, Selection, Side
 
 
-def explain_selection(core: Core, selection: Selection, registered: Registered | None) -> pa.Table:
-    """How a row query is answered, a line a row."""
+def explain_selection(
+    core: Core, selection: Selection, registered: Registered | None, analyze: bool = False
+) -> pa.Table:
+    """How a row query is answered, a line a row. analyze: where it is reduced it is answered, to tell what is read."""
     names = ", ".join(side.stream for side in selection.sides)
     lines = [f"row query over {'stream' if len(selection.sides) == 1 else 'streams'} {names}"]
     for side in selection.sides:
@@ -26,6 +31,16 @@ def explain_selection(core: Core, selection: Selection, registered: Registered |
     if selection.query.grouped:
         keys = ", ".join(k.expression for k in selection.query.keys)
         lines.append(f"aggregates at invocation, any window{f'; keys: {keys}' if keys else ''}")
+    stream = core.catalog.stream(selection.sides[0].stream)
+    if selection.query.reduce is not None and stream is not None:
+        if registered is None and not analyze:
+            lines += reduction_lines(core, selection.query, stream, None)
+        if registered is not None:
+            lines.append(f"reduce: {reduction_text(selection.query.reduce)}")
+            lines.append(f"rows behind epoch {registered.registered_epoch} are whole; those before are read reduced")
+        if analyze:
+            answer = select_once(core, selection) if registered is None else evaluate(core, registered)
+            lines += analysis_lines(answer.table)
     if registered is None:
         lines.append("ad hoc: nothing is kept")
         return pa.table({"plan": pa.array(lines)})

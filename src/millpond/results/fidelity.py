@@ -56,7 +56,7 @@ def answered(
         fraction = narrowing.fraction
         if narrowing.done(needed_fraction(table, pairs, scan.reduction.error, fraction)):
             tried.pilots = narrowing.scans - 1
-            tried.reason = f"{fraction:.3%} of the rows make every interval at most +- {scan.reduction.error:g}"
+            tried.reason = f"{100 * fraction:.4g} % of the rows make every interval at most +- {scan.reduction.error:g}"
             return described(table, tried)
 
 
