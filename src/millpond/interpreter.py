@@ -12,12 +12,13 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond import language as lang
+from millpond.archive.designs import parse_design
 from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
 from millpond.engine.core import Core
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.results.adhoc import select_stream
-from millpond.results.describe import explain, explain_stream, show
+from millpond.results.describe import explain, explain_stream, gone_note, show
 from millpond.results.explain_rows import explain_selection
 from millpond.results.explain_windows import duration, moment
 from millpond.results.fidelity import note_of
@@ -28,6 +29,7 @@ from millpond.results.relations import select_relations
 from millpond.results.selection import evaluate, select_once
 from millpond.row_queries import RowQueries
 from millpond.sources.listing import check_path
+from millpond.summary_copies import set_summaries
 from millpond.types import (
     BoundQuery,
     QueryDefinition,
@@ -175,7 +177,7 @@ class Interpreter:
             if bound.relation is not None:
                 return select_relational(self.core, bound), ""
             table = select_stream(self.core, bound)
-            return table, note_of(table)
+            return table, "; ".join(n for n in (note_of(table), gone_note(self.core, bound)) if n)
         read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]
         notes = [
             f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "")
@@ -251,9 +253,16 @@ class Interpreter:
         if definition.options.source == "files":
             self._check_path(definition.options.path or "", statement)
         definition = replace(definition, id=self.core.register.reserve_id(self.core.catalog.next_id))
+        events: list[dict[str, Any]] = [{"do": "create_stream", "definition": to_json(definition)}]
+        design = parse_design(definition.options.archive)
+        if design.kind != "plain":
+            start, end = _place(statement, design.kind)
+            raise StatementError(f"archive '{design.kind}' is not available yet", statement.script, start, end, "plain")
+        if summaries := design.summaries:
+            events.append(set_summaries(self.core, definition, summaries, self.rows.names))
         self.core.make_stream(definition)
         with self._claimed(definition.name, statement):
-            self.core.catalog_log.record({"do": "create_stream", "definition": to_json(definition)})
+            self.core.catalog_log.record(*events)
         return f"stream {definition.name} created"
 
     def _derive_stream(self, statement: lang.DeriveStream) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
 from millpond.engine.core import Core
-from millpond.engine.needs import complete_since, needed_by
+from millpond.engine.needs import complete_since, needed_by, summary_since
 from millpond.engine.records import read_manifest
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
@@ -141,12 +141,13 @@ class WindowQueries:
         synopsis = catalog.synopses[owner]
         stream = catalog.streams[synopsis.spec.stream]
         users = [q for q in catalog.users(owner) if q.status == "live"]
-        high = progress_of(catalog, synopsis.spec, self.core.published.progress).high
+        reached = progress_of(catalog, synopsis.spec, self.core.published.progress)
         known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
-        return min(
-            (complete_since(q, synopsis, stream, p, high) for q, p in known),
-            default=2**62,
-        )
+        since = [complete_since(q, synopsis, stream, p, reached.high) for q, p in known]
+        if summaries := catalog.kept_by(owner):
+            kept = summary_since(synopsis, reached.bound, reached.high)
+            since.append(max(kept, min(s.start for s in summaries)))
+        return min(since, default=2**62)
 
 
 def version_of(query: Standing | Registered) -> int:

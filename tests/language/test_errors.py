@@ -82,7 +82,7 @@ WRONG = [
     ("CREATE STREAM s (a TIMESTAMP) WITH (path='x.parquet', «header»=true)", "is for csv", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (path=«'folder/data.xyz'»)", "format", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (path='x.csv', delimiter=«'||'»)", "one character", ""),
-    ("CREATE STREAM s (a TIMESTAMP) WITH (archive=«'eager'»)", "not available yet", ""),
+    ("CREATE STREAM s (a TIMESTAMP) WITH (archive='«eager»')", "there is no archive 'eager'", ""),
     ("CREATE STREAM s (a TIMESTAMP, b DATE) WITH (progress=«'b'»)", "cannot be an event time", "a"),
     ("CREATE STREAM s (tick TIMESTAMP) WITH (progress=«'tikc'»)", "no column 'tikc'", "tick"),
     ("CREATE STREAM s (a TIMESTAMP) WITH (idle=«'0s'»)", "longer than nothing", ""),

@@ -8,7 +8,7 @@ of their own. How statements become events is decided in `millpond.interpreter`,
 from millpond.catalog.log import CatalogLog
 from millpond.catalog.register import NewSelection, Register, Registered, check_name
 from millpond.catalog.sharing import Stored, assign, assign_stores
-from millpond.catalog.state import Catalog, Standing, Status, Store, Synopsis, apply
+from millpond.catalog.state import Catalog, Standing, Status, Store, Summary, Synopsis, apply
 
 __all__ = [
     "Catalog",
@@ -20,6 +20,7 @@ __all__ = [
     "Status",
     "Store",
     "Stored",
+    "Summary",
     "Synopsis",
     "apply",
     "assign",

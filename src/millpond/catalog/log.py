@@ -76,7 +76,7 @@ def snapshot_path(folder: str, version: int) -> str:
 
 def catalog_from_json(value: dict[str, Any]) -> Catalog:
     """The catalog from a snapshot's JSON."""
-    from millpond.catalog.state import Standing, Store, Synopsis
+    from millpond.catalog.state import Standing, Store, Summary, Synopsis
     from millpond.types import StreamDefinition, TableDefinition, from_json
 
     return Catalog(
@@ -87,4 +87,5 @@ def catalog_from_json(value: dict[str, Any]) -> Catalog:
         {int(k): from_json(Standing, v) for k, v in value["queries"].items()},
         {k: from_json(Synopsis, v) for k, v in value["synopses"].items()},
         {k: from_json(Store, v) for k, v in value.get("stores", {}).items()},
+        summaries={int(k): from_json(Summary, v) for k, v in value.get("summaries", {}).items()},
     )

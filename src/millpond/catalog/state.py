@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from millpond.progress import NEVER
 from millpond.relations import Rows
 from millpond.synopses import PanesSpec
 from millpond.types import QueryDefinition, StreamDefinition, TableDefinition, from_json
@@ -44,6 +45,31 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Summary:
+    """A summary copy of a stream's archive: partials of a tumbling query, an entry for each archive file.
+
+    query: as it was written in the option `archive`. spec: what its entries hold, which is what its synopsis keeps.
+    lazy: entries are made when a scan has use for them, or before the rows go; else with the rows.
+    retention, size: how long entries stay that stand for rows which are gone, microseconds of event time, and how many
+        bytes of them; None: for ever, and all. covered: rows before this event time were gone when it came; None: none.
+    owner: the synopsis that makes its partials at arrival, which standing queries share; '' for a lazy one.
+    first_epoch: the first epoch whose rows it gets as they come. start: rows from this event time on all came since.
+    """
+
+    id: int
+    stream: int
+    query: str
+    spec: PanesSpec
+    lazy: bool = False
+    retention: int | None = None
+    size: int | None = None
+    covered: int | None = None
+    owner: str = ""
+    first_epoch: int = 1
+    start: int = NEVER
+
+
+@dataclass(frozen=True)
 class Standing:
     """A standing query: definition, the synopsis that serves it, its state in life.
 
@@ -69,7 +95,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything declared, by id (queries, streams, tables) or owner (synopses).
+    """Everything declared, by id (queries, streams, tables, summaries) or owner (synopses).
 
     reductions: registered reduction functions by name, each with the file that holds it, relative to the pond.
     """
@@ -82,6 +108,7 @@ class Catalog:
     synopses: dict[str, Synopsis] = field(default_factory=dict)
     stores: dict[str, Store] = field(default_factory=dict)
     reductions: dict[str, str] = field(default_factory=dict)
+    summaries: dict[int, Summary] = field(default_factory=dict)
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
         """The stream, table or query of that name, or None."""
@@ -143,6 +170,14 @@ class Catalog:
         """The derived stream that a query's answers are the rows of, or None."""
         return next((s for s in self.streams.values() if s.derived is not None and s.derived.query == query), None)
 
+    def summaries_of(self, stream: int) -> list[Summary]:
+        """The summary copies of a stream's archive."""
+        return [s for s in self.summaries.values() if s.stream == stream]
+
+    def kept_by(self, owner: str) -> list[Summary]:
+        """The summary copies whose partials a synopsis makes."""
+        return [s for s in self.summaries.values() if s.owner == owner]
+
     def users(self, owner: str) -> list[Standing]:
         """The queries that a synopsis or a store serves."""
         return [q for q in self.queries.values() if q.synopsis == owner or owner in q.inputs]
@@ -176,8 +211,11 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
         return _without_unused(after)
     if do == "drop_query":
         return _without_unused(replace(after, queries={k: q for k, q in catalog.queries.items() if k != event["id"]}))
+    if do == "set_summaries":
+        return _with_summaries(after, event)
     if do == "drop_stream":
-        return replace(after, streams={k: s for k, s in catalog.streams.items() if k != event["id"]})
+        after = replace(after, streams={k: s for k, s in catalog.streams.items() if k != event["id"]})
+        return _with_summaries(after, {"stream": event["id"]})
     if do == "drop_table":
         return replace(after, tables={k: t for k, t in catalog.tables.items() if k != event["id"]})
     if do == "set_status":
@@ -190,8 +228,23 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
     raise ValueError(f"unknown catalog event {do!r}")
 
 
+def _with_summaries(catalog: Catalog, event: dict[str, Any]) -> Catalog:
+    """The catalog with other summaries of one stream, and the synopses that are new with them."""
+    made = [from_json(Summary, value) for value in event.get("summaries", ())]
+    synopses = {s.owner: s for value in event.get("synopses", ()) for s in [from_json(Synopsis, value)]}
+    others = {k: s for k, s in catalog.summaries.items() if s.stream != event["stream"]}
+    return _without_unused(
+        replace(
+            catalog,
+            summaries=others | {s.id: s for s in made},
+            synopses={**catalog.synopses, **synopses},
+            next_id=max([catalog.next_id, *(s.id + 1 for s in made)]),
+        )
+    )
+
+
 def _without_unused(catalog: Catalog) -> Catalog:
-    used = {q.synopsis for q in catalog.queries.values()}
+    used = {q.synopsis for q in catalog.queries.values()} | {s.owner for s in catalog.summaries.values()}
     stored = {owner for q in catalog.queries.values() for owner in q.inputs}
     return replace(
         catalog,

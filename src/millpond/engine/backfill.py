@@ -20,7 +20,7 @@ from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.engine.derived import announced
 from millpond.engine.group_bounds import group_bounds
-from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history
+from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history, tasks_of
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.needs import keep_since, read_since
@@ -38,6 +38,7 @@ from millpond.engine.reducing import (
 )
 from millpond.engine.scan import Counters
 from millpond.engine.state import pane_chunk, state_folder
+from millpond.engine.summaries import map_entries, served
 from millpond.engine.unions import progress_of, streams_of
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, connection
@@ -157,13 +158,21 @@ def _run(core: Core, owner: str) -> None:
         streams = streams_of(catalog, synopsis.spec)
         snapshots = [core.streams[s.id].archive.snapshot[1] for s in streams]
         removed = max((gone for gone in snapshots if gone is not None), default=None)
+    queries = [q.definition.query for q in users]
     state = progress_of(catalog, synopsis.spec, before.progress)
+    low = min(read_since(q, start_of(q, state.bound), state.high) for q in users)
+    wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
+    tasks, _, _ = fed_tasks(core, streams, wanted)
+    found = None
+    if not synopsis.spec.weighted:
+        found = served(core, stream, synopsis.spec, queries, wanted, hard=False)
+    if found is not None:
+        tasks = [(0, t) for t in tasks_of(found.left, max(1, core.executor.cores - 1))]
+        removed = found.removed
     covered = NEVER if removed is None else removed
     starts = {
         str(q.id): QueryProgress(closed=s, start=s, covered=covered) for q in users for s in [start_of(q, state.bound)]
     }
-    low = min(read_since(q, starts[str(q.id)].closed, state.high) for q in users)
-    wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
     plan: dict[str, Any] = {
         "stream": to_json(stream),
         "streams": to_json(streams),
@@ -172,6 +181,7 @@ def _run(core: Core, owner: str) -> None:
         "high": state.high,
         "groups": state.groups,
     }
+    plan |= {} if found is None else found.job
     plan |= {
         "users": to_json(users),
         "starts": to_json(starts),
@@ -183,7 +193,7 @@ def _run(core: Core, owner: str) -> None:
     if synopsis.spec.weighted:
         reports = _reduced(core, plan, path, synopsis.spec, streams, wanted, state.high)
     else:
-        reports = _job(core, plan | {"tasks": to_json(fed_tasks(core, streams, wanted)[0])}, path)
+        reports = _job(core, plan | {"tasks": to_json(tasks)}, path, found is not None)
     adoption = Adoption(
         owner,
         tuple(q.id for q in users),
@@ -201,12 +211,12 @@ def _run(core: Core, owner: str) -> None:
         core.notify()
 
 
-def _job(core: Core, plan: dict[str, Any], path: str) -> list[dict[str, Any]]:
-    """Run a plan; the reports of its merge tasks."""
+def _job(core: Core, plan: dict[str, Any], path: str, entries: bool = False) -> list[dict[str, Any]]:
+    """Run a plan; the reports of its merge tasks. `entries`: a further task reads the entries of a summary."""
     write_json(path, plan)
     outcomes = core.executor.run(
         partial(_map, core.path, path),
-        len(plan["tasks"]),
+        len(plan["tasks"]) + entries,
         partial(_merge, core.path, path),
         core.settings.shards,
         background=True,
@@ -279,6 +289,10 @@ def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
 
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
+    if task == len(plan["tasks"]):
+        low = from_json(Range, plan["wanted"]).low
+        yield from map_entries(pond, plan, synopsis.spec, synopsis.owner, plan["shards"], task, low)
+        return
     place, listed = plan["tasks"][task]
     stream, first = from_json(StreamDefinition, plan["streams"][place]), from_json(StreamDefinition, plan["stream"])
     wanted, spec, shards = from_json(Range, plan["wanted"]), synopsis.spec, plan["shards"]

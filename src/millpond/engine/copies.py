@@ -2,8 +2,8 @@
 
 A copy is a Delta table of its own, with the columns of the archive. A file `e…-00000.parquet` of the archive is a
 *section*; a copy with the fraction .5 of its rows has them in `e…-00000~0.5.parquet`. Names tie the versions of a
-section together, so that no commit has to span tables: a section that a copy lacks is read from a finer one, and a file of a
-copy whose section the archive does not name any more counts only when it is marked as the sole one left.
+section together, so that no commit has to span tables: a section that a copy lacks is read from a finer one, and a file
+of a copy whose section the archive does not name any more counts only when it is marked as the sole one left.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import pyarrow as pa
 from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.engine.admission import Pace
 from millpond.engine.derived import derived_folder, reached
+from millpond.engine.entries import summaries_folder
 from millpond.engine.executors import Executor
 from millpond.engine.load import Load
 from millpond.engine.merging import results_folder
@@ -37,7 +38,18 @@ from millpond.tables.storage import storage_schema
 from millpond.types import StreamDefinition
 
 FORMAT = 1
-_FOLDERS = ("catalog", "intake", "manifests", "published", "backfills", "streams", "dead", "state", "results")
+_FOLDERS = (
+    "catalog",
+    "intake",
+    "manifests",
+    "published",
+    "backfills",
+    "streams",
+    "dead",
+    "state",
+    "results",
+    "summaries",
+)
 
 
 @dataclass
@@ -92,6 +104,7 @@ class Core:
     catalog_log: CatalogLog
     state: SegmentTable
     results: SegmentTable
+    summaries: SegmentTable
     published: Published
     register: Register
     streams: dict[int, StreamRuntime] = field(default_factory=dict)
@@ -251,6 +264,7 @@ def open_core(
             catalog,
             SegmentTable(state_folder(path), CHUNKS),
             SegmentTable(results_folder(path), CHUNKS),
+            SegmentTable(summaries_folder(path), CHUNKS),
             read_published(path, number) if number else Published(),
             Register(path, catalog.catalog.next_id, lambda name: catalog.catalog.lookup(name) is not None),
             pace=Pace(target=chosen.target, rows=chosen.rows_per_epoch),

@@ -346,6 +346,9 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
         *((core.streams[s].archive, files, ()) for s, files in sorted(archive.items())),
         *((core.streams[s].dead, files, ()) for s, files in sorted(dead.items())),
     ]
+    entries = [from_json(Segment, s) for report in reports[0]["reports"] for s in report["entries"]]
+    if entries:
+        jobs.append((core.summaries, entries, ()))
     if state or merged or manifest.expire:
         jobs.append((core.state, state, (*merged, *manifest.expire)))
     if results:

@@ -20,6 +20,7 @@ from millpond.engine.mapping import Parcel
 from millpond.engine.merging import results_folder
 from millpond.engine.records import read_manifest
 from millpond.engine.segments import archive_folder, read_rows, row_schema, write_rows
+from millpond.engine.summaries import maintain_summaries, settle
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Chunk, Segment, SegmentTable, read_chunks, remove_file, write_chunks
 from millpond.tables.chunks import Payload
@@ -40,6 +41,8 @@ def maintain(core: Core) -> None:
     with core.upkeep:
         for runtime in list(core.streams.values()):
             expire(core, runtime)
+        maintain_summaries(core)
+        for runtime in list(core.streams.values()):
             compact_archive(core, runtime)
         compact_results(core)
         sweep(core)
@@ -65,6 +68,7 @@ def expire(core: Core, runtime: StreamRuntime) -> None:
     limit = min(progress.bound, progress.high) - retention
     old = [s for s in runtime.archive.segments if s.high < limit]
     if old:
+        settle(core, runtime.definition, old)
         runtime.archive.commit([], [s.path for s in old], removed=max(s.high for s in old) + 1)
 
 
@@ -174,7 +178,12 @@ def _merge_chunks(pond: str, chosen: list[dict[str, Any]], live: list[str], task
 
 def tables_of(core: Core) -> list[SegmentTable]:
     """All tables of a pond."""
-    return [core.state, core.results, *(t for r in list(core.streams.values()) for t in (r.archive, r.dead))]
+    return [
+        core.state,
+        core.results,
+        core.summaries,
+        *(t for r in list(core.streams.values()) for t in (r.archive, r.dead)),
+    ]
 
 
 def sweep(core: Core) -> None:

@@ -8,13 +8,16 @@ import time as clock
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial as partial_call
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.catalog import Catalog
+from millpond.catalog import Catalog, Synopsis
+from millpond.engine.cuts import CUT
 from millpond.engine.derived import pass_rows, write_passed
+from millpond.engine.entries import live_name, write_entry
 from millpond.engine.forms import settled, tuples_of
 from millpond.engine.own_marks import BROKEN, behind_which, counted, group_texts, known_bounds, own_bounds, said
 from millpond.engine.records import Manifest, Split
@@ -29,6 +32,7 @@ from millpond.sources.intake import Item
 from millpond.sources.read import Read, read, tail_times
 from millpond.synopses import PanesSpec, connection, partial, query_table
 from millpond.synopses.kernel import reset
+from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack
 from millpond.types import StreamDefinition, to_json
 
@@ -54,12 +58,15 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     taken = clock.perf_counter()
     files: dict[str, object] = {}
     file = f"e{manifest.epoch:012d}-{task:05d}.parquet"
+    kept: Segment | None = None
     if segment.num_rows:
-        files["archive"] = to_json(
-            write_rows(archive_folder(pond, stream), file, segment, stream.options.time, manifest.epoch, manifest.epoch)
+        kept = write_rows(
+            archive_folder(pond, stream), file, segment, stream.options.time, manifest.epoch, manifest.epoch
         )
+        files["archive"] = to_json(kept)
     archived = clock.perf_counter()
     failures: dict[str, str] = {}
+    entries: list[Any] = []
     counting = counted(segment, stream.options)
     for synopsis in catalog.synopses.values():
         spec = synopsis.spec
@@ -77,6 +84,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         if failed is not None:
             names = ", ".join(sorted(q.definition.name for q in catalog.users(synopsis.owner)))
             dead.append(_failed_letters(failed, names, manifest.epoch))
+        if kept is not None:
+            entries += _entries(db, pond, manifest, catalog, synopsis, stream, kept, table, counting)
         for form in tables:
             for shard, part in cut(db, spec, synopsis.owner, form, manifest.shards):
                 yield Parcel(shard, synopsis.owner, task, pack(part))
@@ -118,6 +127,7 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         "bytes": sum(i["size"] for i in split.items),
         "summaries": [to_json(s) for s in summaries],
         "files": files,
+        "entries": entries,
         "failures": failures,
         "seconds": {
             "read": taken - started,
@@ -128,6 +138,24 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     }
     for shard in range(manifest.shards):
         yield Parcel(shard, "", task, json.dumps(report).encode())
+
+
+def _entries(
+    db: duckdb.DuckDBPyConnection,
+    pond: str,
+    manifest: Manifest,
+    catalog: Catalog,
+    synopsis: Synopsis,
+    stream: StreamDefinition,
+    file: Segment,
+    table: pa.Table,
+    rows: pa.Table,
+) -> list[Any]:
+    """Write what the summaries that share a synopsis keep of the epoch's file. Returns the segments to commit."""
+    found = [s for s in catalog.kept_by(synopsis.owner) if s.first_epoch <= manifest.epoch]
+    if found and stream.options.late == "drop":
+        table = tolerant_partial(db, synopsis.spec, rows, f"_bound AS {CUT}")[0]
+    return [to_json(write_entry(pond, s.id, file, live_name(s.id, file.path), table)) for s in found]
 
 
 def _take(

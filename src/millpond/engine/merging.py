@@ -24,7 +24,7 @@ from millpond.engine.early import EARLY, Speculation, latest_shown, open_answers
 from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, settled
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.mapping import Parcel, home_shard
-from millpond.engine.needs import keep_since, open_pane, settled_pane
+from millpond.engine.needs import keep_since, open_pane, settled_pane, summary_since
 from millpond.engine.ordering import in_order
 from millpond.engine.prefixes import fold_prefix
 from millpond.engine.records import Manifest, QueryProgress
@@ -422,19 +422,23 @@ def _compact_forms(
 def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> int:
     """The event time from which any user of a synopsis may still need its pane rows."""
     stream = catalog.streams[synopsis.spec.stream]
-    high = progress_of(catalog, synopsis.spec, manifest.progress).high
-    return min(
-        (
-            keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, high)
-            for q in catalog.users(synopsis.owner)
-        ),
-        default=NEVER,
-    )
+    known = progress_of(catalog, synopsis.spec, manifest.progress)
+    needs = [
+        keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, known.high)
+        for q in catalog.users(synopsis.owner)
+    ]
+    if catalog.kept_by(synopsis.owner):
+        needs.append(summary_since(synopsis, known.bound, known.high))
+    return min(needs, default=NEVER)
 
 
 def end_of_need(catalog: Catalog, progress: dict[str, StreamProgress], queries: dict[str, QueryProgress]) -> int:
     """The event time before which no query needs any state; NEVER while that is not known."""
-    needs = [NEVER] if not catalog.queries else []
+    needs = [NEVER] if not catalog.queries and not catalog.summaries else []
+    for synopsis in catalog.synopses.values():
+        if catalog.kept_by(synopsis.owner):
+            known = progress_of(catalog, synopsis.spec, progress)
+            needs.append(summary_since(synopsis, known.bound, known.high))
     for standing in catalog.queries.values():
         if standing.inputs:
             needs.append(need_of(catalog, standing, progress, queries.get(str(standing.id), QueryProgress())))
@@ -443,4 +447,4 @@ def end_of_need(catalog: Catalog, progress: dict[str, StreamProgress], queries: 
         high = progress_of(catalog, catalog.synopses[standing.synopsis].spec, progress).high
         closed = queries.get(str(standing.id), QueryProgress()).answered
         needs.append(keep_since(catalog.synopses[standing.synopsis], standing, stream, closed, high))
-    return min(needs)
+    return min(needs, default=NEVER)

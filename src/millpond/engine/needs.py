@@ -15,7 +15,7 @@ from millpond.engine.advance import horizon_of, revise_for
 from millpond.engine.evaluation import end_pane
 from millpond.engine.records import QueryProgress
 from millpond.progress import NEVER, StreamProgress
-from millpond.types import BoundQuery, StreamDefinition
+from millpond.types import DAY, BoundQuery, StreamDefinition
 from millpond.windows import first_end_after
 from millpond.windows.covers import FAR
 from millpond.windows.landmarks import last_before
@@ -79,6 +79,16 @@ def complete_since(
     grows = query.window is not None and query.window.landmark is not None
     start = landmark_for(query, known.start) if grows else known.start
     return max(kept, start, known.covered)
+
+
+def summary_since(synopsis: Synopsis, bound: int, high: int) -> int:
+    """The event time from which a synopsis keeps state for the sake of a summary alone.
+
+    A standing query that comes later and agrees with the summary shares it from its first epoch on: what such a query
+    needs, and late rows can change, is there.
+    """
+    width = synopsis.spec.panes.width
+    return max(NEVER, min(bound, high) - max(DAY, 10 * width) - 2 * width)
 
 
 def settled_pane(

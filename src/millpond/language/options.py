@@ -95,9 +95,6 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
             reader.conflict(name, "is for source='files', but the source is 'ingest'")
     time = time_column(reader, columns)
     generator = generator_options(reader, columns, time)
-    if "archive" in reader and reader.text("archive", "").lower() != "plain":
-        option = reader.options["archive"]
-        raise reader.fault(f"archive '{option.value}' is not available yet", option.value_place, "'plain'")
     return StreamOptions(
         source=source,
         time=time,
@@ -105,9 +102,24 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
         ahead=reader.span("ahead", "10 minutes"),
         late=reader.choice("late", ("revise", "drop"), "revise"),
         retention=reader.span("retention", "90d"),
+        archive=_archive(reader),
         **files,
         **generator,
     )
+
+
+def _archive(reader: OptionReader) -> str:
+    """How the archive is organised, as it is written; what is no design is an error with its place."""
+    from millpond.archive.designs import DesignFault, parse_design  # it reads durations as this room does
+
+    text = reader.text("archive", "plain")
+    try:
+        parse_design(text)
+    except DesignFault as fault:
+        start, end = reader.options["archive"].value_place
+        at = start + (reader.script[start] in "'\"")
+        raise reader.fault(str(fault), (at + fault.start, min(end, at + fault.end)), fault.expected) from None
+    return text
 
 
 def time_column(reader: OptionReader, columns: tuple[Column, ...]) -> str:

@@ -30,6 +30,7 @@ from millpond.engine.reducing import (
     take_counters,
 )
 from millpond.engine.scan import Counters
+from millpond.engine.summaries import map_entries, served
 from millpond.engine.tolerance import one_line
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
@@ -201,21 +202,32 @@ def grouped(
     with core.pinned():
         streams = [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
         tasks: Sequence[tuple[int, Sequence[Any]]]
+        found = None
         if scan is not None:
             scan.steps = scan.steps or resolve(core, streams, scan, wanted)
             tasks, rows, removed = reduced_tasks(core, streams, scan, wanted)
         else:
             tasks, rows, removed = fed_tasks(core, streams, wanted)
+            found = None if last else served(core, stream, spec_of(query, stream), [query], wanted, strict=strict)
+        if found is not None:
+            tasks, rows, removed = (
+                [(0, t) for t in tasks_of(found.left, 1)],
+                sum(s.rows for s in found.left),
+                found.removed,
+            )
+            job |= found.job
         # The rows of a union are not measured, nor are weighted ones: their windows are made from panes.
         kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, wanted)
-        job["direct"] = scan is None and _is_direct(core, stream, query, kept)
+        job["direct"] = scan is None and found is None and _is_direct(core, stream, query, kept)
         job["reduced"] = scan is not None
         started = time.perf_counter()
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
         job["streams"] = to_json(streams)
         map_task = partial(_map, core.path, job, to_json(tasks), shards)
         try:
-            outcomes = executor.run(map_task, len(tasks), partial(_merge, job), shards, background=True)
+            outcomes = executor.run(
+                map_task, len(tasks) + (found is not None), partial(_merge, job), shards, background=True
+            )
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     if scan is not None:
@@ -249,6 +261,9 @@ def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
 
 def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int) -> Iterator[Parcel]:
     first, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
+    if task == len(tasks):
+        yield from map_entries(pond, job, _spec(job, query, first), "adhoc", shards, task)
+        return
     place, listed = tasks[task]
     stream, wanted = from_json(StreamDefinition, job["streams"][place]), from_json(Range, job["wanted"])
     spec, strict = _spec(job, query, first), job["strict"]

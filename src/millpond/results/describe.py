@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,18 +10,23 @@ import pyarrow as pa
 from millpond.catalog import Catalog, Standing
 from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
+from millpond.engine.history import Range
 from millpond.engine.records import QueryProgress, StreamCounts
+from millpond.engine.summaries import served
 from millpond.progress import NEVER, StreamProgress
 from millpond.results.adhoc import select_stream
 from millpond.results.coverage import Coverage, coverage_of
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
 from millpond.results.explain_state import state_lines
 from millpond.results.explain_windows import decision_lines, duration, moment, pane_lines, window_line
+from millpond.results.hot import retained_from
 from millpond.results.measuring import decision_for
 from millpond.synopses import PanesSpec, is_holistic, spec_of
+from millpond.synopses.finish import unnamed
 from millpond.synopses.splits import SKETCHES
 from millpond.synopses.statistics import family_of, kept_by
-from millpond.types import BoundQuery, StreamDefinition
+from millpond.types import BoundQuery, StreamDefinition, Window
+from millpond.windows.panes import WHOLE
 
 
 def status(core: Core) -> dict[str, Any]:
@@ -167,7 +173,12 @@ def show(core: Core, what: str) -> pa.Table:
             "keys": ", ".join(s.spec.keys),
             "components": len(s.spec.components),
             "state": s.spec.form,
-            "users": ", ".join(sorted(q.definition.name for q in core.catalog.users(s.owner))),
+            "users": ", ".join(
+                [
+                    *sorted(q.definition.name for q in core.catalog.users(s.owner)),
+                    *(f"a summary of {core.catalog.streams[c.stream].name}" for c in core.catalog.kept_by(s.owner)),
+                ]
+            ),
         }
         for s in core.catalog.synopses.values()
     ]
@@ -249,6 +260,11 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
         lines.append("ad hoc over the archive and live data up to now")
         lines += _filter_and_keys(query)
         lines += _reduced(core, query, stream, standing, analyze)
+        retained = retained_from(stream, core.published)
+        everything = replace(unnamed(query), window=Window(WHOLE, WHOLE, 0, stream.options.time))
+        wanted = Range(retained if retained > NEVER else None)
+        reading = summary_line(core, stream, everything, spec_of(everything, stream), wanted) if query.grouped else None
+        lines += [] if reading is None else [reading]
         return _lines(lines)
     spec = catalog.synopses[standing.synopsis].spec if standing is not None else spec_of(query, stream)
     if query.window is not None:
@@ -280,7 +296,10 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     lines.append(_sharing(catalog, stream, query, standing))
     lines += _reduced(core, query, stream, standing, analyze)
     removed = core.streams[stream.id].archive.snapshot[1]
-    if removed is not None:
+    reading = summary_line(core, stream, query, spec, Range())
+    if reading is not None:
+        lines.append(reading)
+    elif removed is not None:
         lines.append(
             f"retention has removed rows before {moment(removed)}: windows that start earlier tell by covered_from"
         )
@@ -382,6 +401,7 @@ def _filter_and_keys(query: BoundQuery) -> list[str]:
 def _sharing(catalog: Catalog, stream: StreamDefinition, query: BoundQuery, standing: Standing | None) -> str:
     if standing is not None:
         others = sorted(q.definition.name for q in catalog.users(standing.synopsis) if q.id != standing.id)
+        others += ["a summary of the stream"] if catalog.kept_by(standing.synopsis) else []
         return (
             f"synopsis {standing.synopsis}, shared with {', '.join(others)}"
             if others
@@ -390,6 +410,39 @@ def _sharing(catalog: Catalog, stream: StreamDefinition, query: BoundQuery, stan
     needed = spec_of(query, stream)
     fits = next((s for s in catalog.synopses.values() if s.spec.serves(needed, query)), None)
     return f"would share synopsis {fits.owner}" if fits else "would need a synopsis of its own"
+
+
+def summary_line(core: Core, stream: StreamDefinition, query: BoundQuery, spec: PanesSpec, wanted: Range) -> str | None:
+    """What a summary of the stream stands for when a query reads history; None when none serves."""
+    if query.feeds or spec.weighted:
+        return None
+    with core.pinned():
+        found = served(core, stream, spec, [query], wanted, make=False)
+    if found is None:
+        return None
+    rows = sum(s.rows for s in found.entries)
+    line = f"history from summary({found.summary.query}): {len(found.entries)} entries with {rows} partials"
+    line += f", {found.settled} of them in place of rows that are gone" if found.settled else ""
+    line += f"; {len(found.left)} files with {sum(s.rows for s in found.left)} rows are read" if found.left else ""
+    if found.removed is not None:
+        line += f"; nothing is left before {moment(found.removed)}: windows that start earlier tell by covered_from"
+    return line
+
+
+def gone_note(core: Core, query: BoundQuery) -> str:
+    """What is to be said with an ad hoc answer that a summary gave in place of rows which are gone; '' if none did."""
+    stream = core.catalog.stream(query.stream)
+    if query.window is None or query.feeds or stream is None or not core.catalog.summaries_of(stream.id):
+        return ""
+    if spec_of(query, stream).weighted:
+        return ""
+    with core.pinned():
+        found = served(core, stream, spec_of(query, stream), [query], Range(), make=False)
+        first = min((s.low for s in core.streams[stream.id].archive.segments), default=None)
+    if found is None or not found.settled:
+        return ""
+    since = "" if first is None else f" before {moment(first)}"
+    return f"rows{since} are gone: answered from summary({found.summary.query})"
 
 
 def _analysis(core: Core, standing: Standing | None) -> list[str]:

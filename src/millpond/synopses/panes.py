@@ -47,6 +47,7 @@ class PanesSpec:
     landmark: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
     direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
     reduce: how much of the past was left out when it was filled: its rows have weights.
+    interval: rows are seen at the start of their interval (REDUCE BY INTERVAL, microseconds); None: at their own time.
     """
 
     stream: int
@@ -65,6 +66,7 @@ class PanesSpec:
     landmark: Landmark | None = None
     direct: int | None = None
     reduce: Reduction | None = None
+    interval: int | None = None
 
     def window_of(self, query: BoundQuery) -> Window:
         """The query's windows as they lie over its panes; without panes each is one of its own."""
@@ -76,6 +78,8 @@ class PanesSpec:
         """The FROM item with its WHERE over a segment, and the pane of each of its rows, as DuckDB SQL."""
         where = f" WHERE ({self.where})" if self.where else ""
         time = f'epoch_us("{self.time}")'
+        if self.interval is not None:
+            time = f"({Panes(self.interval).sql(time)} * {self.interval})"
         if self.direct is None:
             return f"{self.source}{where}", self.panes.sql(time)
         held = f"range({self.panes.sql(time)}, {self.panes.sql(f'({time} + {self.direct})')})"

@@ -172,8 +172,9 @@ class SegmentTable:
     def garbage(self, spare: Container[str] = ()) -> list[str]:
         """Files on disk that commits of this process removed, except `spare`; taken over by the caller."""
         with self._lock:
-            taken = [p for p in self._garbage if p not in spare]
-            self._garbage = [p for p in self._garbage if p in spare]
+            gone = [p for p in self._garbage if p not in self._segments]  # a name may have been added again
+            taken = [p for p in gone if p not in spare]
+            self._garbage = [p for p in gone if p in spare]
         return taken
 
     def orphans(self) -> list[str]:
