@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.distinct import distinct, is_among
 from millpond.engine.group_bounds import Edges, GroupBounds, edges_of
 from millpond.engine.records import QueryProgress
 from millpond.progress import FOREVER, NEVER
@@ -249,7 +250,7 @@ class Evaluation:
             pairs = _whole_windows(after, of_after, shape, horizon, closed, ends, reach)
             of_pairs_before = _whole_windows(before, of_before, shape, horizon, closed, ends, reach)
         else:
-            touched = np.unique(of_late)
+            touched = distinct(of_late)
             before, of_before = _groups(before, of_before, touched)
             after, of_after = _groups(after, of_after, touched)
             of_pairs_before = pairs
@@ -267,7 +268,7 @@ class Evaluation:
         known = FAR if first is None else self.spec.panes.pane(first)
         if now is not None:  # late rows come before all others: the windows up to these are empty ones now
             start = int(_end_from(np.array([max(horizon + 1, self.spec.panes.pane(now))]), step, offset)[0])
-            ends = np.union1d(ends, _ends_between(start, min(known, closed + 1), step))
+            ends = distinct(np.concatenate([ends, _ends_between(start, min(known, closed + 1), step)]))
         if not len(ends):
             return None
         low = max(-FAR, int(ends.min()) - width)
@@ -308,14 +309,14 @@ def _whole_windows(
     if not rows.num_rows:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     group, end = Rows.sort(codes, rows["pane"].to_numpy())[0].ends(shape, after, until, reach)
-    chosen = np.isin(end, ends)
+    chosen = is_among(end, ends)
     return group[chosen], end[chosen]
 
 
 def _groups(table: pa.Table, codes: Ints, touched: Ints) -> tuple[pa.Table, Ints]:
     if not table.num_rows:
         return table, codes
-    mask = np.isin(codes, touched)
+    mask = is_among(codes, touched)
     return (table, codes) if mask.all() else (table.filter(pa.array(mask)), codes[mask])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millpond.distinct import is_among
 from millpond.engine.cuts import CUT, merge_cuts
 from millpond.synopses import PanesSpec
 from millpond.synopses.enums import query_ordered
@@ -140,4 +141,4 @@ def _places(
     panes, place = np.unique(keys["pane"].to_numpy(), return_inverse=True)
     places = group_codes(db, spec, keys) * len(panes) + place
     n = tuples.num_rows
-    return places[:n], np.isin(places[:n], places[n:])
+    return places[:n], is_among(places[:n], places[n:])

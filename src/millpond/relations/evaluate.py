@@ -13,6 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.distinct import distinct
 from millpond.relations.contents import FOR_EVER, Content, Ints
 from millpond.relations.joining import joined_changes
 from millpond.synopses import query_table
@@ -188,7 +189,7 @@ def _reported(
 def _instants(contents: Sequence[Content], low: int, high: int) -> Ints:
     """The instants low <= τ < high at which a window changes, ascending."""
     ends = [a for c in contents for a in (c.begin, c.end)]
-    every = np.unique(np.concatenate(ends)) if ends else np.empty(0, np.int64)
+    every = distinct(np.concatenate(ends)) if ends else np.empty(0, np.int64)
     return every[(every >= low) & (every < min(high, FOR_EVER))]
 
 

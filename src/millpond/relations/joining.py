@@ -15,6 +15,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.distinct import distinct
 from millpond.relations.contents import FOR_EVER, Content, Ints
 from millpond.synopses import query_table
 from millpond.types import JoinPlan, Relational
@@ -240,7 +241,7 @@ class _Join:
                 continue
             side = self.sides[number]
             own = [np.flatnonzero((m >= self.low) & (m < self.high)) for m in (side.begin, side.end)]
-            touched = np.unique(np.concatenate([*own, *(e.parts[number] for e in pairs)]))
+            touched = distinct(np.concatenate([*own, *(e.parts[number] for e in pairs)]))
             free = self.alone(number, touched)
             if kind == "semi":  # what is not alone
                 free = [Event(e.parts, e.at, -e.count) for e in free]

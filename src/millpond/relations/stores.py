@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.distinct import is_among
 from millpond.relations.contents import FOR_EVER, content_of
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
@@ -113,7 +114,7 @@ def kept(
     inside = content.end >= horizon
     if relation.plan == "elements" and relation.operator == "istream":
         inside &= (content.end < FOR_EVER) | (content.begin >= horizon)
-    return np.isin(rows["_id"].to_numpy(), content.rows["_id"].to_numpy()[inside])
+    return is_among(rows["_id"].to_numpy(), content.rows["_id"].to_numpy()[inside])
 
 
 def merge_rows(parts: Sequence[pa.Table]) -> pa.Table:

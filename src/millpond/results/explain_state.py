@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Standing
+from millpond.distinct import distinct
 from millpond.engine.core import Core
 from millpond.engine.cuts import CUT
 from millpond.engine.forms import TUPLES, are_tuples, as_partials, row_bytes
@@ -62,7 +62,7 @@ def _groups(spec: PanesSpec, tuples: list[pa.Table], partials: list[pa.Table]) -
     keys = pa.concat_tables([t.select(names) for t in (*tuples, *partials)], promote_options="permissive")
     codes = group_codes(connection(), spec, keys)
     at = sum(t.num_rows for t in tuples)
-    return set(np.unique(codes[:at]).tolist()), set(np.unique(codes[at:]).tolist())
+    return set(distinct(codes[:at]).tolist()), set(distinct(codes[at:]).tolist())
 
 
 def _tuple_bytes(spec: PanesSpec, stream: StreamDefinition, partials: pa.Table) -> int | None:

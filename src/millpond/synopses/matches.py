@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millpond.distinct import distinct
 from millpond.synopses.blocks import Block, OrderedIndex
 from millpond.synopses.boxes import BoxTable, Compiled
 from millpond.types import Interval
@@ -261,7 +262,7 @@ def rows_of(block: Block, boxes: Sequence[Sequence[Interval]], low_row: int = 0,
     if not parts:
         return np.empty(0, np.uint16)
     # Alternatives exclude each other by contract; `unique` costs no more than the sort that is needed anyhow.
-    return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+    return parts[0] if len(parts) == 1 else distinct(np.concatenate(parts))
 
 
 def match_rate(

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.distinct import distinct, is_among
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.panes import PanesSpec
 from millpond.synopses.rows import codes_of, cuts_of, partition_codes, together, weights
@@ -29,7 +30,7 @@ def fold_row_windows(
         table: rows as `rows` describes them, at least all that these windows need.
     """
     cut, numbered = cuts_of(table)
-    late = np.unique(cut[~numbered])
+    late = distinct(cut[~numbered])
     marks = [since, *(int(c) for c in late if since < c < before), before]
     parts = []
     for low, high in pairwise(marks):
@@ -146,10 +147,10 @@ def touched(db: duckdb.DuckDBPyConnection, spec: PanesSpec, late: pa.Table, *tab
     names = list(spec.key_names[: spec.rows.partition])
     every = [t.select(names) for t in (late, *tables) if t.num_rows]
     codes = codes_of(db, pa.concat_tables(every, promote_options="permissive"), tuple(names))
-    wanted = np.unique(codes[: late.num_rows])
+    wanted = distinct(codes[: late.num_rows])
     found, at = [], late.num_rows
     for table in tables:
-        mask = np.isin(codes[at : at + table.num_rows], wanted)
+        mask = is_among(codes[at : at + table.num_rows], wanted)
         at += table.num_rows
         found.append(table if not table.num_rows or mask.all() else table.filter(pa.array(mask)))
     return found

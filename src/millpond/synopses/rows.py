@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millpond.distinct import distinct
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
 from millpond.synopses.splits import Component
@@ -227,7 +228,7 @@ def fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, since:
         counts = numbered[at] & (n[at] >= 0)
         stays |= counts & (_from_last(partition[at], counts) <= kept.rows)
     gone = at[~stays]
-    if not len(gone) or (len(gone) == np.count_nonzero(n[gone] < 0) and len(np.unique(partition[gone])) == len(gone)):
+    if not len(gone) or (len(gone) == np.count_nonzero(n[gone] < 0) and len(distinct(partition[gone])) == len(gone)):
         return table
     weight = weights(n, numbered)[gone]
     owner = partition[gone]

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from millpond.distinct import distinct
+
 Ints = NDArray[np.int64]
 
 #: How far rows reach: see `Rows.ends`.
@@ -37,7 +39,7 @@ class Rows:
     @staticmethod
     def sort(group: Ints, pane: Ints) -> tuple[Rows, Ints]:
         """Sorted rows and the permutation that sorts them."""
-        panes = np.unique(pane)
+        panes = distinct(pane)
         code = group * np.int64(max(1, len(panes))) + np.searchsorted(panes, pane)
         if len(code) < 2 or bool(np.all(code[1:] > code[:-1])):
             order = np.arange(len(code))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from millpond.distinct import distinct
 from millpond.windows.candidates import Ints
 
 Flags = NDArray[np.bool_]
@@ -107,7 +108,7 @@ def _between(partition: Ints, time: Ints, at: Ints, after: Ints, until: Ints) ->
         return np.searchsorted(code, base + (after - least), "right"), np.searchsorted(
             code, base + (until - least), "right"
         )
-    times = np.unique(time)
+    times = distinct(time)
     size = len(times) + 1
     code, base = partition * size + np.searchsorted(times, time, "right"), partition[at] * size
     return (
