@@ -12,13 +12,15 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond import language as lang
-from millpond.archive.designs import parse_design
+from millpond.archive import parse_design
+from millpond.archives import alter_stream, with_design
 from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
 from millpond.engine.core import Core
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, explain_stream, gone_note, show
+from millpond.results.describe_archive import show_archive
 from millpond.results.explain_rows import explain_selection
 from millpond.results.explain_windows import duration, moment
 from millpond.results.fidelity import note_of
@@ -42,7 +44,10 @@ from millpond.types import (
 from millpond.window_queries import Wanted, WindowQueries, check_options, check_reduction, version_of
 
 #: Statements that change the catalog.
-_CHANGES = (lang.CreateStream, lang.DeriveStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery)
+_CHANGES = (
+    lang.CreateStream, lang.DeriveStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery,
+    lang.AlterStream,
+)  # fmt: skip
 
 #: Names of row queries, the newest, that a misspelt one is compared with.
 _NEAR = 1000
@@ -127,7 +132,7 @@ class Interpreter:
             table, note = self._invoke(statement)
             return StatementResult("rows", note, table, text)
         if isinstance(statement, lang.Show):
-            return StatementResult("rows", table=show(self.core, statement.what), statement=text)
+            return StatementResult("rows", table=self._show(statement), statement=text)
         if isinstance(statement, lang.Explain):
             return StatementResult("rows", table=self._explain(statement), statement=text)
         assert isinstance(statement, lang.Drain)
@@ -162,8 +167,23 @@ class Interpreter:
             return self._create_query(statement)
         if isinstance(statement, lang.Drop):
             return self._drop(statement)
+        if isinstance(statement, lang.AlterStream):
+            return alter_stream(self.core, self._stream(statement.name, statement), statement.options, self.rows.names)
         assert isinstance(statement, lang.AlterQuery)
         return self._alter(statement)
+
+    def _show(self, statement: lang.Show) -> pa.Table:
+        if statement.what != "archive":
+            return show(self.core, statement.what)
+        named = [] if statement.name is None else [self._stream(statement.name, statement)]
+        return show_archive(self.core, named or list(self.core.catalog.streams.values()))
+
+    def _stream(self, name: str, statement: lang.Statement) -> StreamDefinition:
+        stream = self.core.catalog.stream(name)
+        if stream is None:
+            known = [s.name for s in self.core.catalog.streams.values()]
+            raise self._unknown("stream", name, statement, known)
+        return stream
 
     def _select(self, statement: lang.Select) -> tuple[pa.Table, str]:
         """The answer, and a note about queries whose answers are not complete yet."""
@@ -252,13 +272,10 @@ class Interpreter:
         self._free_name(definition.name, statement)
         if definition.options.source == "files":
             self._check_path(definition.options.path or "", statement)
+        definition = with_design(definition)
         definition = replace(definition, id=self.core.register.reserve_id(self.core.catalog.next_id))
         events: list[dict[str, Any]] = [{"do": "create_stream", "definition": to_json(definition)}]
-        design = parse_design(definition.options.archive)
-        if design.kind != "plain":
-            start, end = _place(statement, design.kind)
-            raise StatementError(f"archive '{design.kind}' is not available yet", statement.script, start, end, "plain")
-        if summaries := design.summaries:
+        if summaries := parse_design(definition.options.archive).summaries:
             events.append(set_summaries(self.core, definition, summaries, self.rows.names))
         self.core.make_stream(definition)
         with self._claimed(definition.name, statement):

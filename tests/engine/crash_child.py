@@ -22,12 +22,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import millpond.archive.layout as layout
 import millpond.engine.backfill as backfill
 import millpond.engine.epoch as epoch
 import millpond.engine.loop as loop
 import millpond.engine.maintenance as maintenance
 import millpond.engine.mapping as mapping
 import millpond.engine.merging as merging
+import millpond.engine.vacuum as vacuum
 import millpond.pond
 from millpond.catalog import CatalogLog
 from millpond.engine.maintenance import tables_of
@@ -63,6 +65,10 @@ def _merge(table: Any, add: Any, remove: Any = (), *args: Any, **named: Any) -> 
     return bool(named.get("moved"))
 
 
+def _of_copies(table: Any, add: Any, remove: Any = (), *args: Any, **named: Any) -> bool:
+    return bool(named.get("moved")) and "/copies/" in table.folder
+
+
 MOMENTS = {
     "manifest-before": Moment(epoch, "write_manifest", "before"),
     "manifest-after": Moment(epoch, "write_manifest", "after"),
@@ -75,8 +81,15 @@ MOMENTS = {
     "state-after": Moment(SegmentTable, "commit", "after", _table("state")),
     "results-before": Moment(SegmentTable, "commit", "before", _table("results")),
     "results-after": Moment(SegmentTable, "commit", "after", _table("results")),
-    "rows-before": Moment(mapping, "write_rows", "before"),
-    "rows-after": Moment(mapping, "write_rows", "after"),
+    "rows-before": Moment(mapping, "write_section", "before"),
+    "rows-after": Moment(mapping, "write_section", "after"),
+    "copies-written": Moment(mapping, "write_copies", "after"),
+    "copy-before": Moment(SegmentTable, "commit", "before", _table("copies/")),
+    "copy-after": Moment(SegmentTable, "commit", "after", _table("copies/")),
+    "vacuum-written": Moment(vacuum, "write_copies", "after"),
+    "vacuum-before": Moment(SegmentTable, "commit", "before", _of_copies),
+    "vacuum-after": Moment(SegmentTable, "commit", "after", _of_copies),
+    "copy-dropped": Moment(os, "replace", "after", lambda new, old: "/.gone-" in old),
     "chunks-before": Moment(merging, "write_chunks", "before"),
     "chunks-after": Moment(merging, "write_chunks", "after"),
     "state-compaction": Moment(merging, "_compact", "after", lambda d, p, m, c, shard, *a: str(shard) in m.compact),
@@ -87,7 +100,7 @@ MOMENTS = {
     "backfill-recorded": Moment(backfill, "write_json", "after", lambda path, *a: path.endswith(".json")),
     "backfill-after": Moment(loop, "run_backfill", "after"),
     "adoption-decided": Moment(CatalogLog, "record", "after", lambda s, *e: e and e[0]["do"] == "set_status"),
-    "merge-written": Moment(maintenance, "write_rows", "after"),
+    "merge-written": Moment(maintenance, "write_section", "after"),
     "merge-before": Moment(SegmentTable, "commit", "before", _merge),
     "merge-after": Moment(SegmentTable, "commit", "after", _merge),
     "sweep": Moment(maintenance, "remove_file", "after"),
@@ -195,6 +208,7 @@ class Scenario:
                 reached = int(file.read() or 0)
         self.stage = reached
         maintenance.FAN_IN = 2
+        layout.BLOCK_ROWS = 2
         self.pond = millpond.pond.open(
             os.path.join(work, "pond"),
             executor,
@@ -216,7 +230,10 @@ class Scenario:
             self.pond.maintain,
             lambda: self._register("q4", Q4, "WITH (since='start')"),
             lambda: self._register("q5", Q5, "WITH (since='start')"),
+            lambda: self._alter("f", "replicate(0.25, 0.75)"),
             lambda: self._feed("e"),
+            self.pond.maintain,
+            lambda: self._alter("g", "replicate(0.5)"),
             lambda: self._sql("ALTER QUERY q3 PAUSE"),
             lambda: self._feed("f"),
             lambda: self._sql("ALTER QUERY q3 RESUME"),
@@ -237,9 +254,9 @@ class Scenario:
     def _create(self) -> None:
         self.pond.sql(
             "CREATE STREAM IF NOT EXISTS f (ts TIMESTAMP, k TEXT, v DOUBLE, n INTEGER) "
-            f"WITH ({F_OPTIONS.format(src=os.path.join(self.work, 'src'))});"
+            f"WITH ({F_OPTIONS.format(src=os.path.join(self.work, 'src'))}, archive='replicate(0.25, 0.5)');"
             "CREATE STREAM IF NOT EXISTS g (ts TIMESTAMP, k TEXT, v DOUBLE) "
-            "WITH (progress='ts', lateness='2s', late='drop');"
+            "WITH (progress='ts', lateness='2s', late='drop', archive='randomize(3)');"
             f"CREATE QUERY IF NOT EXISTS q1 AS {Q1}; CREATE QUERY IF NOT EXISTS q3 AS {Q3}"
         )
 
@@ -256,6 +273,9 @@ class Scenario:
         self.pond.sql(f"CREATE QUERY IF NOT EXISTS {name} {options} AS {query}")
         self.pond.drain()
 
+    def _alter(self, stream: str, design: str) -> None:
+        self.pond.sql(f"ALTER STREAM {stream} SET (archive = '{design}')")
+
     def _sql(self, text: str) -> None:
         self.pond.sql(text)
         self.pond.drain()
@@ -270,8 +290,10 @@ def outcome(pond: Any) -> dict[str, Any]:
     logs = {q: [list(map(_plain, r)) for r in pond.sql(f"SELECT * FROM {q} ALL REVISIONS").rows()] for q in QUERIES}
     archives = {}
     for runtime in core.streams.values():
-        rows = DeltaTable(runtime.archive.folder).to_pyarrow_table().sort_by("_id")
-        archives[runtime.definition.name] = [list(map(_plain, r.values())) for r in rows.to_pylist()]
+        for copy, table in {"": runtime.archive, **runtime.copies}.items():
+            rows = DeltaTable(table.folder).to_pyarrow_table().sort_by("_id")
+            shown = [list(map(_plain, r.values())) for r in rows.to_pylist()]
+            archives[f"{runtime.definition.name} {copy}".strip()] = shown
     return {
         "answers": answers,
         "logs": logs,

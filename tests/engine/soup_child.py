@@ -33,7 +33,7 @@ MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "shipped": (indexes.Indexes, "ship", True),
     "manifest": (epoch, "write_manifest", True),
     "blocks": (soup, "write_blocks", True),
-    "archive": (mapping, "write_rows", True),
+    "archive": (mapping, "write_section", True),
     "committed": (epoch, "_commit", True),
     "published": (epoch, "write_published", True),
     "checkpoint": (register, "write_checkpoint", False),

@@ -73,7 +73,10 @@ def test_the_scenario_is_worth_its_name(undisturbed: Undisturbed) -> None:
     assert {row[-1] for row in found["logs"]["q1"]} == {"+"} or "-" in {row[-1] for row in found["logs"]["q2"]}
     assert max(row[-2] for row in found["logs"]["q1"]) >= 2
     assert found["late"] and len(found["dead"]) == 4
-    assert sum(len(rows) for rows in found["archives"].values()) == sum(c["rows"] for c in found["counts"].values())
+    archives = found["archives"]
+    assert sum(len(archives[name]) for name in ("f", "g")) == sum(c["rows"] for c in found["counts"].values())
+    assert set(archives) == {"f", "f sample-0.25", "f sample-0.75", "g", "g sample-0.5"}
+    assert all(len(archives[f"f sample-{n}"]) < len(archives["f"]) for n in (0.25, 0.75))
     assert found["orphans"] == []
 
 
@@ -94,6 +97,11 @@ MOMENTS = (
     "adoption-decided:1",
     "merge-before:1",
     "sweep:1",
+    "streams|copies:2",
+    "copies|streams:3",
+    "copies-written:2",
+    "vacuum-before:2",
+    "copy-dropped:1",
 )
 #: More occurrences, and what is before and behind them.
 MORE = (
@@ -119,6 +127,11 @@ MORE = (
     "adoption-decided:2",
     "merge-written:1",
     "sweep:5",
+    "copy-before:3",
+    "copy-after:6",
+    "vacuum-written:2",
+    "vacuum-after:1",
+    "vacuum-before:5",
 )
 
 

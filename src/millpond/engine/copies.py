@@ -9,8 +9,15 @@ of a copy whose section the archive does not name any more counts only when it i
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 
-from millpond.engine.segments import archive_folder
+import numpy as np
+import pyarrow as pa
+
+from millpond.archive import fractions, kept_fraction, parse_design, seed_of
+from millpond.archive.layout import blocks_for, run_order
+from millpond.engine.segments import archive_folder, times_of, write_rows
 from millpond.tables import Segment
 from millpond.types import StreamDefinition
 
@@ -55,3 +62,68 @@ def level_name(kept: float) -> str:
     'sample-0.25'
     """
     return f"sample-{round(1 - kept, 12):g}"
+
+
+def write_section(
+    pond: str, stream: StreamDefinition, name: str, rows: pa.Table, epochs: tuple[int, int], level: int = 0
+) -> Segment:
+    """Write rows as a file of the archive, as the stream's design has it. Returns the segment to commit.
+
+    Arguments:
+        name: of the file. rows: in the order in which they came, or of (event time, `_id`). epochs: first and last.
+    """
+    design, time = parse_design(stream.options.archive), stream.options.time
+    folder = archive_folder(pond, stream)
+    blocks = blocks_for(rows.num_rows, design.run) if design.kind == "randomize" else 0
+    if not blocks:
+        return write_rows(folder, name, rows, time, *epochs, level)
+    numbers = fractions(rows["_id"].to_numpy(), seed_of(stream))
+    order, sizes = run_order(times_of(rows, time), numbers, blocks)
+    return write_rows(folder, name, rows.take(pa.array(order)), time, *epochs, level, sizes)
+
+
+def write_copies(
+    pond: str, stream: StreamDefinition, section: Segment, rows: pa.Table, copies: Mapping[str, float]
+) -> dict[str, Segment]:
+    """Write a section's file of every copy. Returns the segments to commit, by copy.
+
+    Arguments:
+        section: the archive's own file. rows: its rows, in any order. copies: the fraction that each copy keeps.
+    """
+    written: dict[str, Segment] = {}
+    numbers = fractions(rows["_id"].to_numpy(), seed_of(stream)) if copies else None
+    for copy, kept in sorted(copies.items(), key=lambda each: (-each[1], each[0])):
+        assert numbers is not None
+        mask = numbers < kept
+        # What has more dropped is part of what has less.
+        rows, numbers = rows.filter(pa.array(mask)), numbers[mask]
+        folder = copy_folder(pond, stream, copy)
+        os.makedirs(folder, exist_ok=True)
+        name = copy_file(section_of(section.path), kept)
+        file = write_rows(folder, name, in_time_order(rows, stream.options.time), stream.options.time, 0, 0)
+        written[copy] = replace(section, path=name, rows=file.rows, size=file.size, kept=kept, blocks=0)
+    return written
+
+
+def in_time_order(rows: pa.Table, time: str) -> pa.Table:
+    """Rows in the stream's total order; those that are already are not moved."""
+    times, ids = times_of(rows, time), rows["_id"].to_numpy()
+    later = (times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (ids[1:] > ids[:-1]))
+    return rows if later.all() else rows.take(pa.array(np.lexsort((ids, times))))
+
+
+def copies_on_disk(pond: str, stream: StreamDefinition) -> list[str]:
+    """The names of the copies that have a table."""
+    folder = copies_folder(pond, stream)
+    if not os.path.isdir(folder):
+        return []
+    return sorted(n for n in os.listdir(folder) if n[0] != "." and os.path.isdir(os.path.join(folder, n, "_delta_log")))
+
+
+def eager_copies(stream: StreamDefinition) -> dict[str, float]:
+    """The copies that a stream's design wants of every row, and the fraction that each keeps."""
+    return {
+        level_name(k): k
+        for level in parse_design(stream.options.archive).levels
+        for k in [kept_fraction(level.reduction)]
+    }

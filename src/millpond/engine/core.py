@@ -9,15 +9,18 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
 
+from millpond.archive import parse_design
+from millpond.archive.lazy import PREFIX, Lazy, Stored
 from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.engine.admission import Pace
+from millpond.engine.copies import copies_folder, copies_on_disk, copy_folder, eager_copies, section_of
 from millpond.engine.derived import derived_folder, reached
 from millpond.engine.entries import summaries_folder
 from millpond.engine.executors import Executor
@@ -45,6 +48,7 @@ _FOLDERS = (
     "published",
     "backfills",
     "streams",
+    "copies",
     "dead",
     "state",
     "results",
@@ -69,6 +73,21 @@ class StreamRuntime:
     #: Clock readings of batches that are being written and not in the log yet.
     arriving: list[int] = field(default_factory=list)
     copies: dict[str, SegmentTable] = field(default_factory=dict)
+    lazy: Lazy = field(default_factory=Lazy)
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether its copies are made by the vacuumer, as scans ask for them."""
+        return parse_design(self.definition.options.archive).kind == "modify"
+
+    def tell_stored(self, names: Iterable[str] | None = None) -> None:
+        """Tell the decider of lazy copies what its copies have; `names`: of these, which it may not know of yet."""
+        if not self.is_lazy:
+            return
+        for name in self.lazy.copies if names is None else names:
+            segments = self.copies[name].segments if name in self.copies else ()
+            ordered = sorted(segments, key=lambda s: (s.low, s.path))
+            self.lazy.handle(Stored(name, {section_of(s.path): s.kept for s in ordered}))
 
 
 @dataclass
@@ -143,7 +162,8 @@ class Core:
     def make_stream(self, definition: StreamDefinition) -> StreamRuntime:
         """Make the parts of a new stream; what a making that was cut off left under its id is removed."""
         intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
-        for folder in (intake, archive_folder(self.path, definition), dead_folder(self.path, definition)):
+        made = archive_folder(self.path, definition), dead_folder(self.path, definition)
+        for folder in (intake, *made, copies_folder(self.path, definition)):
             shutil.rmtree(folder, ignore_errors=True)
         return self.open_stream(definition)
 
@@ -168,7 +188,21 @@ class Core:
             schema,
         )
         self.streams[definition.id] = runtime
+        names = copies_on_disk(self.path, definition)
+        for name in names:
+            self.copy_table(definition.id, name)
+        runtime.tell_stored([n for n in names if n.startswith(PREFIX)])
         return runtime
+
+    def copy_table(self, stream: int, name: str) -> SegmentTable:
+        """The table of a reduced copy of a stream's archive, made when it is not there."""
+        runtime = self.streams[stream]
+        with self.lock:
+            if name not in runtime.copies:
+                folder = copy_folder(self.path, runtime.definition, name)
+                table = SegmentTable(folder, storage_schema(runtime.schema), runtime.definition.options.time)
+                runtime.copies = {**runtime.copies, name: table}
+            return runtime.copies[name]
 
     def check_fence(self) -> None:
         """Refuse to write when somebody else has opened the pond since (a lock can be lost on shared storage)."""
@@ -215,6 +249,12 @@ class Core:
         if self.owner_file >= 0:
             os.close(self.owner_file)
             self.owner_file = -1
+
+
+def copies_of(core: Core, stream: int) -> dict[str, float]:
+    """The reduced copies that a stream's new rows enter, with the fraction that each keeps."""
+    runtime = core.streams[stream]
+    return runtime.lazy.arrivals if runtime.is_lazy else eager_copies(runtime.definition)
 
 
 def wall_clock() -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from millpond.engine.admission import admit, splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
 from millpond.engine.bounds import bound_of
-from millpond.engine.core import Core
+from millpond.engine.core import Core, copies_of
 from millpond.engine.derived import announced, bounds_of, followers, pass_adopted, takeable
 from millpond.engine.early import due
 from millpond.engine.merging import end_of_need, query_owner, results_folder
@@ -140,6 +140,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             eager_rows=core.settings.eager_rows,
             explicit_matches=core.settings.explicit_matches,
             bounds=bounds_of(taken),
+            copies={str(s): copies for s in taken if (copies := copies_of(core, s))},
         )
         core.check_fence()
         write_manifest(core.path, manifest)
@@ -329,7 +330,10 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
     """Commit what the tasks wrote; every commit carries the epoch, so that a repetition finds it done."""
     archive: dict[int, list[Segment]] = defaultdict(list)
     dead: dict[int, list[Segment]] = defaultdict(list)
+    copies: dict[tuple[int, str], list[Segment]] = defaultdict(list)
     for report in reports[0]["reports"]:
+        for copy, written in report["files"].get("copies", {}).items():
+            copies[report["stream"], copy].append(from_json(Segment, written))
         for kind, into in (("archive", archive), ("dead", dead)):
             if kind in report["files"]:
                 into[report["stream"]].append(from_json(Segment, report["files"][kind]))
@@ -345,6 +349,7 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
     jobs: list[tuple[SegmentTable, Sequence[Segment], Sequence[str]]] = [
         *((core.streams[s].archive, files, ()) for s, files in sorted(archive.items())),
         *((core.streams[s].dead, files, ()) for s, files in sorted(dead.items())),
+        *((core.copy_table(s, copy), files, ()) for (s, copy), files in sorted(copies.items())),
     ]
     entries = [from_json(Segment, s) for report in reports[0]["reports"] for s in report["entries"]]
     if entries:

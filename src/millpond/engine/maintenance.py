@@ -13,15 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.archive import parse_design
+from millpond.archive.layout import blocks_for
+from millpond.archive.lazy import Merged
+from millpond.engine.copies import eager_copies, section_of, write_copies, write_section
 from millpond.engine.core import Core, StreamRuntime
 from millpond.engine.epoch import in_flight, prune_records
+from millpond.engine.expiry import expire
 from millpond.engine.hot_files import sweep_hot, sweep_hot_orphans
 from millpond.engine.mapping import Parcel
 from millpond.engine.merging import results_folder
 from millpond.engine.records import read_manifest
-from millpond.engine.segments import archive_folder, read_rows, row_schema, write_rows
-from millpond.engine.summaries import maintain_summaries, settle
-from millpond.progress import NEVER, StreamProgress
+from millpond.engine.segments import archive_folder, read_rows, row_schema
+from millpond.engine.summaries import maintain_summaries
+from millpond.engine.vacuum import sweep_copies, unmark, vacuum
 from millpond.tables import Chunk, Segment, SegmentTable, read_chunks, remove_file, write_chunks
 from millpond.tables.chunks import Payload
 from millpond.types import StreamDefinition, from_json, to_json
@@ -40,13 +45,16 @@ def maintain(core: Core) -> None:
     """One round of upkeep, one at a time; every part is short and can be killed at any moment."""
     with core.upkeep:
         for runtime in list(core.streams.values()):
+            unmark(runtime)
             expire(core, runtime)
         maintain_summaries(core)
         for runtime in list(core.streams.values()):
             compact_archive(core, runtime)
+            vacuum(core, runtime)
         compact_results(core)
         sweep(core)
         sweep_dropped(core)
+        sweep_copies(core)
         sweep_hot(core)
         core.register.maintain(_register_needed(core))
         with core.lock:
@@ -57,19 +65,6 @@ def maintain(core: Core) -> None:
 def _register_needed(core: Core) -> int:
     """The register version of the last epoch that looked at the register, or is going to."""
     return read_manifest(core.path, core.last_manifest).register if core.last_manifest else 0
-
-
-def expire(core: Core, runtime: StreamRuntime) -> None:
-    """Remove archive files whose rows are all older than the retention, and record up to where rows are gone."""
-    retention = runtime.definition.options.retention
-    progress = core.published.progress.get(str(runtime.definition.id), StreamProgress())
-    if retention is None or progress.high <= NEVER:
-        return
-    limit = min(progress.bound, progress.high) - retention
-    old = [s for s in runtime.archive.segments if s.high < limit]
-    if old:
-        settle(core, runtime.definition, old)
-        runtime.archive.commit([], [s.path for s in old], removed=max(s.high for s in old) + 1)
 
 
 def chosen_for_merge(segments: Sequence[Segment]) -> list[Segment]:
@@ -97,18 +92,47 @@ def chosen_for_merge(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def compact_archive(core: Core, runtime: StreamRuntime) -> None:
-    """Merge small archive files in total order, row ids kept; adds and removes in one commit."""
-    chosen = chosen_for_merge([s for s in runtime.archive.segments if s.last_epoch <= core.published.epoch])
+    """Merge small archive files in total order, row ids kept; adds and removes in one commit. Copies follow.
+
+    Files that do not lie as the stream's design says (it was altered) are written anew, too.
+    """
+    committed = [s for s in runtime.archive.segments if s.last_epoch <= core.published.epoch]
+    chosen = chosen_for_merge(committed) or chosen_for_layout(runtime.definition, committed)
     if not chosen:
         return
-    task = partial(_merge_rows, core.path, to_json(runtime.definition), [to_json(s) for s in chosen])
-    reports = core.executor.run(task, 1, _collect, 1, background=True)
-    runtime.archive.commit(
-        [from_json(Segment, s) for s in reports[0][0]["segments"]], [s.path for s in chosen], moved=True
-    )
+    names = [section_of(s.path) for s in chosen]
+    with core.lock:
+        definition = runtime.definition
+        copies = runtime.lazy.wanted_of(names) if runtime.is_lazy else eager_copies(definition)
+    task = partial(_merge_rows, core.path, to_json(definition), [to_json(s) for s in chosen], copies)
+    report = core.executor.run(task, 1, _collect, 1, background=True)[0][0]
+    merged = [from_json(Segment, s) for s in report["segments"]]
+    runtime.archive.commit(merged, [s.path for s in chosen], moved=True)
+    with core.lock:
+        runtime.lazy.handle(Merged(names, [section_of(s.path) for s in merged]))
+    # Until its commit a copy has no section of the new names, and scans read the archive.
+    for copy in copies:
+        files = [from_json(Segment, c[copy]) for c in report["copies"]]
+        table = core.copy_table(definition.id, copy)
+        table.commit(files, [s.path for s in table.segments if section_of(s.path) in set(names)], moved=True)
 
 
-def _merge_rows(pond: str, definition: dict[str, Any], chosen: list[dict[str, Any]], task: int) -> Iterator[Parcel]:
+def chosen_for_layout(stream: StreamDefinition, segments: Sequence[Segment]) -> list[Segment]:
+    """Files that the stream's design would have written otherwise, the newest first, as many as fit into a merge."""
+    design = parse_design(stream.options.archive)
+    run = design.run if design.kind == "randomize" else 0
+    taken: list[Segment] = []
+    for segment in sorted(segments, key=lambda s: (-s.high, s.path)):
+        if segment.blocks != blocks_for(segment.rows, run):
+            if taken and sum(s.rows for s in taken) + segment.rows > MOST_ROWS:
+                break
+            taken.append(segment)
+    return taken
+
+
+def _merge_rows(
+    pond: str, definition: dict[str, Any], chosen: list[dict[str, Any]], copies: dict[str, float], task: int
+) -> Iterator[Parcel]:
     stream = from_json(StreamDefinition, definition)
     segments = [from_json(Segment, s) for s in chosen]
     folder = archive_folder(pond, stream)
@@ -118,11 +142,15 @@ def _merge_rows(pond: str, definition: dict[str, Any], chosen: list[dict[str, An
     epochs = min(s.first_epoch for s in segments), max(s.last_epoch for s in segments)
     level = 1 + max(s.level for s in segments)
     pieces = []
+    reduced = []
     size = -(-rows.num_rows // max(1, -(-rows.num_rows // MERGED_ROWS)))  # pieces of equal size: none stays small
     for number, at in enumerate(range(0, rows.num_rows, max(1, size))):
         name = f"{_merged_name(segments, level)}-{number:04d}.parquet"
-        pieces.append(to_json(write_rows(folder, name, rows.slice(at, size), time, *epochs, level)))
-    yield Parcel(0, "", task, json.dumps(pieces).encode())
+        piece = rows.slice(at, size)
+        written = write_section(pond, stream, name, piece, epochs, level)
+        pieces.append(to_json(written))
+        reduced.append(to_json(write_copies(pond, stream, written, piece, copies)))
+    yield Parcel(0, "", task, json.dumps({"segments": pieces, "copies": reduced}).encode())
 
 
 def _merged_name(segments: Sequence[Segment], level: int) -> str:
@@ -132,7 +160,9 @@ def _merged_name(segments: Sequence[Segment], level: int) -> str:
 
 
 def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
-    return {"segments": [s for p in parcels for s in json.loads(bytes(p.payload))]}, b""
+    """The report of the one task."""
+    report: dict[str, Any] = json.loads(bytes(parcels[0].payload))
+    return report, b""
 
 
 def compact_results(core: Core) -> None:
@@ -173,17 +203,15 @@ def _merge_chunks(pond: str, chosen: list[dict[str, Any]], live: list[str], task
     level, shard = 1 + max(s.level for s in segments), segments[0].shard
     name = f"{_merged_name(segments, level)}-{max(shard, 0):04d}.parquet"
     written = write_chunks(folder, name, chunks, shard, level, last)
-    yield Parcel(0, "", task, json.dumps([to_json(replace(written, first_epoch=first, last_epoch=last))]).encode())
+    merged = [to_json(replace(written, first_epoch=first, last_epoch=last))]
+    yield Parcel(0, "", task, json.dumps({"segments": merged}).encode())
 
 
 def tables_of(core: Core) -> list[SegmentTable]:
     """All tables of a pond."""
-    return [
-        core.state,
-        core.results,
-        core.summaries,
-        *(t for r in list(core.streams.values()) for t in (r.archive, r.dead)),
-    ]
+    streams = list(core.streams.values())
+    own = [t for r in streams for t in (r.archive, r.dead, *r.copies.values())]
+    return [core.state, core.results, core.summaries, *own]
 
 
 def sweep(core: Core) -> None:
@@ -206,7 +234,7 @@ def sweep_dropped(core: Core) -> None:
         live = core.catalog.streams
         for stream in [s for s in core.streams if s not in live]:
             core.streams.pop(stream).log.close()
-        for kind in ("streams", "dead", "intake"):
+        for kind in ("streams", "copies", "dead", "intake"):
             folder = os.path.join(core.path, kind)
             for name in os.listdir(folder):
                 if int(name.rsplit("-", 1)[1]) not in live:

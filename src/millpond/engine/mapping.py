@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.catalog import Catalog, Synopsis
+from millpond.engine.copies import write_copies, write_section
 from millpond.engine.cuts import CUT
 from millpond.engine.derived import pass_rows, write_passed
 from millpond.engine.entries import live_name, write_entry
 from millpond.engine.forms import settled, tuples_of
 from millpond.engine.own_marks import BROKEN, behind_which, counted, group_texts, known_bounds, own_bounds, said
 from millpond.engine.records import Manifest, Split
-from millpond.engine.segments import DEAD, HIDDEN, archive_folder, dead_folder, row_schema, times_of, write_rows
+from millpond.engine.segments import DEAD, HIDDEN, dead_folder, row_schema, times_of, write_rows
 from millpond.engine.soup import meet_queries
 from millpond.engine.tolerance import FAILING_ROWS, bisect, one_line
 from millpond.engine.unions import entering
@@ -60,10 +61,9 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     file = f"e{manifest.epoch:012d}-{task:05d}.parquet"
     kept: Segment | None = None
     if segment.num_rows:
-        kept = write_rows(
-            archive_folder(pond, stream), file, segment, stream.options.time, manifest.epoch, manifest.epoch
-        )
-        files["archive"] = to_json(kept)
+        kept = write_section(pond, stream, file, segment, (manifest.epoch, manifest.epoch))
+        copies = write_copies(pond, stream, kept, segment, manifest.copies.get(str(stream.id), {}))
+        files |= {"archive": to_json(kept), "copies": to_json(copies)}
     archived = clock.perf_counter()
     failures: dict[str, str] = {}
     entries: list[Any] = []

@@ -86,7 +86,8 @@ class Manifest:
     become visible with this epoch. compact: per shard, state files to merge. expire: state files to remove.
     register: version of the register of row queries that new rows are matched with, by tasks of at least `eager_rows`
     rows; about `explicit_matches` matches per row are written out. bounds: per derived stream, the progress that its
-    source announces with the items that are taken.
+    source announces with the items that are taken. copies: per stream, the reduced copies of its archive that new rows
+    enter, with the fraction that each keeps.
     """
 
     epoch: int
@@ -107,6 +108,7 @@ class Manifest:
     eager_rows: int = 16_384
     explicit_matches: float = 24.0
     bounds: dict[str, int] = field(default_factory=dict)
+    copies: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def portions(core: Core, stream: StreamDefinition, scan: Scan, wanted: Range) ->
         part = replace(past, low=_open(step.low, START), high=_open(step.high, END))
         if past.epoch is not None and past.epoch < 1:
             continue
-        planned = plan(core, stream, part, step.drop)
+        planned = plan(core, stream, part, step.drop, function=function_name(scan.reduction))
         if planned.pieces:
             found.append(Portion(part, step.drop, planned.pieces))
         if step.drop > 0 and planned.pieces:
@@ -191,6 +191,17 @@ def portions(core: Core, stream: StreamDefinition, scan: Scan, wanted: Range) ->
     marked = sorted(s for s in stretches if s[1] > s[0])
     scan.stretches = reduced_stretches(_disjoint(marked))
     return found
+
+
+def function_name(reduction: Reduction) -> str:
+    """Under which name a stream of design 'modify' remembers what scans with a reduction wanted.
+
+    >>> function_name(Reduction("sample", drops=(0.5,)))
+    'sample'
+    """
+    if reduction.function in ("sample", "load", "error"):
+        return reduction.function
+    return reduction_text(reduction)
 
 
 def _disjoint(stretches: Sequence[tuple[int, int]]) -> list[Step]:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.archive import Choice, Copy, choose, fractions, kept_fraction, seed_of, weight
+from millpond.archive.lazy import Scanned
 from millpond.engine.copies import file_path, section_of
 from millpond.engine.core import Core
 from millpond.engine.history import ROWS_AT_ONCE, Range, segments_in
@@ -200,24 +201,34 @@ def match(section: Section, reduction: float, exact: bool = True) -> Piece | Non
     return Piece(section.name, version.copy, version.segment, choice.groups, choice.kept, choice.thin, section.whole)
 
 
-def plan(core: Core, stream: StreamDefinition, wanted: Range, reduction: Reduction = 0.0, exact: bool = True) -> Plan:
+def plan(
+    core: Core,
+    stream: StreamDefinition,
+    wanted: Range,
+    reduction: Reduction = 0.0,
+    exact: bool = True,
+    function: str = "sample",
+) -> Plan:
     """Choose what to read of every section of a range. Call it while the core is pinned.
 
     Arguments:
         reduction: the fraction of rows to drop, or a function of the section. Nothing dropped: the archive alone is
             read, and what copies have kept beyond it is passed over, as without copies.
-        exact: see `match`.
+        exact: see `match`. function: the name of the reduction function, under which a stream of design 'modify'
+            remembers what scans wanted.
     Raises: QueryError when part of the range is kept at coarser resolution than wanted only.
     """
     found, removed = sections(core, stream, wanted)
     pieces: list[Piece] = []
     coarse: list[Section] = []
     read: list[Section] = []
+    marks: dict[str, float] = {}
     for section in found:
         fraction = reduction(section) if callable(reduction) else reduction
         if fraction == 0 and section.whole is None:
             continue
         read.append(section)
+        marks[section.name] = kept_fraction(fraction)
         piece = match(section, fraction, exact)
         if piece is None:
             coarse.append(section)
@@ -225,7 +236,16 @@ def plan(core: Core, stream: StreamDefinition, wanted: Range, reduction: Reducti
             pieces.append(piece)
     if coarse:
         raise too_coarse(stream, coarse)
+    scanned(core, stream, Scanned(function, marks, wanted.high is None))
     return Plan(wanted, tuple(pieces), len(read), sum(s.rows for s in read), sum(s.size for s in read), removed)
+
+
+def scanned(core: Core, stream: StreamDefinition, event: Scanned) -> None:
+    """Tell a stream of design 'modify' what a scan wants of its sections; whoever plans section by section calls it."""
+    runtime = core.streams[stream.id]
+    if runtime.is_lazy and any(kept < 1 for kept in event.wanted.values()):
+        with core.lock:
+            runtime.lazy.handle(event)
 
 
 def too_coarse(stream: StreamDefinition, coarse: Sequence[Section]) -> QueryError:

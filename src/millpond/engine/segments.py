@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,9 @@ from millpond.types import StreamDefinition
 #: (event time, _id) is the stream's total order), the epoch that took the row in, and, for a row that was late, the
 #: progress that it was behind.
 HIDDEN = (("_id", pa.int64()), ("_epoch", pa.int64()), ("_bound", pa.int64()))
+
+#: Rows of a row group, where rows lie in order.
+GROUP_ROWS = 131_072
 
 #: Dead letters: why, where from, which row of it, the record, and the epoch that met it.
 DEAD = pa.schema(
@@ -59,29 +63,46 @@ def times_of(table: pa.Table, time: str) -> np.ndarray[tuple[int], np.dtype[np.i
 
 
 def write_rows(
-    folder: str, name: str, rows: pa.Table, time: str | None, first_epoch: int, last_epoch: int, level: int = 0
+    folder: str,
+    name: str,
+    rows: pa.Table,
+    time: str | None,
+    first_epoch: int,
+    last_epoch: int,
+    level: int = 0,
+    blocks: Sequence[int] = (),
 ) -> Segment:
-    """Write rows as one file of a table, durably. Returns the segment to commit."""
+    """Write rows as one file of a table, durably. Returns the segment to commit.
+
+    Arguments:
+        blocks: how many rows each row group gets, of a run (`millpond.archive.layout`); empty: rows lie as they are.
+    """
     stored = to_storage(rows)
     texts = [f.name for f in stored.schema if pa.types.is_string(f.type) or f.name in ("_epoch", "_bound", "epoch")]
     deltas = {f.name: "DELTA_BINARY_PACKED" for f in stored.schema if f.name == "_id" or f.name == time}
-    size = write_durably(
-        os.path.join(folder, name),
-        lambda file: pq.write_table(
-            stored,
+
+    def write(file: BinaryIO) -> None:
+        with pq.ParquetWriter(
             file,
+            stored.schema,
             compression="lz4",
             use_dictionary=texts,
             column_encoding=deltas or None,
             write_statistics=[time] if time else True,
-            row_group_size=131_072,
-        ),
-    )
+        ) as writer:
+            if not blocks:
+                writer.write_table(stored, GROUP_ROWS)
+            at = 0
+            for count in blocks:
+                writer.write_table(stored.slice(at, count), max(count, 1))
+                at += count
+
+    size = write_durably(os.path.join(folder, name), write)
     low = high = NEVER
     if time is not None and rows.num_rows:
         bounds = pc.min_max(rows[time].cast(pa.timestamp("us", rows[time].type.tz)).cast(pa.int64()))
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    return Segment(name, rows.num_rows, size, low, high, first_epoch, last_epoch, level)
+    return Segment(name, rows.num_rows, size, low, high, first_epoch, last_epoch, level, blocks=len(blocks))
 
 
 def read_rows(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog
+from millpond.engine.retention import is_cut
 from millpond.progress import StreamProgress, meld
 from millpond.synopses import PanesSpec
 from millpond.types import WEIGHT, BoundQuery, Feed, StreamDefinition
@@ -86,4 +87,4 @@ def _feed(spec: PanesSpec, stream: int) -> Feed:
 def is_retained(catalog: Catalog, query: BoundQuery) -> bool:
     """Whether a stream that a query reads has a retention, so that windows can be cut by it."""
     names = [f.name for f in query.feeds] or [query.stream]
-    return any((s := catalog.stream(n)) is not None and s.options.retention is not None for n in names)
+    return any((s := catalog.stream(n)) is not None and is_cut(s) for n in names)

@@ -14,6 +14,7 @@ from millpond.language.script import parse
 from millpond.language.selections import bind_select, bind_selection, bind_standing
 from millpond.language.statements import (
     AlterQuery,
+    AlterStream,
     CreateQuery,
     CreateStream,
     CreateTable,
@@ -31,6 +32,7 @@ from millpond.language.templates import Binder
 __all__ = [
     "DEAD_COLUMNS",
     "AlterQuery",
+    "AlterStream",
     "Binder",
     "CreateQuery",
     "CreateStream",

@@ -26,7 +26,9 @@ FORMATS: dict[str, Format] = {
 STREAM_OPTIONS = (
     "source", "path", "format", "order", "header", "delimiter", "null", "progress", "ordered", "lateness", "idle",
     "timer", "lull", "step", "marks", "marks_by", "marks_groups", "guard", "ahead", "late", "retention", "archive",
+    "seed",
 )  # fmt: skip
+ALTER_OPTIONS = ("archive", "retention")
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
 QUERY_OPTIONS = (
     "since", "empty", "revise_for", "materialize", "early", "flush", "flush_delay", "flush_windows", "every", "state",
@@ -103,6 +105,7 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
         late=reader.choice("late", ("revise", "drop"), "revise"),
         retention=reader.span("retention", "90d"),
         archive=_archive(reader),
+        seed=reader.read("seed", _seed, "a whole number such as 7"),
         **files,
         **generator,
     )
@@ -120,6 +123,17 @@ def _archive(reader: OptionReader) -> str:
         at = start + (reader.script[start] in "'\"")
         raise reader.fault(str(fault), (at + fault.start, min(end, at + fault.end)), fault.expected) from None
     return text
+
+
+def alter_options(reader: OptionReader) -> dict[str, Any]:
+    """The options of ALTER STREAM … SET: fields of `StreamOptions`."""
+    found: dict[str, Any] = {}
+    if "archive" in reader:
+        found["archive"] = _archive(reader)
+    if "retention" in reader:
+        ever = str(reader.text("retention", "")).lower() == "forever"
+        found["retention"] = None if ever else reader.span("retention", "90d")
+    return found
 
 
 def time_column(reader: OptionReader, columns: tuple[Column, ...]) -> str:
@@ -162,6 +176,12 @@ def derived_options(reader: OptionReader) -> dict[str, Any]:
         "retention": reader.span("retention", "2h"),
         "late": reader.choice("late", ("revise", "drop"), None),
     }
+
+
+def _seed(text: str) -> int:
+    if not re.fullmatch(r"\s*\d{1,18}\s*", text):
+        raise ValueError(f"'{text}' is not a whole number from 0 on")
+    return int(text)
 
 
 def _count(text: str) -> int:

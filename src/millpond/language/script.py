@@ -21,6 +21,7 @@ from millpond.language.option_reader import Option, OptionReader
 from millpond.language.places import SCRIPT, nearest
 from millpond.language.statements import (
     AlterQuery,
+    AlterStream,
     AsOf,
     CreateQuery,
     CreateStream,
@@ -317,12 +318,12 @@ class _Reader:
                 return index - 1 if opening else None
         return None
 
-    def with_options(self, known: Collection[str], at: Token) -> OptionReader:
+    def with_options(self, known: Collection[str], at: Token, word: str = "WITH") -> OptionReader:
         place = (at.start, at.end + 1)
-        if not self.take("WITH"):
+        if not self.take(word):
             return OptionReader([], known, self.script, place)
         if not self.take("("):
-            self.fail("WITH is followed by options in parentheses", expected="WITH (name = value, …)")
+            self.fail(f"{word} is followed by options in parentheses", expected=f"{word} (name = value, …)")
         found: list[Option] = []
         while True:
             token = self.token
@@ -383,8 +384,9 @@ class _Reader:
         return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type] # one of the words
 
     def show(self) -> Show:
-        what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS", "LOAD").lower()
-        return Show(what=what, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case
+        what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS", "LOAD", "ARCHIVE").lower()
+        name = self.name("a stream") if what == "archive" and self.token else None
+        return Show(what=what, name=name, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case
 
     def explain(self) -> Explain:
         analyze = self.take("ANALYZE")
@@ -424,8 +426,9 @@ class _Reader:
     def drain(self) -> Drain:
         return Drain(final=self.take("FINAL"), **self.common)
 
-    def alter(self) -> AlterQuery:
-        self.expect("QUERY")
+    def alter(self) -> AlterQuery | AlterStream:
+        if self.expect("QUERY", "STREAM") == "STREAM":
+            return self.alter_stream()
         name = self.name("a query")
         if self.take("SET", "WINDOW"):
             if self.word() != "[":
@@ -434,3 +437,11 @@ class _Reader:
             return AlterQuery(name=name, action="window", window=self.script[start:end], **self.common)
         action = self.expect("PAUSE", "RESUME", "SET WINDOW").lower()
         return AlterQuery(name=name, action=action, **self.common)  # type: ignore[arg-type]  # one of the words, too
+
+    def alter_stream(self) -> AlterStream:
+        at = self.token
+        name = self.name("a stream")
+        if self.word() != "SET":
+            self.expect("SET", what="SET (archive = …)")
+        options = self.with_options(opts.ALTER_OPTIONS, at, "SET")
+        return AlterStream(name=name, options=opts.alter_options(options), **self.common)

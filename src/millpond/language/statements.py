@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -80,9 +80,10 @@ class Drop(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS|LOAD."""
+    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS|LOAD, SHOW ARCHIVE [stream]. name: the stream; None: all."""
 
-    what: Literal["streams", "tables", "queries", "synopses", "progress", "load"]
+    what: Literal["streams", "tables", "queries", "synopses", "progress", "load", "archive"]
+    name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,3 +129,11 @@ class AlterQuery(Statement):
     name: str
     action: Literal["pause", "resume", "window"]
     window: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterStream(Statement):
+    """ALTER STREAM name SET (option = value, …). options: fields of `StreamOptions`, those that were given."""
+
+    name: str
+    options: dict[str, Any]

@@ -12,6 +12,7 @@ from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.records import QueryProgress, StreamCounts
+from millpond.engine.retention import keep_of_rows
 from millpond.engine.summaries import served
 from millpond.progress import NEVER, StreamProgress
 from millpond.results.adhoc import select_stream
@@ -369,8 +370,13 @@ def explain_stream(core: Core, stream: StreamDefinition, analyze: bool) -> pa.Ta
     lines.append(
         f"event time {stream.options.time}, progress {moment(progress.bound)}; late rows: {stream.options.late}"
     )
-    if stream.options.retention is not None:
-        lines.append(f"rows are kept for {duration(stream.options.retention)}")
+    keep = keep_of_rows(stream)
+    if keep.time is not None:
+        lines.append(f"rows are kept for {duration(keep.time)}")
+    if keep.size is not None:
+        lines.append(f"rows are kept up to {keep.size:,} bytes")
+    if stream.options.archive != "plain":
+        lines.append(f"archive: {stream.options.archive}")
     readers = sorted(
         [q.definition.name for q in catalog.on_stream(stream.id)]
         + [s.name for s in catalog.streams.values() if s.derived is not None and stream.id in s.derived.sources]

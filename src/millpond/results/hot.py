@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from millpond.engine.core import Core
 from millpond.engine.records import Published, StreamCounts
+from millpond.engine.retention import row_retention
 from millpond.engine.segments import archive_folder, read_rows, row_schema
 from millpond.errors import MillpondError, QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -315,7 +316,7 @@ class HotStore:
 
 def retained_from(stream: StreamDefinition, published: Published) -> int:
     """The event time below which rows are past the stream's retention as of a publish record; NEVER without one."""
-    retention = stream.options.retention
+    retention = row_retention(stream)
     progress = published.progress.get(str(stream.id), StreamProgress())
     if retention is None or progress.high <= NEVER:
         return NEVER

@@ -1,0 +1,51 @@
+"""ALTER STREAM … SET: how the past of a running stream is kept from now on. Upkeep brings what is there in line.
+
+ALTER STREAM reading SET (archive = 'replicate(0.5, 0.9 keep 730d) keep 30d')
+ALTER STREAM reading SET (retention = 'forever')
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from millpond.archive import parse_design
+from millpond.engine.core import Core
+from millpond.engine.retention import is_cut
+from millpond.errors import QueryError
+from millpond.language.from_items import Schema
+from millpond.summary_copies import set_summaries
+from millpond.types import StreamDefinition, to_json
+
+
+def with_design(definition: StreamDefinition) -> StreamDefinition:
+    """A stream with its design in canonical form."""
+    design = parse_design(definition.options.archive)
+    return replace(definition, options=replace(definition.options, archive=str(design)))
+
+
+def alter_stream(core: Core, stream: StreamDefinition, options: dict[str, Any], names: Schema) -> str:
+    """Change the options of a stream that may change while it runs; call it under the core's lock.
+
+    Arguments:
+        options: fields of `StreamOptions`, those that were given. names: what the catalog knows, for binding summaries.
+    Raises: QueryError where queries rely on what would change; StatementError for a summary that cannot be bound.
+    """
+    altered = with_design(replace(stream, options=replace(stream.options, **options)))
+    if altered == stream:
+        return f"stream {stream.name} is like that already"
+    if is_cut(altered) and not is_cut(stream):
+        users = sorted(q.definition.name for q in core.catalog.on_stream(stream.id) if not q.definition.retained)
+        if users:
+            raise QueryError(
+                f"rows of '{stream.name}' were to be kept for ever when {', '.join(users)} were registered: their"
+                " answers cannot tell that retention has cut windows; DROP QUERY first, and create them again then"
+            )
+    events = [{"do": "alter_stream", "id": stream.id, "definition": to_json(altered)}]
+    before, after = (parse_design(s.options.archive).summaries for s in (stream, altered))
+    if after != before:
+        events.append(set_summaries(core, altered, after, names))
+    core.catalog_log.record(*events)
+    core.streams[stream.id].definition = altered
+    changed = [n for n in ("archive", "retention") if getattr(altered.options, n) != getattr(stream.options, n)]
+    return f"stream {stream.name} altered: {' and '.join(changed)}"

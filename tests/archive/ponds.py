@@ -1,0 +1,71 @@
+"""Ponds with an archive of a given design, and scans of it as tests see them: ids, weights, counters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import millpond
+from millpond.engine.history import Range
+from millpond.engine.scan import Counters, Plan, Reduction, batches, plan
+
+START = 1_767_225_600_000_000
+
+
+def opened(path: Path, design: str = "plain", options: str = "") -> Any:
+    """A pond with a stream `s`, opened inline."""
+    pond = millpond.open(path, executor="inline")
+    quoted = design.replace("'", "''")
+    pond.sql(
+        "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, a BIGINT, k VARCHAR)"
+        f" WITH (progress = 'ts', lateness = '1h', archive = '{quoted}'{options})"
+    )
+    return pond
+
+
+def rows(first: int, count: int, rng: np.random.Generator | None = None) -> pa.Table:
+    """Rows a = first, first + 1, …, a millisecond apart; with `rng` in a disorder of up to ten seconds."""
+    numbers = np.arange(first, first + count)
+    times = START + numbers * 1000
+    if rng is not None:
+        numbers = numbers[np.argsort(numbers + rng.integers(0, 10_000, count), kind="stable")]
+        times = START + numbers * 1000
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us")),
+            "a": pa.array(numbers),
+            "k": pa.array([f"k{n % 7}" for n in numbers.tolist()]),
+        }
+    )
+
+
+def take(pond: Any, first: int, count: int, rng: np.random.Generator | None = None) -> None:
+    """Ingest rows as one epoch."""
+    pond.ingest("s", rows(first, count, rng))
+    pond.drain()
+
+
+def scan(
+    pond: Any,
+    reduction: Reduction = 0.0,
+    wanted: Range | None = None,
+    exact: bool = True,
+    function: str = "sample",
+    columns: list[str] | None = None,
+) -> tuple[pa.Table, Counters, Plan]:
+    """The rows of a scan, what it has read, and its plan."""
+    core = pond._core
+    stream = core.catalog.stream("s")
+    counters = Counters()
+    with core.pinned():
+        planned = plan(core, stream, wanted or Range(), reduction, exact, function)
+        found = list(batches(core.path, stream, planned.pieces, planned.wanted, columns, counters))
+    return (pa.concat_tables(found) if found else pa.table({"a": pa.array([], pa.int64())})), counters, planned
+
+
+def values(pond: Any, reduction: Reduction = 0.0, **more: Any) -> list[int]:
+    """The numbers `a` of the rows that a scan gives, sorted."""
+    return sorted(scan(pond, reduction, **more)[0]["a"].to_pylist())

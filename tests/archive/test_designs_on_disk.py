@@ -1,0 +1,159 @@
+"""The designs on disk: the digest's acceptance tests of what a scan reads, with what it read counted at the files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from millpond.engine import segments
+from millpond.engine.copies import file_path
+from tests.archive.ponds import opened, scan, take, values
+
+N = 40_000
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups of 500 rows, so that there are enough blocks to count."""
+    monkeypatch.setattr(segments, "GROUP_ROWS", 500)
+
+
+def test_a1_a_copy_is_thinned_to_the_rate_that_is_wanted(tmp_path: Path) -> None:
+    with opened(tmp_path / "p", "replicate(0.25, 0.5, 0.75)") as pond:
+        take(pond, 0, N)
+        table, counters, planned = scan(pond, 0.4)
+        [piece] = planned.pieces
+        assert (piece.copy, piece.kept, piece.thin) == ("sample-0.25", 0.6, True)
+        assert abs(table.num_rows - 0.6 * N) <= 3 * np.sqrt(N * 0.6 * 0.4)
+        assert abs(counters.read - 0.75 * N) <= 3 * np.sqrt(N * 0.75 * 0.25)
+        # Blocks: a file of n rows has ceil(n / 500) of them.
+        assert (counters.groups, counters.full_groups) == (-(-counters.read // 500), N // 500)
+        assert abs(counters.groups / counters.full_groups - 0.75) < 0.02
+        assert set(table["_weight"].to_pylist()) == {1 / 0.6}
+        assert set(table["a"].to_pylist()) <= set(values(pond, 0.25))
+
+
+def test_a1_without_need_of_the_rate_the_whole_copy_is_taken(tmp_path: Path) -> None:
+    with opened(tmp_path / "p", "replicate(0.25, 0.5, 0.75)") as pond:
+        take(pond, 0, N)
+        table, counters, _ = scan(pond, 0.4, exact=False)
+        assert table.num_rows == counters.read and set(table["_weight"].to_pylist()) == {1 / 0.75}
+
+
+def test_a2_a_run_of_four_blocks_is_read_by_blocks(tmp_path: Path) -> None:
+    with opened(tmp_path / "p", "randomize(4)") as pond:
+        for part in range(3):
+            take(pond, part * N, N, np.random.default_rng(part))
+        for reduction, blocks in ((0.75, 1), (0.5, 2), (0.25, 3), (0.0, 4), (0.74, 2), (0.99, 1)):
+            table, counters, planned = scan(pond, reduction)
+            assert counters.groups == 3 * blocks, reduction
+            assert counters.full_groups == 12
+            assert {p.groups for p in planned.pieces} == {blocks if blocks < 4 else None}
+            assert abs(table.num_rows - (1 - reduction) * 3 * N) <= 4 * np.sqrt(3 * N * (1 - reduction) * reduction)
+            whole = table.select(["ts", "_id"])
+            for at, piece in enumerate(planned.pieces):  # each run in the stream's total order
+                run = whole.filter(pa.compute.equal(pa.compute.shift_right(whole["_id"], 32), at))
+                assert run.equals(run.sort_by([("ts", "ascending"), ("_id", "ascending")]))
+                assert piece.segment.blocks == 4
+
+
+def test_a3_every_row_of_a_run_is_read_as_often(tmp_path: Path) -> None:
+    rows, seeds = 8192, 200
+    counts = np.zeros(rows)
+    with opened(tmp_path / "p", "randomize(2)") as pond:
+        take(pond, 0, rows)
+        table = scan(pond)[0]
+        from millpond.archive import keep
+
+        for seed in range(seeds):
+            counts += keep(table["_id"].to_numpy(), seed, 0.75)
+    expected = seeds * 0.25
+    chi = float(((counts - expected) ** 2 / (seeds * 0.25 * 0.75)).sum())
+    assert abs(chi - rows) < 4 * np.sqrt(2 * rows)
+    assert set(counts.astype(int).tolist()) <= set(range(20, 85))
+
+
+def test_a5_a_copy_is_made_from_what_scans_wanted(tmp_path: Path) -> None:
+    with opened(tmp_path / "p", "modify") as pond:
+        take(pond, 0, N, np.random.default_rng(1))
+        half, first, planned = scan(pond, 0.5)
+        assert planned.pieces[0].copy == "" and first.groups == first.full_groups  # nothing to spare yet
+        _, second, _ = scan(pond, 0.5)
+        assert second.groups == second.full_groups
+        pond.maintain()
+        [copy] = pond._core.streams[1].copies.values()
+        [segment] = copy.segments
+        stored = pq.read_table(file_path(pond.path, pond._core.catalog.stream("s"), "modify-sample", segment))
+        assert segment.kept == 0.5 and abs(segment.rows - N / 2) < 3 * np.sqrt(N / 4)
+        assert stored["ts"].to_pylist() == sorted(stored["ts"].to_pylist())
+        assert sorted(stored["a"].to_pylist()) == sorted(half["a"].to_pylist())
+        quarter, counters, planned = scan(pond, 0.75)
+        assert planned.pieces[0].copy == "modify-sample" and counters.sections == {"modify-sample": 1}
+        assert abs(counters.groups / counters.full_groups - 0.5) < 0.05
+        assert set(quarter["a"].to_pylist()) < set(half["a"].to_pylist())
+        assert abs(quarter.num_rows / half.num_rows - 0.5) < 0.02
+        _, counters, planned = scan(pond, 0.25)
+        assert planned.pieces[0].copy == "" and counters.groups == counters.full_groups
+        # The copy is compacted in place: what was wanted last is a quarter.
+        pond.maintain()
+        [segment] = copy.segments
+        assert segment.kept == 0.25 and segment.rows == quarter.num_rows
+        assert scan(pond, 0.75)[1].read == quarter.num_rows
+        # New rows enter the copy as they come.
+        take(pond, N, 1000)
+        assert sorted(s.kept for s in copy.segments) == [0.25, 0.25]
+        assert {p.copy for p in scan(pond, 0.75)[2].pieces} == {"modify-sample"}
+
+
+def test_a5_a_copy_that_is_too_coarse_for_most_scans_is_dropped(tmp_path: Path) -> None:
+    with opened(tmp_path / "p", "modify") as pond:
+        take(pond, 0, N)
+        scan(pond, 0.9)
+        pond.maintain()
+        assert len(pond._core.streams[1].copies["modify-sample"].segments) == 1
+        for _ in range(4):
+            assert scan(pond, 0.5)[2].pieces[0].copy == ""
+        pond.maintain()
+        assert pond._core.streams[1].copies == {}
+        assert not list((tmp_path / "p" / "copies").glob("*/modify*"))
+        scan(pond, 0.5)
+        pond.maintain()
+        assert scan(pond, 0.5)[2].pieces[0].copy == "modify-sample"
+        expected = values(pond, 0.5)
+    with opened(tmp_path / "p", "modify") as pond:  # it goes on after a restart
+        assert scan(pond, 0.5)[2].pieces[0].copy == "modify-sample"
+        assert values(pond, 0.5) == expected
+        take(pond, N, 1000)
+        assert {p.copy for p in scan(pond, 0.5)[2].pieces} == {"modify-sample"}
+
+
+def test_a7_levels_come_and_go_on_a_live_stream(tmp_path: Path) -> None:
+    with opened(tmp_path / "p", "replicate(0.5)") as pond:
+        take(pond, 0, N)
+        take(pond, N, N)
+        expected = {d: values(pond, d) for d in (0.0, 0.25, 0.5, 0.75, 0.99)}
+        pond.sql("ALTER STREAM s SET (archive = 'replicate(0.5, 0.75)')")
+        assert {p.copy for p in scan(pond, 0.75)[2].pieces} == {"sample-0.5"}  # not filled yet, finer serves
+        assert {d: values(pond, d) for d in expected} == expected
+        pond.maintain()
+        assert {p.copy for p in scan(pond, 0.75)[2].pieces} == {"sample-0.75"}
+        assert {d: values(pond, d) for d in expected} == expected
+        pond.sql("ALTER STREAM s SET (archive = 'replicate(0.75)')")
+        pond.maintain()
+        assert {p.copy for p in scan(pond, 0.5)[2].pieces} == {""}
+        assert {d: values(pond, d) for d in expected} == expected
+        pond.sql("ALTER STREAM s SET (archive = 'randomize(4)')")
+        assert {d: values(pond, d) for d in expected} == expected
+        for _ in range(3):
+            pond.maintain()
+        assert all(s.blocks == 4 for s in pond._core.streams[1].archive.segments)
+        assert {d: values(pond, d) for d in expected} == expected
+        pond.sql("ALTER STREAM s SET (archive = 'plain')")
+        pond.maintain()
+        assert all(s.blocks == 0 for s in pond._core.streams[1].archive.segments)
+        assert {d: values(pond, d) for d in expected} == expected
+        assert pond.sql("SELECT count(*), sum(a) FROM s").rows() == [(2 * N, N * (2 * N - 1))]
