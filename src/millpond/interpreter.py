@@ -195,7 +195,8 @@ class Interpreter:
         if isinstance(bound, BoundQuery):
             check_options(self.core.catalog, bound, QueryOptions())
             if bound.relation is not None:
-                return select_relational(self.core, bound), ""
+                table = select_relational(self.core, bound)
+                return table, note_of(table)
             table = select_stream(self.core, bound)
             return table, "; ".join(n for n in (note_of(table), gone_note(self.core, bound)) if n)
         read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]

@@ -272,6 +272,7 @@ class RelationInput:
     columns: tuple[Column, ...]
     where: str | None = None
     checks: tuple[str, ...] = ()
+    reduce: Reduction | None = None
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from millpond.archive.sampling import kept_fraction
 from millpond.errors import QueryError
-from millpond.types import DAY, HOUR, MINUTE, SECOND, Reduction
+from millpond.types import Reduction
 
 #: The first and the last instant: an open end of a step.
 START, END = -(2**62), 2**62
@@ -145,32 +145,6 @@ def drop_of(function: Callable[..., Any], run: Run, arguments: Sequence[Any] = (
     if isinstance(drop, bool) or not isinstance(drop, int | float | np.floating | np.integer) or not 0 <= drop < 1:
         raise QueryError(f"reduction function '{called}' gave {drop!r}; a fraction to drop is from 0 to below 1")
     return float(drop)
-
-
-def reduction_text(reduction: Reduction) -> str:
-    """The clause as it could be written.
-
-    >>> reduction_text(Reduction("age", (0.5, 0.9), (3_600_000_000, 86_400_000_000)))
-    "age('1h', 0.5, '1d', 0.9)"
-    """
-    if reduction.function == "interval":
-        return f"BY INTERVAL '{_span(reduction.spans[0])}'"
-    if reduction.function == "age":
-        pairs = zip(reduction.spans, reduction.drops, strict=True)
-        inside = ", ".join(f"'{_span(span)}', {drop:g}" for span, drop in pairs)
-        return f"age({inside})"
-    if reduction.function == "error":
-        return f"error({reduction.error:g})"
-    if reduction.function in ("sample", "load"):
-        return f"{reduction.function}({', '.join(f'{d:g}' for d in reduction.drops)})"
-    return f"{reduction.function}({', '.join(map(repr, reduction.arguments))})"
-
-
-def _span(micros: int) -> str:
-    for unit, size in (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)):
-        if micros and micros % size == 0:
-            return f"{micros // size}{unit}"
-    return f"{micros}us"
 
 
 def joined(steps: Iterable[Step]) -> tuple[Step, ...]:

@@ -23,7 +23,6 @@ from millpond.archive.reductions import (
     age_steps,
     joined,
     reduced_stretches,
-    reduction_text,
     run_steps,
     sample_steps,
     within,
@@ -34,6 +33,7 @@ from millpond.engine.mapping import Parcel
 from millpond.engine.reduction_functions import function_of
 from millpond.engine.scan import Counters, Piece, batches, plan, sections
 from millpond.errors import QueryError
+from millpond.language.reduce_clause import reduction_text
 from millpond.types import Reduction, StreamDefinition, from_json, to_json
 
 #: Who sends a map task's counters.

@@ -19,6 +19,7 @@ from millpond.engine.mapping import tolerant
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.own_marks import counted
 from millpond.engine.records import Published, QueryProgress, read_published
+from millpond.engine.reducing import Scan, portion_rows, portions, resolve
 from millpond.engine.relating import (
     Input,
     advance_relation,
@@ -34,23 +35,41 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Rows, kept, merge_rows, needed, rows_needed, rows_of, spare_of
 from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, write_chunks
-from millpond.types import RelationInput, StreamDefinition
+from millpond.types import WEIGHT, RelationInput, StreamDefinition
 
 
 def archived_rows(
-    core: Core, stream: StreamDefinition, spec: Rows, item: RelationInput, wanted: Range, most: int | None = None
+    core: Core,
+    stream: StreamDefinition,
+    spec: Rows,
+    item: RelationInput,
+    wanted: Range,
+    most: int | None = None,
+    now: int = NEVER,
+    live_from: int | None = None,
+    scans: list[Scan] | None = None,
 ) -> pa.Table:
     """The rows of a range of the archive that a store would keep. Rows on which an expression fails are left out.
 
+    Arguments:
+        now, live_from: of a reduced input, NOW of the scan, and the first epoch whose rows are whole. scans: gets it.
     Raises: QueryError when they are more than `most`.
     """
     db = connection()
     parts = []
     held = 0
     with core.pinned():
-        segments = segments_in(core.streams[stream.id].archive.segments, wanted)
-        columns = [c for c in dict.fromkeys(spec.columns) if c != stream.options.time]
-        for segment in batches(core.path, stream, segments, wanted, columns):
+        columns = [c for c in dict.fromkeys(spec.columns) if c not in (stream.options.time, WEIGHT)]
+        if item.reduce is not None:
+            scan = Scan(item.reduce, now, live_from)
+            scan.steps = resolve(core, [stream], scan, wanted)
+            read = portion_rows(core.path, stream, portions(core, stream, scan, wanted), columns, scan.counters)
+            if scans is not None:
+                scans.append(scan)
+        else:
+            segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+            read = batches(core.path, stream, segments, wanted, columns)
+        for segment in read:
             found = tolerant(partial(rows_of, db, spec), counted(segment, stream.options))[0]
             if found.num_rows:
                 parts.append(found)
@@ -72,13 +91,15 @@ def read_inputs(
     until: int | None,
     specs: Sequence[Rows] | None = None,
     most: int | None = None,
+    live_from: int | None = None,
+    scans: list[Scan] | None = None,
 ) -> list[Input]:
     """The rows of each input that are in its window at instants from `since` on, up to event time `until`.
 
     Arguments:
         published: the epoch up to which rows are seen, and how far the streams were then.
         specs: of the stores to fill; None: what each input needs.
-        most: rows that an input may have; see `archived_rows`.
+        most, live_from, scans: see `archived_rows`.
     """
     found = []
     for n, (item, stream) in enumerate(zip(items, streams, strict=True)):
@@ -87,9 +108,8 @@ def read_inputs(
         wanted = Range(low, None if until is None else until + 1, published.epoch)
         state = published.progress.get(str(stream.id), StreamProgress())
         spec = rows_needed(item, stream) if specs is None else specs[n]
-        found.append(
-            Input(marked(stream, state, archived_rows(core, stream, spec, item, wanted, most)), stream, state.high)
-        )
+        rows = archived_rows(core, stream, spec, item, wanted, most, state.high, live_from, scans)
+        found.append(Input(marked(stream, state, rows), stream, state.high))
     return found
 
 

@@ -20,13 +20,17 @@ from millpond.language.from_items import Schema
 from millpond.language.functions import RELATION_AGGREGATES
 from millpond.language.joining import join_plan
 from millpond.language.places import Source, nearest
+from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_text
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
+from millpond.language.weights import weigh
 from millpond.language.window_clause import REVISIONS, WINDOW, WORKS, WindowClause
 from millpond.types import (
+    WEIGHT,
     BoundQuery,
     Column,
     ConstantInput,
     Output,
+    Reduction,
     Relational,
     RelationInput,
     RelationWindow,
@@ -35,6 +39,9 @@ from millpond.types import (
 
 #: The column that says which instant a row of a lifted input belongs to.
 INSTANT = "_instant"
+
+#: What a row of a reduced stream stands for.
+_WEIGHT = Column(WEIGHT, "DOUBLE")
 
 #: Names that answers have by themselves.
 RESERVED = ("at", "change", "revision", "op", "covered_from", "window_start", "window_end")
@@ -79,6 +86,8 @@ class _Binder:
         self.select, self.text, self.source, self.schema, self.standing = select, text, source, schema, standing
         self.streams: dict[str, StreamDefinition] = {}
         self.windows: dict[str, RelationWindow] = {}
+        self.reductions: dict[str, Reduction] = {}
+        self.reduced: dict[str, tuple[int, int]] = {}
         names = [node.name.lower() for node in select.find_all(exp.Identifier)]
         self.names = frozenset(names)
         aliases = {t.alias_or_name.lower() for t in tables_of(select)}
@@ -105,6 +114,7 @@ class _Binder:
                         next((t for t in tables_of(self.select) if t.name.lower() == ref.name.lower()), None),
                         "a stream with a window, or a table",
                     )
+        weigh(tree, self.reduced, self.source)
         plain = render(self.at(tree.copy(), None))
         columns = describe_over(plain, refs, self.select, self.source)
         instants = "i" + max((ref.alias for ref in refs), key=len)
@@ -121,13 +131,14 @@ class _Binder:
                 ref.columns,
                 " AND ".join(f"({each})" for each in pushed[ref.alias]) or None if ref.alias in pushed else None,
                 self.checks(tree, ref) if elements else (),
+                self.reductions.get(ref.alias),
             )
             for ref in refs
             if ref.kind == "stream"
         )
         tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
         columns_of = {ref.alias: ref.columns for ref in refs}
-        joined = None if elements else join_plan(tree, columns_of, self.item_at, set(self.streams))
+        joined = None if elements or self.reduced else join_plan(tree, columns_of, self.item_at, set(self.streams))
         plan: Literal["elements", "joined", "recomputed"] = "elements" if elements else "recomputed"
         if joined is not None and operator != "rstream":
             plan = "joined"
@@ -171,6 +182,16 @@ class _Binder:
         )
         if not columns:
             columns = tuple(c for c in stream.all_columns if c.name.lower() == stream.options.time.lower())
+        reduction = bound_reduction(table, self.schema, source)
+        if reduction is not None:
+            self.reduced[alias] = table.meta[REDUCE].place
+            if not reduction.samples or reduction.function == "error":
+                raise source.error(
+                    f"REDUCE {reduction_text(reduction)} is not for relations", self.reduced[alias],
+                    "REDUCE sample(0.9), age('7 days', 0.9), load(), or a function that was registered",
+                )  # fmt: skip
+            self.reductions[alias] = reduction
+            columns = (*columns, _WEIGHT)
         return RelationRef(alias, "stream", stream.name, columns)
 
     def window(self, clause: WindowClause, stream: StreamDefinition) -> RelationWindow:
@@ -219,6 +240,7 @@ class _Binder:
             wanted = [c for c in stream.all_columns if self.all_columns or self._needs(table.name, c)]
             if not wanted:
                 wanted = [c for c in stream.all_columns if c.name.lower() == stream.options.time.lower()]
+            wanted += [_WEIGHT] if table.name in self.reductions else []
             casts: list[exp.Expr] = [
                 exp.Alias(this=CheckedCast(this=column(c.name), kind=c.type), alias=_identifier(c.name)) for c in wanted
             ]

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from millpond.errors import StatementError
 from millpond.language.durations import EXPECTED, parse_duration
 from millpond.language.places import Source, nearest
-from millpond.types import Reduction
+from millpond.types import DAY, HOUR, MINUTE, SECOND, Reduction
 
 if TYPE_CHECKING:
     from millpond.language.dialect import MillpondParser
@@ -85,6 +85,32 @@ def refuse_reduction(table: exp.Table, source: Source, message: str) -> None:
     clause = table.meta.get(REDUCE)
     if isinstance(clause, ReduceClause):
         raise source.error(message, clause.place, "REDUCE behind the name of a stream")
+
+
+def reduction_text(reduction: Reduction) -> str:
+    """The clause as it could be written.
+
+    >>> reduction_text(Reduction("age", (0.5, 0.9), (3_600_000_000, 86_400_000_000)))
+    "age('1h', 0.5, '1d', 0.9)"
+    """
+    if reduction.function == "interval":
+        return f"BY INTERVAL '{_span(reduction.spans[0])}'"
+    if reduction.function == "age":
+        pairs = zip(reduction.spans, reduction.drops, strict=True)
+        inside = ", ".join(f"'{_span(span)}', {drop:g}" for span, drop in pairs)
+        return f"age({inside})"
+    if reduction.function == "error":
+        return f"error({reduction.error:g})"
+    if reduction.function in ("sample", "load"):
+        return f"{reduction.function}({', '.join(f'{d:g}' for d in reduction.drops)})"
+    return f"{reduction.function}({', '.join(map(repr, reduction.arguments))})"
+
+
+def _span(micros: int) -> str:
+    for unit, size in (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)):
+        if micros and micros % size == 0:
+            return f"{micros // size}{unit}"
+    return f"{micros}us"
 
 
 class _Reader:

@@ -21,8 +21,18 @@ from millpond.distinct import is_among
 from millpond.relations.contents import FOR_EVER, content_of
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
-from millpond.synopses.panes import casts_of
-from millpond.types import DAY, Column, QueryOptions, Relational, RelationInput, StreamDefinition
+from millpond.synopses.panes import casts_of, weighed
+from millpond.types import (
+    DAY,
+    WEIGHT,
+    Column,
+    QueryOptions,
+    Reduction,
+    Relational,
+    RelationInput,
+    StreamDefinition,
+    to_json,
+)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -35,7 +45,7 @@ class Rows:
     """What a store keeps: the definition of the rows.
 
     stream: id of the stream; time: its event-time column; where, columns, checks: as of `RelationInput`; casts: (quoted
-    name, type) of columns that must be cast to what they were declared.
+    name, type) of columns that must be cast to what they were declared. reduce: how much of the past was left out.
     """
 
     stream: int
@@ -44,15 +54,19 @@ class Rows:
     where: str | None = None
     checks: tuple[str, ...] = ()
     casts: tuple[tuple[str, str], ...] = ()
+    reduce: Reduction | None = None
 
     @property
     def key(self) -> str:
         """A text that is equal for equal definitions."""
-        text = json.dumps([self.stream, self.time, self.where, self.checks, self.columns])
+        reduced = [] if self.reduce is None else [to_json(self.reduce)]
+        text = json.dumps([self.stream, self.time, self.where, self.checks, self.columns, *reduced])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def serves(self, wanted: Rows) -> bool:
         """Whether it keeps every row and column of `wanted`, and no other rows."""
+        if self.reduce is not None or wanted.reduce is not None:  # other samples, other rows
+            return self is wanted
         mine = (self.stream, self.where, self.checks)
         return mine == (wanted.stream, wanted.where, wanted.checks) and set(wanted.columns) <= set(self.columns)
 
@@ -67,7 +81,7 @@ def rows_needed(item: RelationInput, stream: StreamDefinition) -> Rows:
     """The rows that an input needs."""
     casts = casts_of(stream) if item.where or item.checks else ()
     names = tuple(c.name for c in item.columns)
-    return Rows(stream.id, stream.options.time, names, item.where, item.checks, casts)
+    return Rows(stream.id, stream.options.time, names, item.where, item.checks, casts, item.reduce)
 
 
 def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.Table:
@@ -76,6 +90,7 @@ def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.
     Arguments:
         segment: rows of the stream with `_id`, `_epoch` and `_bound`.
     """
+    segment = weighed(segment) if WEIGHT in spec.columns else segment
     own = [segment["_id"], segment["_epoch"], segment["_bound"]]
     times = pa.array(event_times(segment, spec.time))
     found = pa.table([times, *own], names=list(OWN))

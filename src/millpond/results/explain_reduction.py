@@ -7,12 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.archive.reductions import END, START, Step, reduction_text
+from millpond.archive.reductions import END, START, Step
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.records import QueryProgress
 from millpond.engine.reducing import Portion, Scan, description, portions, resolve
+from millpond.language.reduce_clause import reduction_text
 from millpond.progress import StreamProgress
 from millpond.results.explain_windows import moment
 from millpond.types import BoundQuery, StreamDefinition

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.reductions import reduction_text
 from millpond.catalog import Registered
 from millpond.engine.core import Core
+from millpond.language.reduce_clause import reduction_text
 from millpond.results.describe import show_windows
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
 from millpond.results.explain_windows import duration, moment

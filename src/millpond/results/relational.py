@@ -10,10 +10,12 @@ import pyarrow as pa
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.records import Published, QueryProgress
+from millpond.engine.reducing import Scan, described
 from millpond.engine.relating import FAULTS, Input, shown
 from millpond.engine.relation_history import read_inputs
 from millpond.engine.tolerance import one_line
 from millpond.errors import QueryError
+from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import Content, answers, content_of, snapshot, spare_of
@@ -38,12 +40,25 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select), Column("final", "BOOLEAN")]
     if now is None:
         return empty_answers(connection(), columns)
-    found = _at(core, query, core.catalog.streams_of(standing), published, now)
+    scans: list[Scan] = []
+    first = standing.first_epoch
+    found = _at(core, query, core.catalog.streams_of(standing), published, now, live_from=first, scans=scans)
     final = "true" if progress_of(core.published, core.catalog.streams_of(standing)) > now else "false"
     shown_at = f'make_timestamp({now}) AS "at"'
-    return query_table(
-        connection(), f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL", f=found
-    )
+    sql = f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL"
+    return _told(query_table(connection(), sql, f=found), scans)
+
+
+def _told(table: pa.Table, scans: Sequence[Scan]) -> pa.Table:
+    """An answer that tells what reduced scans it was made of: of the first one, with what all of them read."""
+    if not scans:
+        return table
+    first, *others = scans
+    for other in others:
+        first.counters.add(other.counters)
+        first.rows += other.rows
+        first.stretches += other.stretches
+    return described(table, first)
 
 
 def relation_moment(
@@ -65,7 +80,8 @@ def current_relation(core: Core, standing: Standing) -> pa.Table:
         return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
     last = max((_end(i, s, core.published) for i, s in _pairs(query, streams)), default=NEVER)
     instant = known.closed - 1 if known.closed < FOREVER else last
-    found = _at(core, query, streams, core.published, instant, standing.definition.options)
+    options, first = standing.definition.options, standing.first_epoch
+    found = _at(core, query, streams, core.published, instant, options, first)
     return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
 
 
@@ -79,14 +95,16 @@ def select_relational(core: Core, query: BoundQuery) -> pa.Table:
     published = core.published
     now = now_of(published, streams)
     outputs = [Column(o.name, o.type) for o in query.select]
+    scans: list[Scan] = []
     if query.relation.operator is None:
         if now is None:
             now = -FOREVER  # the relation over nothing
-        found = _at(core, query, streams, published, now)
-        return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
+        found = _at(core, query, streams, published, now, scans=scans)
+        sql = f"SELECT {_outputs(query)} FROM f ORDER BY ALL"
+        return _told(query_table(connection(), sql, f=found), scans)
     if now is None:
         return empty_answers(connection(), [Column("at", "TIMESTAMP"), *outputs])
-    inputs = read_inputs(core, streams, query.relation.inputs, published, NEVER, now, most=INPUT_ROWS)
+    inputs = read_inputs(core, streams, query.relation.inputs, published, NEVER, now, most=INPUT_ROWS, scans=scans)
     try:
         found = answers(
             connection(), query, _contents(query, inputs, None), _tables(core, query.relation), NEVER, now + 1
@@ -95,7 +113,7 @@ def select_relational(core: Core, query: BoundQuery) -> pa.Table:
         table = shown(connection(), query, found.append_column("_revision", zeros))
     except FAULTS as error:
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
-    return table.drop_columns(["revision", "op"])
+    return _told(table.drop_columns(["revision", "op"]), scans)
 
 
 def _moment(core: Core, streams: Sequence[StreamDefinition], as_of: AsOf) -> tuple[int | None, Published]:
@@ -122,10 +140,15 @@ def _at(
     published: Published,
     instant: int,
     options: QueryOptions | None = None,
+    live_from: int | None = None,
+    scans: list[Scan] | None = None,
 ) -> pa.Table:
     """R(τ), columns c0, c1, … `options`: late rows count as they do for a standing query; None: like all others."""
     assert query.relation is not None
-    inputs = read_inputs(core, streams, query.relation.inputs, published, instant, instant, most=INPUT_ROWS)
+    items = query.relation.inputs
+    inputs = read_inputs(
+        core, streams, items, published, instant, instant, most=INPUT_ROWS, live_from=live_from, scans=scans
+    )
     try:
         contents = _contents(query, inputs, options)
         return snapshot(connection(), query, contents, _tables(core, query.relation), instant)
@@ -189,6 +212,9 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None)
         else:
             text = "unbounded"
         lines.append(f"input {item.stream}: {text}; keeps {', '.join(c.name for c in item.columns)}")
+        if item.reduce is not None:
+            whole = "" if standing is None else f"; rows from epoch {standing.first_epoch} on are live and whole"
+            lines.append(f"reduce: {reduction_text(item.reduce)}{whole}")
         if item.where:
             lines.append(f"filter below the window: {item.where}")
         elif window.kind == "rows":
