@@ -171,19 +171,19 @@ def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> 
     """Answers as they are stored: at, the select list, change (of relations), revision, op.
 
     Arguments:
-        found: `_at`, `_sign`, c0, …, `_n`, `_revision`; a negative `_n` takes rows back.
+        found: `_at`, `_sign`, c0, …, `_n`, `_revision`; a negative `_n` takes rows back. Its order is kept.
     """
     outputs = [f'CAST(c{n} AS {o.type}) AS "{_doubled(o.name)}"' for n, o in enumerate(query.select)]
     assert query.relation is not None
     if query.relation.operator is None:
         outputs.append("CASE WHEN _sign > 0 THEN '+' ELSE '-' END AS change")
-    order = ", ".join(["_at", "_sign", *(f"c{n}" for n in range(len(query.select))), "_n"])
     sql = (
         f'SELECT make_timestamp(_at) AS "at", {", ".join(outputs)}, _revision AS revision,'
         " CASE WHEN _n > 0 THEN '+' ELSE '-' END AS op"
-        f" FROM (SELECT *, unnest(range(abs(_n))) AS _copy FROM found) ORDER BY {order}, _copy"
     )
-    return query_table(db, sql, found=found)
+    if pc.all(pc.equal(pc.abs(found["_n"]), 1)).as_py() is False:
+        return query_table(db, f"{sql} FROM (SELECT *, unnest(range(abs(_n))) AS _copy FROM found)", found=found)
+    return query_table(db, f"{sql} FROM found", found=found)
 
 
 def _doubled(name: str) -> str:
@@ -200,7 +200,7 @@ def _revisions(db: duckdb.DuckDBPyConnection, query: BoundQuery, changed: pa.Tab
         numbers = pa.table({"end": pa.array([], pa.int64()), "revision": pa.array([], pa.int64())})
     sql = (
         "SELECT c.*, (coalesce(g.revision, 0) + 1)::BIGINT AS _revision FROM changed c LEFT JOIN"
-        ' (SELECT "end", max(revision) AS revision FROM numbers GROUP BY "end") g ON g."end" = c._at'
+        ' (SELECT "end", max(revision) AS revision FROM numbers GROUP BY "end") g ON g."end" = c._at ORDER BY ALL'
     )
     return shown(db, query, query_table(db, sql, changed=changed, numbers=numbers))
 

@@ -71,7 +71,7 @@ def changes_of(
     if _relation(query).plan == "elements":
         return _elements(db, query, contents[0], tables, low, high)
     if _relation(query).plan == "joined":
-        return joined_changes(db, _relation(query), _list(query), contents, tables, low, high)
+        return joined_changes(db, _relation(query), _list(query), contents, tables, low, high)[0]
     points = _instants(contents, low, high)
     parts = []
     for start, stop in _chunks(contents, points, low):
@@ -99,7 +99,7 @@ def answers(
     """What the query reports for the instants low <= τ < high: `_at`, `_sign`, c0, c1, …, `_n` (how often).
 
     `_sign` is 1 for a row that enters (ISTREAM, RSTREAM) and -1 for one that leaves (DSTREAM); a relation has both. In
-    no particular order, and a row that enters twice may stand there twice.
+    an order that depends on the rows alone; a row that enters twice may stand there twice.
 
     Arguments:
         ticks: the instants that RSTREAM reports.
@@ -108,10 +108,13 @@ def answers(
     if operator == "rstream":
         assert ticks is not None
         return _reported(db, query, contents, tables, low, high, ticks)
-    net = changes_of(db, query, contents, tables, low, high)
+    if _relation(query).plan == "joined":
+        net, ordered = joined_changes(db, _relation(query), _list(query), contents, tables, low, high)
+    else:
+        net, ordered = changes_of(db, query, contents, tables, low, high), False
     wanted = {"istream": "WHERE _net > 0", "dstream": "WHERE _net < 0", None: ""}[operator]
     sql = f"SELECT _at, sign(_net)::BIGINT AS _sign, {_list(query)}, abs(_net)::BIGINT AS _n FROM net {wanted}"
-    return query_table(db, sql, net=net)
+    return query_table(db, sql if ordered else f"{sql} ORDER BY ALL", net=net)
 
 
 def difference(db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table, new: pa.Table) -> pa.Table:

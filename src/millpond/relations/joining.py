@@ -60,10 +60,11 @@ def joined_changes(
     tables: Mapping[str, pa.Table],
     low: int,
     high: int,
-) -> pa.Table:
+) -> tuple[pa.Table, bool]:
     """How a join changes at the instants low <= τ < high: columns `_at`, c0, c1, …, `_net`; as `evaluate.changes_of`.
 
-    In no particular order; where nothing can cancel, equal rows may stand side by side.
+    Returns: the changes, and whether they are in the order of instants and parts already: where nothing can cancel, they
+    are not grouped, and equal rows may stand side by side.
 
     Arguments:
         names: c0, c1, … as a list.
@@ -77,9 +78,12 @@ def joined_changes(
     images = [join.images(e, names) for e in events]
     found = pa.concat_tables(images)
     if relation.operator == "istream" and not any((e.count < 0).any() for e in events):
-        return query_table(db, f"SELECT _at, {names}, _n AS _net FROM d", d=found)  # nothing that could cancel
+        places = np.argsort(found["_at"].to_numpy(), kind="stable")
+        if (places[1:] < places[:-1]).any():
+            found = found.take(pa.array(places))
+        return query_table(db, f"SELECT _at, {names}, _n AS _net FROM d", d=found), True
     sql = f"SELECT _at, {names}, sum(_n)::BIGINT AS _net FROM d GROUP BY _at, {names} HAVING sum(_n) <> 0"
-    return query_table(db, sql, d=found)
+    return query_table(db, sql, d=found), False
 
 
 def _side(
@@ -196,7 +200,10 @@ class _Join:
             tests.append(f"f.e{n} = r.e{n}")
         sql = f"SELECT f._f, r._r FROM f JOIN r ON {' AND '.join(tests)}"
         found = query_table(self.db, sql, f=pa.table(frontier), r=pa.table(probed))
-        return found["_f"].to_numpy(), found["_r"].to_numpy()
+        kept, matched = found["_f"].to_numpy(), found["_r"].to_numpy()
+        # Which side DuckDB hashes depends on how many rows are held; what an epoch writes must not.
+        places = np.argsort(kept * np.int64(max(1, side.rows.num_rows)) + matched, kind="stable")
+        return kept[places], matched[places]
 
     def passing(self, event: Event) -> Event:
         """Without the joined rows that fail the join's condition."""
