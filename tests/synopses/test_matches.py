@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from millpond.synopses import grid, match_plans
 from millpond.synopses import matches as matches_module
 from millpond.synopses.blocks import BLOCK_ROWS, Block
 from millpond.synopses.boxes import BoxTable
@@ -18,16 +19,26 @@ from millpond.synopses.matches import match_block, match_rate, rows_of
 from millpond.types import Interval
 from tests.synopses.blocks_data import CONDITIONS, condition, naive, numbers, tables
 
-NAMES = {"walk": (1 << 30, 64, 512), "bitmaps": (-1, 0, 512), "buckets": (-1, 0, 0)}
+DEAR = 1e30
+#: Prices of (a walked row, a row in a cell, a word of a bitmap) that force a way, and the ranks of exact boundaries.
+NAMES = {
+    "walk": ((1.0, DEAR, DEAR), 512),
+    "bitmaps": ((DEAR, DEAR, 1.0), 512),
+    "buckets": ((DEAR, DEAR, 1.0), 0),
+    "grid": ((DEAR, 1.0, DEAR), 512),
+}
 
 
 @pytest.fixture(params=list(NAMES))
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Forces one of the ways in which a box's rows can be found."""
-    longest, pay, ranks = NAMES[request.param]
-    monkeypatch.setattr(matches_module, "_LONGEST_WALK", longest)
-    monkeypatch.setattr(matches_module, "_BITMAPS_PAY", pay)
-    monkeypatch.setattr(matches_module, "_RANK_BOUNDARIES", ranks)
+    (walk, cell, word), ranks = NAMES[request.param]
+    monkeypatch.setattr(match_plans, "PRICES", (walk, cell, 0.0, word, 0.0, 0.0))
+    monkeypatch.setattr(match_plans, "_BITMAPS_PAY", 0)
+    monkeypatch.setattr(match_plans, "_GRID_PAYS", -DEAR)
+    monkeypatch.setattr(match_plans, "_RANK_BOUNDARIES", ranks)
+    if request.param == "grid":
+        monkeypatch.setattr(grid, "CELL_ROWS", 1)
     return str(request.param)
 
 
@@ -133,7 +144,7 @@ def test_correlated_factors_stay_within_reach_of_the_budget() -> None:
 
 
 def test_rare_attributes_stay_factored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matches_module, "MAX_ATTRIBUTES", 2)
+    monkeypatch.setattr(match_plans, "MAX_ATTRIBUTES", 2)
     block = Block.build(numbers(4, 500, a=10, b=10, c=10), "ts")[0]
     boxes = BoxTable()
     for query, column in enumerate("aabbc"):
@@ -172,3 +183,29 @@ def test_the_stored_and_the_arriving_tuples_of_figure_2_and_3() -> None:
     boxes.add(24, query)
     assert stored.ids[rows_of(stored, query)].tolist() == [48, 50]  # a new query meets old data
     assert match_block(block((53, 1, 8)), boxes).rows(24).tolist() == [0]  # new data meets an old query
+
+
+def test_the_work_granted_is_not_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matches_module, "LEAST_WORK", 0.0)
+    rng = np.random.default_rng(8)
+    block = Block.build(numbers(8, 20_000, a=5_000, b=300), "ts")[0]
+    boxes = BoxTable()
+    for query in range(2_000):
+        low = int(rng.integers(0, 5_000))
+        boxes.add(query, ((Interval('"a"', "integer", low, low + 20), Interval('"b"', "integer", 0, query % 300)),))
+    everything = match_block(block, boxes)
+    assert len(everything) == 2_000 and not everything.limited
+    known = {q: everything.rows(q) for q in everything.queries.tolist()}
+    counts = []
+    for work in (0.0, 5.0, 32.0, 40.0, 1e9):
+        some = match_block(block, boxes, work=work)
+        counts.append(len(some))
+        assert some.limited == (len(some) < 2_000)
+        assert all(np.array_equal(some.rows(q), known[q]) for q in some.queries.tolist())
+        # The indexes are there all the same: what was left out is made from them.
+        assert {attribute for attribute, _ in block._indexes} >= {'"a"', '"b"'}
+    assert counts == sorted(counts) and counts[0] == 0 and 0 < counts[2] < counts[3] < 2_000 == counts[-1]
+    # The same arguments give the same sets.
+    assert (
+        match_block(block, boxes, work=35.0).queries.tolist() == match_block(block, boxes, work=35.0).queries.tolist()
+    )

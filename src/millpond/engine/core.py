@@ -25,6 +25,7 @@ from millpond.engine.derived import derived_folder, reached
 from millpond.engine.entries import summaries_folder
 from millpond.engine.executors import Executor
 from millpond.engine.load import Load
+from millpond.engine.matching_pace import MatchingPace, share_of
 from millpond.engine.merging import results_folder
 from millpond.engine.records import Published, last_record, read_published
 from millpond.engine.segments import DEAD, archive_folder, dead_folder, row_schema
@@ -97,7 +98,8 @@ class Settings:
     shards: state shards, fixed when the pond is made. target: seconds that an epoch should last at most under load.
     share: whether queries share synopses. settle: microseconds for which a file must be unchanged before it is taken.
     hot_bytes: memory for hot rows and what is kept ready of row queries. eager_rows: rows from which on a map task
-    matches them with all row queries. explicit_matches: matches per row that are then written out one by one.
+    matches them with all row queries. explicit_matches: matches per row that are then written out one by one, as far as
+    finding them makes epochs longer by no more than `matching_share` of what they take otherwise.
     """
 
     shards: int = 2
@@ -109,6 +111,7 @@ class Settings:
     hot_bytes: int = 1 << 29
     eager_rows: int = 16_384
     explicit_matches: float = 24.0
+    matching_share: float = 0.1
 
 
 @dataclass
@@ -129,6 +132,7 @@ class Core:
     streams: dict[int, StreamRuntime] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     pace: Pace = field(default_factory=Pace)
+    matching_pace: MatchingPace = field(default_factory=MatchingPace)
     last_manifest: int = 0
     failure: BaseException | None = None
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))
@@ -308,6 +312,7 @@ def open_core(
             read_published(path, number) if number else Published(),
             Register(path, catalog.catalog.next_id, lambda name: catalog.catalog.lookup(name) is not None),
             pace=Pace(target=chosen.target, rows=chosen.rows_per_epoch),
+            matching_pace=MatchingPace(share=share_of(chosen.matching_share)),
             last_manifest=last_record(path, "manifests"),
             owner_file=owner,
             fence=fence,

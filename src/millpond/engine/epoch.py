@@ -139,6 +139,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             register=core.register.ship(taken) if len(core.register) else 0,
             eager_rows=core.settings.eager_rows,
             explicit_matches=core.settings.explicit_matches,
+            matching_work=core.matching_pace.told,
             bounds=bounds_of(taken),
             copies={str(s): copies for s in taken if (copies := copies_of(core, s))},
         )
@@ -313,6 +314,7 @@ def run_epoch(core: Core, epoch: int) -> None:
     stages |= {"job": ran - started, "commit": committed - ran, "publish": time.perf_counter() - committed}
     with core.lock:
         core.pace.learn(sum(r["bytes"] for r in reports[0]["reports"]), elapsed)
+        _learn_matching(core, reports[0]["reports"], elapsed)
         core.recent.append(
             {"epoch": epoch, "rows": rows, "seconds": elapsed, "stages": dict(stages), "clock": published.clock}
         )
@@ -324,6 +326,14 @@ def run_epoch(core: Core, epoch: int) -> None:
                     {"do": "set_status", "id": int(query), "status": "quarantined", "reason": reason}
                 )
         core.notify()
+
+
+def _learn_matching(core: Core, reports: list[dict[str, Any]], elapsed: float) -> None:
+    """Tell the pace of matching what the task took that was longest at it: the others ran beside it."""
+    longest = max((r for r in reports if "matched" in r), key=lambda r: r["seconds"]["matching"], default=None)
+    if longest is not None:
+        took = longest["seconds"]["matching"]
+        core.matching_pace.learn(longest["rows"], took, elapsed - took, longest["matched"]["limited"])
 
 
 def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adoptions: list[Adoption]) -> None:

@@ -108,7 +108,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             if passed.failed is not None:
                 dead.append(_failed_letters(passed.failed, follower.name, manifest.epoch, "stream"))
     made = clock.perf_counter()
-    for failed, name in meet_queries(pond, manifest, stream, task, segment):
+    row_queries = meet_queries(pond, manifest, stream, task, segment)
+    for failed, name in row_queries.letters:
         dead.append(_failed_letters(failed, name, manifest.epoch))
     met = clock.perf_counter()
     letters = pa.concat_tables(dead) if dead else DEAD.empty_table()
@@ -136,6 +137,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             "matching": met - made,
         },
     }
+    if row_queries.queries is not None:
+        report["matched"] = {"queries": row_queries.queries, "limited": row_queries.limited}
     for shard in range(manifest.shards):
         yield Parcel(shard, "", task, json.dumps(report).encode())
 

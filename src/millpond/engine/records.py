@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millpond.engine.matching_pace import UNLIMITED
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment, read_json, write_json
 from millpond.types import from_json, to_json
@@ -85,9 +86,10 @@ class Manifest:
     not yet taken after this epoch. ends: streams whose source has announced its end. adopt: back-fills whose results
     become visible with this epoch. compact: per shard, state files to merge. expire: state files to remove.
     register: version of the register of row queries that new rows are matched with, by tasks of at least `eager_rows`
-    rows; about `explicit_matches` matches per row are written out. bounds: per derived stream, the progress that its
-    source announces with the items that are taken. copies: per stream, the reduced copies of its archive that new rows
-    enter, with the fraction that each keeps.
+    rows; about `explicit_matches` matches per row are written out, as far as they are found within `matching_work`
+    nanoseconds per row, by estimate. bounds: per derived stream, the progress that its source announces with the items
+    that are taken. copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
+    each keeps.
     """
 
     epoch: int
@@ -107,6 +109,7 @@ class Manifest:
     register: int = 0
     eager_rows: int = 16_384
     explicit_matches: float = 24.0
+    matching_work: float = UNLIMITED
     bounds: dict[str, int] = field(default_factory=dict)
     copies: dict[str, dict[str, float]] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
@@ -19,7 +20,7 @@ from millpond.synopses.blocks import Block, write_blocks
 from millpond.synopses.boxes import BoxTable
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import connection, reset
-from millpond.synopses.matches import match_block
+from millpond.synopses.matches import Matches, match_block
 from millpond.types import StreamDefinition
 
 #: Rows of one task that are set aside for one factor that fails on them.
@@ -50,37 +51,54 @@ def epoch_of(name: str) -> int | None:
     return int(stem[1:]) if name.endswith(".blocks") and stem[:1] == "e" and stem[1:].isdigit() else None
 
 
-def meet_queries(
-    pond: str, manifest: Manifest, stream: StreamDefinition, task: int, rows: pa.Table
-) -> list[tuple[pa.Table, str]]:
+@dataclass(frozen=True)
+class Met:
+    """What became of a task's rows.
+
+    letters: rows on which a factor fails, with `_reason`, and the query to name for each; they match nothing by that
+        factor. A factor that many queries share is looked at once.
+    queries: row sets that were written out, over all blocks; None: there was no matching.
+    limited: whether there would have been more, had there been more time for it.
+    """
+
+    letters: tuple[tuple[pa.Table, str], ...] = ()
+    queries: int | None = None
+    limited: bool = False
+
+
+def meet_queries(pond: str, manifest: Manifest, stream: StreamDefinition, task: int, rows: pa.Table) -> Met:
     """Match the rows of a map task with the stream's row queries, as of the manifest's register version.
 
     Arguments:
         rows: engine rows of the task.
-    Returns: rows on which a factor fails, with `_reason`, and the query to name for each; they match nothing by that
-        factor. A factor that many queries share is looked at once.
     """
     if not manifest.register or not rows.num_rows:
-        return []
+        return Met()
     found = _reader.at(boxes_folder(pond, stream.id), manifest.register)
     if found is None:
-        return []
+        return Met()
     table, factors = found
+    matches: list[Matches] = []
     if rows.num_rows >= manifest.eager_rows and len(table):
-        _match(pond, manifest, stream, task, rows, table)
-    return list(failing(rows, factors))
+        matches = _match(pond, manifest, stream, task, rows, table)
+    explicit = sum(len(m) for m in matches) if matches else None
+    return Met(tuple(failing(rows, factors)), explicit, any(m.limited for m in matches))
 
 
-def _match(pond: str, manifest: Manifest, stream: StreamDefinition, task: int, rows: pa.Table, table: BoxTable) -> None:
+def _match(
+    pond: str, manifest: Manifest, stream: StreamDefinition, task: int, rows: pa.Table, table: BoxTable
+) -> list[Matches]:
     blocks = Block.build(rows, stream.options.time)
     try:
-        matches = [match_block(block, table, manifest.explicit_matches) for block in blocks]
+        matches = [match_block(b, table, manifest.explicit_matches, manifest.matching_work) for b in blocks]
         folder = hot_folder(pond, stream)
         os.makedirs(folder, exist_ok=True)
         write_blocks(os.path.join(folder, blocks_name(manifest.epoch, task)), blocks, matches)
+        return matches
     except (duckdb.Error, pa.ArrowException, OSError) as error:  # derived data: an epoch does not fail for it
         if isinstance(error, duckdb.FatalException):
             reset()
+        return []
 
 
 def failing(rows: pa.Table, factors: dict[str, str]) -> Iterator[tuple[pa.Table, str]]:

@@ -13,21 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.distinct import distinct
+from millpond.synopses import grid
 from millpond.synopses.blocks import Block, OrderedIndex
 from millpond.synopses.boxes import BoxTable, Compiled
+from millpond.synopses.match_plans import PLANNED, Plan, bitmaps_of, wanted_attributes, ways_of
 from millpond.types import Interval
+
+#: Nanoseconds of work, by estimate, that are always granted to a block.
+LEAST_WORK = 1e6
 
 #: Row references per row that are kept as row sets.
 EXPLICIT_BUDGET = 24.0
-
-#: Attributes that take part in matching a block; queries that use rarer ones stay factored.
-MAX_ATTRIBUTES = 256
-
-# Slices of the order up to this are walked; longer ones go through bitmaps where those pay their making.
-_LONGEST_WALK = 1536
-_BITMAPS_PAY = 64  # boxes with longer slices
-_RANK_BOUNDARIES = 512
-_SHIFT = 8
 
 Rows = npt.NDArray[np.uint16]
 
@@ -36,6 +32,7 @@ class Matches:
     """Row sets of one block by query, for the queries that were made explicit. Immutable.
 
     queries: their ids, ascending. version: the `BoxTable.version` that was met. size: rows of the block.
+    limited: whether others would have been explicit had there been more time for it; not kept in files.
     Row sets are sorted lists of row numbers or, where that is smaller, bitmaps.
     """
 
@@ -47,11 +44,13 @@ class Matches:
         dense: npt.NDArray[np.int32],
         size: int,
         version: int,
+        limited: bool = False,
     ) -> None:
         """Take arrays as `match_block` makes them: set i is `units[ends[i-1]:ends[i]]`; `dense` places are bitmaps."""
         self.queries = queries
         self.size = size
         self.version = version
+        self.limited = limited
         self._ends = ends
         self._units = units
         self._dense = dense
@@ -114,60 +113,9 @@ class Matches:
         return Matches(arrays["queries"], arrays["ends"], arrays["units"], arrays["dense"], size, version)
 
 
-class _Plan:
-    """A block prepared for a table: ranks of all intervals, rows to expect of all queries."""
-
-    def __init__(self, block: Block, table: Compiled) -> None:
-        from millpond.synopses import probe  # here: reading matches needs no compiler
-
-        self.n = len(block)
-        wanted = np.flatnonzero(table.uses > 0)
-        if len(wanted) > MAX_ATTRIBUTES:
-            wanted = np.sort(wanted[np.argsort(-table.uses[wanted], kind="stable")[:MAX_ATTRIBUTES]])
-        self.indexes = block.indexes([table.attributes[i] for i in wanted])
-        self.place = np.full(len(table.attributes) + 1, -1, np.int32)
-        self.place[wanted] = np.arange(len(wanted), dtype=np.int32)
-        left = np.zeros(int(table.constant_at[-1]) + 1, np.int32)
-        right = np.zeros_like(left)
-        for i, index in zip(wanted, self.indexes, strict=True):
-            constants, ids = table.constants[i]
-            at = int(table.constant_at[i])
-            left[at + ids], right[at + ids] = ranks_of(index.values, constants)
-        self.starts = np.concatenate([index.starts for index in self.indexes] or [np.zeros(1, np.int32)])
-        lengths = [len(index.starts) for index in self.indexes]
-        self.starts_at = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        values = np.array([len(index.values) for index in self.indexes] or [0], np.int64)
-        self.iv_first = np.zeros(len(table.iv_low) + 1, np.int32)
-        self.iv_end = np.zeros_like(self.iv_first)
-        self.box_best = np.full(len(table.box_first) + 1, -2, np.int32)
-        self.box_slice = np.zeros(len(table.box_first) + 1, np.int32)
-        self.expected = np.zeros(len(table.queries), np.float64)
-        probe.plan(
-            table.slot_first,
-            table.slot_count,
-            table.box_first,
-            table.box_end,
-            table.iv_attribute,
-            table.iv_low,
-            table.iv_high,
-            table.iv_flags,
-            self.place,
-            table.constant_at,
-            left,
-            right,
-            self.starts,
-            self.starts_at,
-            values,
-            self.n,
-            self.iv_first,
-            self.iv_end,
-            self.box_best,
-            self.box_slice,
-            self.expected,
-        )
-
-
-def match_block(block: Block, table: BoxTable, explicit_budget: float = EXPLICIT_BUDGET) -> Matches:
+def match_block(
+    block: Block, table: BoxTable, explicit_budget: float = EXPLICIT_BUDGET, work: float = np.inf
+) -> Matches:
     """Match all queries with all rows of a block.
 
     Args:
@@ -175,6 +123,8 @@ def match_block(block: Block, table: BoxTable, explicit_budget: float = EXPLICIT
         table: the standing queries.
         explicit_budget: row references per row that may be kept, about, and never more than twice that. A set
             that is smaller as a bitmap counts as one reference for 16 rows.
+        work: nanoseconds per row of the block that finding rows may take, as `PRICES` have it, so that the same
+            arguments give the same sets on any machine; `LEAST_WORK` is always granted.
 
     Returns:
         Row sets of the queries that fit the budget, those with the fewest rows to expect first.
@@ -185,14 +135,27 @@ def match_block(block: Block, table: BoxTable, explicit_budget: float = EXPLICIT
     n = len(block)
     if not n or not len(snapshot.queries):
         return _nothing(snapshot, n)
-    plan = _Plan(block, snapshot)
+    granted = max(work * n, LEAST_WORK)
+    if granted < 2 * PLANNED * len(snapshot.iv_low):
+        block.indexes([snapshot.attributes[i] for i in wanted_attributes(snapshot)])
+        return _nothing(snapshot, n, limited=True)
+    plan = Plan(block, snapshot)
     space = np.minimum(plan.expected, (n + 15) >> 4, where=np.isfinite(plan.expected), out=plan.expected.copy())
     chosen = _affordable(space, explicit_budget * n)
+    ways = ways_of(plan, snapshot, chosen)
+    left = granted - PLANNED * len(snapshot.iv_low)
+    limited = float(ways.cost.sum()) > left
+    if limited:
+        cheapest = np.argsort(space[chosen], kind="stable")
+        some = cheapest[: int(np.searchsorted(np.cumsum(ways.cost[cheapest]), left, "right"))]
+        chosen = np.sort(chosen[some])
+        ways = ways_of(plan, snapshot, chosen)
     ends = np.zeros(len(chosen), np.int64)
     dense = np.zeros(len(chosen), bool)
     codes = np.stack([i.codes for i in plan.indexes]) if plan.indexes else np.zeros((1, n), np.uint16)
     order = np.stack([i.order for i in plan.indexes]) if plan.indexes else np.zeros((1, n), np.uint16)
-    bits, bits_at, shift = _bitmaps(plan, snapshot, chosen)
+    cells = grid.build(ways.layout, codes, plan.starts_at) if ways.layout.cells > 1 else grid.no_grid()
+    bits, bits_at, shift = bitmaps_of(plan, ways)
     scratch = np.empty(n + 1, np.uint16)
     words = np.empty((2, (n + 63) >> 6), np.uint64)
     limit = int(2 * explicit_budget * n) + n + 4096
@@ -221,7 +184,14 @@ def match_block(block: Block, table: BoxTable, explicit_budget: float = EXPLICIT
             bits,
             bits_at,
             shift,
-            _LONGEST_WALK,
+            ways.way,
+            ways.layout.dimension,
+            ways.layout.sizes,
+            ways.layout.bucket,
+            cells.first,
+            cells.row,
+            cells.packed,
+            cells.halved,
             out,
             at,
             ends,
@@ -240,6 +210,7 @@ def match_block(block: Block, table: BoxTable, explicit_budget: float = EXPLICIT
         np.flatnonzero(dense[:done]).astype(np.int32),
         n,
         snapshot.version,
+        limited,
     )
 
 
@@ -282,7 +253,7 @@ def match_rate(
     snapshot = table.compile()
     if not len(block) or not len(snapshot.queries):
         return snapshot.queries, np.zeros(len(snapshot.queries))
-    rates = _Plan(block, snapshot).expected / len(block)
+    rates = Plan(block, snapshot).expected / len(block)
     if matches is not None and len(matches):
         places = np.searchsorted(matches.queries, snapshot.queries)
         places[places == len(matches)] = 0
@@ -291,23 +262,7 @@ def match_rate(
     return snapshot.queries, rates
 
 
-def ranks_of(
-    values: npt.NDArray[Any], constants: npt.NDArray[Any]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """How many values are below each constant, and how many are not above it; both arrays ascend and are distinct."""
-    if len(constants) <= len(values):
-        return (
-            np.searchsorted(values, constants, "left").astype(np.int32),
-            np.searchsorted(values, constants, "right").astype(np.int32),
-        )
-    # Fewer searches the other way round: a value is below exactly the constants behind its place.
-    size = len(constants) + 1
-    below = np.bincount(np.searchsorted(constants, values, "right"), minlength=size)
-    upto = np.bincount(np.searchsorted(constants, values, "left"), minlength=size)
-    return np.cumsum(below)[:-1].astype(np.int32), np.cumsum(upto)[:-1].astype(np.int32)
-
-
-def _nothing(snapshot: Compiled, n: int) -> Matches:
+def _nothing(snapshot: Compiled, n: int, limited: bool = False) -> Matches:
     count = 0 if n else len(snapshot.queries)  # without rows every query is known to match none
     return Matches(
         snapshot.queries[:count],
@@ -316,6 +271,7 @@ def _nothing(snapshot: Compiled, n: int) -> Matches:
         np.empty(0, np.int32),
         n,
         snapshot.version,
+        limited,
     )
 
 
@@ -326,33 +282,6 @@ def _affordable(expected: npt.NDArray[np.float64], budget: float) -> npt.NDArray
     order = np.argsort(expected, kind="stable")
     count = int(np.searchsorted(np.cumsum(expected[order]), budget, "right"))
     return np.sort(order[:count])
-
-
-def _bitmaps(
-    plan: _Plan, table: Compiled, chosen: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Bitmaps of the rows below boundaries for every attribute, if enough boxes will use them."""
-    from millpond.synopses import probe
-
-    words = (plan.n + 63) >> 6
-    at = np.full(max(1, len(plan.indexes)), -1, np.int64)
-    shift = np.zeros(len(at), np.int64)
-    first = table.slot_first[chosen]
-    long = int(np.count_nonzero(plan.box_slice[first[table.slot_count[chosen] > 0]] > _LONGEST_WALK))
-    if not plan.indexes or long < _BITMAPS_PAY * len(plan.indexes):
-        return np.zeros((1, words), np.uint64), at, shift
-    cuts = []
-    for p, index in enumerate(plan.indexes):
-        if len(index.starts) <= _RANK_BOUNDARIES:
-            cuts.append(index.starts.astype(np.int64))
-        else:
-            shift[p] = _SHIFT
-            cuts.append(np.minimum(np.arange((plan.n + 255) // 256 + 1) << _SHIFT, plan.n))
-    at[:] = np.concatenate(([0], np.cumsum([len(c) for c in cuts])))[:-1]
-    bits = np.empty((sum(len(c) for c in cuts), words), np.uint64)
-    for p, index in enumerate(plan.indexes):
-        probe.boundaries(index.order, cuts[p], bits[at[p] : at[p] + len(cuts[p])])
-    return bits, at, shift
 
 
 def _indexes_of(block: Block, boxes: Iterable[Iterable[Interval]]) -> dict[tuple[str, str], OrderedIndex]:

@@ -1,8 +1,9 @@
 """The loops of matching, as machine code. Everything is arrays; `matches.py` says what they mean.
 
-Ranks of an interval are [first, end). A box's rows come either from the slice of `order` that its most selective
-interval selects, each row checked against the other intervals ("walk"), or, when that slice is long, from bitmaps of
-the rows below a boundary, two for each interval, combined 64 rows at a time.
+Ranks of an interval are [first, end). A box's rows come from where they are cheapest to find: from the slice of `order`
+that its most selective interval selects, each row checked against the other intervals (WALK); from the cells of a grid
+over several attributes that the box touches, each row checked against all intervals (GRID); or from bitmaps of the
+rows below a boundary, two for each interval, combined 64 rows at a time (BITS).
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ import numpy as np
 from millpond.synopses.compiled import compiled, trailing_zeros
 
 _NULL, _NEVER, _LOW_CLOSED, _HIGH_CLOSED = 4, 8, 1, 2
+
+#: The ways to find a box's rows.
+WALK, GRID, BITS = 0, 1, 2
+
+_LANE = 0x7FFF
+_HIGH_BITS = np.uint64(0x8000_8000_8000_8000)
 
 
 @compiled
@@ -93,6 +100,133 @@ def plan(
 
 
 @compiled
+def spans(
+    begin: int,
+    end: int,
+    iv_attribute: Any,
+    place: Any,
+    iv_first: Any,
+    iv_end: Any,
+    starts_at: Any,
+    grid: Any,
+    sizes: Any,
+    bucket: Any,
+    low: Any,
+    high: Any,
+) -> int:
+    """Per dimension of a grid the buckets [low, high) that the intervals begin … end touch; how many runs of cells."""
+    for d in range(4):
+        low[d] = 0
+        high[d] = sizes[d]
+    for i in range(begin, end):
+        p = place[iv_attribute[i]]
+        d = grid[p]
+        if d >= 0:
+            low[d] = max(low[d], bucket[starts_at[p] + iv_first[i]])
+            high[d] = min(high[d], bucket[starts_at[p] + iv_end[i] - 1] + 1)
+    runs = 1
+    for d in range(4):
+        if low[d] >= high[d]:
+            return 0
+        if d < 3:
+            runs *= high[d] - low[d]
+    return runs
+
+
+@compiled
+def choose(
+    chosen: Any,
+    slot_first: Any,
+    slot_count: Any,
+    box_first: Any,
+    box_end: Any,
+    iv_attribute: Any,
+    place: Any,
+    iv_first: Any,
+    iv_end: Any,
+    box_best: Any,
+    box_slice: Any,
+    expected: Any,
+    n: int,
+    starts_at: Any,
+    grid: Any,
+    sizes: Any,
+    bucket: Any,
+    prices: Any,
+    way: Any,
+    cost: Any,
+) -> tuple[int, int]:
+    """The cheapest way for each box of the chosen slots, and what each slot will cost, in nanoseconds, about.
+
+    grid: per attribute of the block its dimension in the grid, -1: none. sizes: buckets per dimension; all 1: no grid.
+    bucket: of each rank, laid out as `starts`. prices: of a walked row, a row in a cell, a run of cells, a word of
+    a bitmap, a word of what sorts many rows, a box. Returns how many boxes take the grid and how many take bitmaps.
+    """
+    cells = sizes[0] * sizes[1] * sizes[2] * sizes[3]
+    low = np.zeros(4, np.int64)
+    high = np.zeros(4, np.int64)
+    grids = 0
+    bitmaps = 0
+    for s in range(len(chosen)):
+        slot = chosen[s]
+        total = 0.0
+        for box in range(slot_first[slot], slot_first[slot] + slot_count[slot]):
+            way[box] = WALK
+            if box_best[box] == -2:
+                continue
+            if box_best[box] == -1:
+                total += n * prices[1]
+                continue
+            factors = box_end[box] - box_first[box]
+            price = box_slice[box] * prices[0]
+            sorting = (n >> 6) * prices[4] if expected[slot] > 48 else 0.0
+            price += sorting
+            if cells > 1:
+                runs = spans(
+                    box_first[box],
+                    box_end[box],
+                    iv_attribute,
+                    place,
+                    iv_first,
+                    iv_end,
+                    starts_at,
+                    grid,
+                    sizes,
+                    bucket,
+                    low,
+                    high,
+                )
+                rows = n / cells * runs * (high[3] - low[3])
+                other = rows * prices[1] + runs * prices[2] + sorting
+                if other < price:
+                    price = other
+                    way[box] = GRID
+            other = factors * (n >> 6) * prices[3]
+            if other < price:
+                price = other
+                way[box] = BITS
+            grids += way[box] == GRID
+            bitmaps += way[box] == BITS
+            total += price + prices[5]
+        cost[s] = total
+    return grids, bitmaps
+
+
+@compiled
+def sort_cells(cell: Any, first: Any, row: Any) -> None:
+    """Rows by cell: those of cell c are row[first[c]:first[c + 1]], ascending. `first` is all 0 before."""
+    for k in range(len(cell)):
+        first[cell[k] + 1] += 1
+    for c in range(1, len(first)):
+        first[c] += first[c - 1]
+    at = first[:-1].copy()
+    for k in range(len(cell)):
+        c = cell[k]
+        row[at[c]] = k
+        at[c] += 1
+
+
+@compiled
 def boundaries(order: Any, cuts: Any, bits: Any) -> None:
     """Row b of `bits`: the rows at `order[:cuts[b]]`, a bit per row. `cuts` ascends from 0."""
     words = bits.shape[1]
@@ -129,7 +263,14 @@ def walk(
     bits: Any,
     bits_at: Any,
     shift: Any,
-    longest: int,
+    way: Any,
+    grid: Any,
+    sizes: Any,
+    bucket: Any,
+    cell_first: Any,
+    cell_row: Any,
+    packed: Any,
+    halved: Any,
     out: Any,
     at: Any,
     ends: Any,
@@ -143,12 +284,17 @@ def walk(
     next slot to do and the next free place; stops early when `out` may be too small for the next one.
 
     bits: bitmaps of boundaries, those of attribute a from row bits_at[a] (-1: none); shift[a]: boundaries are ranks
-    (0) or every 2**shift rows of the order. longest: walk slices up to this. scratch: room for n + 1 rows; words: room
-    for two bitmaps.
+    (0) or every 2**shift rows of the order. way: of each box; grid, sizes, bucket: see `choose`. cell_first, cell_row:
+    see `sort_cells`; packed: per row of `cell_row` its ranks in the grid's dimensions, 15 bits each; those of
+    dimensions with `halved` are halved to fit. scratch: room for n + 1 rows; words: for two bitmaps.
     """
     nwords = (n + 63) >> 6
     units = (n + 15) >> 4
     one = np.uint64(1)
+    low = np.zeros(4, np.int64)
+    high = np.zeros(4, np.int64)
+    lane_low = np.zeros(4, np.int64)
+    lane_high = np.zeros(4, np.int64)
     for s in range(begin, len(chosen)):
         if at + n + 64 > len(out):
             return s, at
@@ -171,12 +317,51 @@ def walk(
                     out[at + every] = every
                 at += n
             else:
-                bitmaps = box_slice[box] > longest
-                if bitmaps:
+                how = way[box]
+                found = np.uint64(0)
+                if how == GRID:
+                    runs = spans(
+                        b0, b1, iv_attribute, place, iv_first, iv_end, starts_at, grid, sizes, bucket, low, high
+                    )
+                    for d in range(4):
+                        lane_low[d] = 0
+                        lane_high[d] = _LANE
                     for i in range(b0, b1):
-                        if bits_at[place[iv_attribute[i]]] < 0:
-                            bitmaps = False
-                if bitmaps:
+                        p = place[iv_attribute[i]]
+                        d = grid[p]
+                        if d >= 0:
+                            lane_low[d] = max(lane_low[d], iv_first[i] >> halved[d])
+                            lane_high[d] = min(lane_high[d], (iv_end[i] - 1) >> halved[d])
+                    least = np.uint64(0)
+                    most = _HIGH_BITS
+                    for d in range(4):
+                        least |= np.uint64(lane_low[d]) << np.uint64(16 * d)
+                        most |= np.uint64(max(lane_high[d], 0)) << np.uint64(16 * d)
+                    # Where attributes depend on each other, rows crowd in few cells: walking is no worse then.
+                    patience = np.uint64(2 * box_slice[box] + 64)
+                    x0, x1, x2 = low[0], low[1], low[2]
+                    for _ in range(runs):
+                        base = ((x0 * sizes[1] + x1) * sizes[2] + x2) * sizes[3]
+                        k0 = np.uint64(cell_first[base + low[3]])
+                        k1 = np.uint64(cell_first[base + high[3]])
+                        if k1 - k0 > patience:
+                            how = WALK
+                            break
+                        patience -= k1 - k0
+                        for k in range(k0, k1):
+                            # Four comparisons at once: no lane borrows where its rank is within bounds.
+                            ranks = packed[k]
+                            if ((ranks | _HIGH_BITS) - least) & (most - ranks) & _HIGH_BITS == _HIGH_BITS:
+                                scratch[found] = cell_row[k]
+                                found += one
+                        x2 += 1
+                        if x2 == high[2]:
+                            x2 = low[2]
+                            x1 += 1
+                            if x1 == high[1]:
+                                x1 = low[1]
+                                x0 += 1
+                if how == BITS:
                     exact = True
                     for i in range(b0, b1):
                         p = place[iv_attribute[i]]
@@ -214,6 +399,25 @@ def walk(
                                     ok = ok and code >= iv_first[i] and code < iv_end[i]
                             out[at] = row
                             at += ok
+                elif how == GRID:
+                    ordered = False
+                    size = np.int64(found)
+                    for i in range(b0, b1):
+                        p = place[iv_attribute[i]]
+                        d = grid[p]
+                        if d < 0 or halved[d] != 0:
+                            lane = codes[p]
+                            first = np.uint32(iv_first[i])
+                            width = np.uint32(iv_end[i] - iv_first[i])
+                            left: Any = 0
+                            for k in range(size):
+                                row = scratch[k]
+                                scratch[left] = row
+                                left += np.uint32(np.uint32(lane[row]) - first) < width
+                            size = left
+                    for k in range(size):
+                        out[at + k] = scratch[k]
+                    at += size
                 else:
                     p = place[iv_attribute[best]]
                     ordered = iv_end[best] - iv_first[best] == 1

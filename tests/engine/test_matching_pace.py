@@ -1,0 +1,61 @@
+"""How much time matching may take: never much more than its share, and as much as that allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from millpond.engine.matching_pace import UNLIMITED, MatchingPace, share_of
+from millpond.errors import PondError
+
+
+def epochs(pace: MatchingPace, fixed: float, per_work: float, wanted: float, others: float, count: int = 60) -> float:
+    """Seconds of matching in the last of some epochs of a million rows.
+
+    Arguments:
+        fixed: seconds of matching whatever is found. per_work: seconds per nanosecond a row. wanted: nanoseconds per
+            row that finding everything would take. others: seconds of the rest of an epoch.
+    """
+    took = 0.0
+    for _ in range(count):
+        work = min(pace.told, wanted)
+        took = fixed + per_work * work
+        pace.learn(1_000_000, took, others, limited=work < wanted)
+    return took
+
+
+@pytest.mark.parametrize("start", [1.0, 500.0, 1e5])
+@pytest.mark.parametrize("per_work", [0.0005, 0.001, 0.01])
+def test_it_finds_what_the_share_allows(start: float, per_work: float) -> None:
+    pace = MatchingPace(share=0.1, work=start)
+    took = epochs(pace, fixed=0.02, per_work=per_work, wanted=1e4, others=1.0)
+    assert 0.09 < took < 0.11
+
+
+def test_everything_is_found_where_there_is_time() -> None:
+    pace = MatchingPace(share=0.1, work=1.0)
+    took = epochs(pace, fixed=0.01, per_work=0.001, wanted=50.0, others=1.0)
+    assert took == pytest.approx(0.01 + 0.05)
+
+
+def test_at_least_a_little_where_there_is_none() -> None:
+    pace = MatchingPace(share=0.1)
+    epochs(pace, fixed=1.0, per_work=0.001, wanted=1e4, others=1.0)
+    assert pace.told == pace.least > 0
+
+
+def test_one_slow_epoch_does_not_stop_matching() -> None:
+    pace = MatchingPace(share=0.1, work=100.0)
+    pace.learn(1_000_000, matching=50.0, others=0.5, limited=True)
+    assert pace.told >= 60
+
+
+def test_without_a_share_nothing_is_left_out() -> None:
+    pace = MatchingPace(share=float("inf"))
+    pace.learn(1_000_000, matching=50.0, others=0.5, limited=False)
+    assert pace.told == UNLIMITED
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), "much", None])
+def test_a_wrong_share_is_refused(value: object) -> None:
+    with pytest.raises(PondError, match="matching_share = "):
+        share_of(value)
