@@ -13,6 +13,7 @@ BOUNDED = (
     "count(*)", "count(v)", "count(k)", "sum(n)", "sum(d)", "sum(v)", "sum(g)", "avg(v)", "avg(g)", "avg(d)", "min(v)",
     "max(v)", "min(k)", "max(k)", "min(n)", "max(d)", "bool_and(b)", "bool_or(b)", "stddev(v)", "stddev_pop(v)",
     "variance(v)", "var_pop(g)", "covar_pop(v, g)", "covar_samp(v, g)", "min(ts)", "max(ts)",
+    "bit_and(g)", "bit_or(n)", "bit_xor(g)", "regr_count(v, g)", "regr_sxy(v, g)",
 )  # fmt: skip
 HOLISTIC = (
     "count(DISTINCT k)", "count(DISTINCT v)", "sum(DISTINCT g)", "avg(DISTINCT g)", "median(v)", "median(g)",
@@ -35,7 +36,7 @@ NAN_SAFE = ("count(*)", "count(v)", "min(v)", "max(v)", "first(v)", "last(v)", "
 #: Aggregates whose answers are the same to the last bit in whatever order parts are added up.
 EXACT = (
     "count(*)", "count(v)", "count(k)", "sum(n)", "sum(d)", "sum(g)", "avg(g)", "min(v)", "max(v)", "min(k)", "max(n)",
-    "bool_or(b)", "count(DISTINCT k)", "sum(DISTINCT g)", "median(g)", "first(k)", "last(v)", "list(g)",
+    "bool_or(b)", "bit_xor(g)", "count(DISTINCT k)", "sum(DISTINCT g)", "median(g)", "first(k)", "last(v)", "list(g)",
     "string_agg(k, '-')",
 )  # fmt: skip
 

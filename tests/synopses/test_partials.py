@@ -41,7 +41,9 @@ AGGREGATES = (
     "covar_samp(g, v)", "first(k)", "last(v)", "median(v)", "quantile_cont(v, 0.3)", "quantile_disc(g, 0.5)",
     "list(g)", "string_agg(k, '+')", "list(k ORDER BY g DESC, k)", "sum(DISTINCT g)", "mode(g)",
     "arg_min(k, v)", "arg_max(g, n)", "sum(v) FILTER (WHERE b)", "count(*) FILTER (WHERE g > 1)",
-    "list(DISTINCT k ORDER BY k)",
+    "list(DISTINCT k ORDER BY k)", "bit_and(g)", "bit_or(n)", "bit_xor(g) FILTER (WHERE b)", "product(v)",
+    "regr_count(v, g)", "regr_avgx(v, g)", "regr_avgy(v, g)", "regr_sxx(v, g)", "regr_syy(v, g)", "regr_sxy(v, g)",
+    "regr_slope(v, g)", "regr_intercept(v, g)", "regr_r2(v, g)", "skewness(v)", "kurtosis(v)", "kurtosis_pop(v)",
 )  # fmt: skip
 
 
@@ -164,4 +166,5 @@ def test_holistic_aggregates_are_known() -> None:
     assert {t for t, holistic in kinds.items() if holistic} == {
         "count(DISTINCT g)", "median(v)", "quantile_cont(v, 0.3)", "quantile_disc(g, 0.5)", "list(g)", "mode(g)",
         "string_agg(k, '+')", "list(k ORDER BY g DESC, k)", "sum(DISTINCT g)", "list(DISTINCT k ORDER BY k)",
+        "skewness(v)", "kurtosis(v)", "kurtosis_pop(v)",
     }  # fmt: skip

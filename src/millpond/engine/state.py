@@ -256,7 +256,7 @@ def manifest_file(pond: str, epoch: int) -> tuple[int, int] | None:
 def _rounds(spec: PanesSpec, schema: pa.Schema) -> bool:
     """Whether the order in which parts are merged shows in the result, if only in its last bits."""
     return any(
-        c.kind in ("moments", "comoments", "frequent", "quantiles", "steps")
+        c.kind in ("moments", "comoments", "frequent", "quantiles", "steps", "product")
         or (c.kind == "add" and c.name in schema.names and pa.types.is_floating(schema.field(c.name).type))
         for c in spec.components
     )

@@ -17,12 +17,13 @@ from millpond.types import OrderTerm
 
 Text = Callable[[exp.Expr], str]
 
-_TWO = ("covar_pop", "covar_samp", "corr", "arg_min", "arg_max", "series_corr")
+_REGRESSIONS = tuple(name for name in AGGREGATES if name.startswith("regr_"))
+_TWO = ("covar_pop", "covar_samp", "corr", "arg_min", "arg_max", "series_corr", *_REGRESSIONS)
 _QUANTILES = ("quantile_cont", "quantile_disc", "approx_quantile_cont", "approx_quantile_disc")
 _MODES = ("mode", "approx_mode")
 _WITHIN = (*_QUANTILES, *_MODES, "string_agg")
 _ORDERED = ("list", "string_agg")
-_IDEMPOTENT = ("min", "max", "bool_and", "bool_or")
+_IDEMPOTENT = ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or")
 _NO_DISTINCT = ("first", "last", "mode", *_TWO, *STATISTICS.values())
 
 

@@ -66,7 +66,9 @@ AGGREGATES: Mapping[str, str] = {
         for name in (
             "count", "sum", "avg", "min", "max", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "covar_pop",
             "covar_samp", "corr", "bool_and", "bool_or", "first", "last", "arg_min", "arg_max", "median",
-            "quantile_cont", "quantile_disc", "mode", "string_agg", "list",
+            "quantile_cont", "quantile_disc", "mode", "string_agg", "list", "bit_and", "bit_or", "bit_xor", "product",
+            "regr_count", "regr_avgx", "regr_avgy", "regr_sxx", "regr_syy", "regr_sxy", "regr_slope", "regr_intercept",
+            "regr_r2", "skewness", "kurtosis", "kurtosis_pop",
         )
     },
     **STATISTICS,

@@ -36,6 +36,7 @@ from millpond.synopses import (
 )
 from millpond.synopses.finish import empty_answers, fold_windows, unnamed
 from millpond.synopses.folds import fold_columns
+from millpond.synopses.splits import OPERATIONS
 from millpond.types import BoundQuery, Column, StreamDefinition, Window
 from millpond.windows.panes import WHOLE
 
@@ -57,7 +58,7 @@ _OVERHEAD = 600
 _PIECE = "_piece_of"
 
 #: Kinds of components that arrays combine without a statement.
-_FOLDED = ("add", "moments", "comoments")
+_FOLDED = ("add", "moments", "comoments", *OPERATIONS)
 
 #: What the evaluation of an expression over rows can raise.
 FAULTS = (duckdb.Error, pa.ArrowException, OverflowError)

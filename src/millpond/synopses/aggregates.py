@@ -20,6 +20,7 @@ _BARE = re.compile(r'"(?:[^"]|"")*"')
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN"}
 _INTEGERS = _SMALL | {"BIGINT", "UBIGINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
+_WHOLE = _INTEGERS - {"BOOLEAN"}
 
 
 def _component(kind: Kind, *columns: tuple[str, str]) -> Component:
@@ -53,7 +54,7 @@ def _split(aggregate: Aggregate, time: str) -> Split:
     where = f" FILTER (WHERE {aggregate.filter})" if aggregate.filter else ""
     if family_of(function) is not None:
         return statistic(aggregate, time)
-    if aggregate.distinct and function not in ("min", "max", "bool_and", "bool_or"):
+    if aggregate.distinct and function not in ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or"):
         return _distinct(aggregate, where)
     if function == "count_star":
         return _counted(_component("add", ("", f"count(*){where}")))
@@ -72,6 +73,10 @@ def _split(aggregate: Aggregate, time: str) -> Split:
     if function in ("bool_and", "bool_or"):
         best = _component("min" if function == "bool_and" else "max", ("", f"{function}({arguments[0]}){where}"))
         return Split((best,), best.name)
+    if (function in ("bit_and", "bit_or", "bit_xor") and types[0] in _WHOLE) or function == "product":
+        operation: Kind = function  # type: ignore[assignment]  # each is a kind of its own
+        total = _component(operation, ("", f"{function}({arguments[0]}){where}"))
+        return Split((total,), total.name)
     if function in ("first", "last", "arg_min", "arg_max"):
         return _chosen(aggregate, time)
     if function in ("var_pop", "var_samp", "stddev_pop", "stddev_samp"):
@@ -83,7 +88,7 @@ def _split(aggregate: Aggregate, time: str) -> Split:
             ("s", f"coalesce(var_pop({x}){where}, 0) * count({x}){where}"),
         )
         return Split((m,), _spread(function, f"{m.name}n", f"{m.name}s"))
-    if function in ("covar_pop", "covar_samp", "corr"):
+    if function in ("covar_pop", "covar_samp", "corr") or function.startswith("regr_"):
         pair = f"({arguments[0]})::DOUBLE, ({arguments[1]})::DOUBLE"
         c = _component(
             "comoments",
@@ -101,6 +106,16 @@ def _split(aggregate: Aggregate, time: str) -> Split:
             # Panes merged in another order leave rounding dust where a variance is really zero.
             "corr": f"(CASE WHEN {n}n > 1 AND {n}a > 0 AND {n}b > 0 THEN "
             f"greatest(-1.0, least(1.0, {n}c / (sqrt({n}a) * sqrt({n}b)))) WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
+            "regr_count": f"coalesce({n}n, 0)::UINTEGER",
+            "regr_avgx": f"(CASE WHEN {n}n > 0 THEN {n}x END)",
+            "regr_avgy": f"(CASE WHEN {n}n > 0 THEN {n}y END)",
+            "regr_sxx": f"(CASE WHEN {n}n > 0 THEN greatest({n}a, 0) END)",
+            "regr_syy": f"(CASE WHEN {n}n > 0 THEN greatest({n}b, 0) END)",
+            "regr_sxy": f"(CASE WHEN {n}n > 0 THEN {n}c END)",
+            "regr_slope": f"(CASE WHEN {n}a > 0 THEN {n}c / {n}a WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
+            "regr_intercept": f"(CASE WHEN {n}a > 0 THEN {n}y - {n}c / {n}a * {n}x END)",
+            "regr_r2": f"(CASE WHEN {n}a > 0 AND {n}b > 0 THEN least(1.0, {n}c / {n}a * ({n}c / {n}b)) "
+            f"WHEN {n}a > 0 THEN 1.0 END)",
         }
         return Split((c,), finals[function])
     return _listed(aggregate, time, where)

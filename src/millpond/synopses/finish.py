@@ -179,7 +179,7 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table, window: Window | N
         return split.final if split.values is None else split.final.replace(VALUE, f"_{aggregate.name}.x")
     if aggregate.measure == "share":
         return "NULL"
-    return "0" if aggregate.function in ("count", "count_star", "approx_distinct", "entropy") else "NULL"
+    return "0" if aggregate.function in ("count", "count_star", "regr_count", "approx_distinct", "entropy") else "NULL"
 
 
 def _outer(query: BoundQuery, inner: str) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millpond.synopses.enums import query_ordered
-from millpond.synopses.splits import ENTRIES, Component
+from millpond.synopses.splits import ENTRIES, OPERATIONS, Component
 from millpond.windows.candidates import Ints, fold
 from millpond.windows.run_sums import run_float_sums, run_minima, run_sums
 
@@ -37,6 +37,8 @@ def fold_columns(
         elif component.kind in ("list", "set", *ENTRIES):
             folded[name] = _concatenate(table[name], low, high)
             folded.update((each, _add(table[each], low, high)) for each in component.names[1:])
+        elif component.kind in OPERATIONS:
+            folded[name] = _operation(table[name], component.kind, low, high)
         elif component.kind == "moments":
             folded.update(_moments(table, name, low, high))
         else:
@@ -84,6 +86,35 @@ def _add(column: pa.ChunkedArray, low: Ints, high: Ints) -> pa.Array:
         return _from_limbs([run_sums(limb, low, high) for limb in _limbs(column)], some, kind)
     counts = (column if whole else column.fill_null(0)).to_numpy().astype(np.int64)
     return pa.array(run_sums(counts, low, high), mask=~some)
+
+
+#: Operations of kinds of one column, with the number that changes nothing.
+_OPERATIONS: dict[str, tuple[Any, Any]] = {
+    "bit_and": (np.bitwise_and, -1),
+    "bit_or": (np.bitwise_or, 0),
+    "bit_xor": (np.bitwise_xor, 0),
+    "product": (np.multiply, 1.0),
+}
+
+
+def _operation(column: pa.ChunkedArray, kind: str, low: Ints, high: Ints) -> pa.Array:
+    operation, neutral = _OPERATIONS[kind]
+    valid = _valid(column)
+    if pa.types.is_floating(column.type):
+        values = column.fill_null(1.0).to_numpy().astype(np.float64)
+    else:
+        values = column.fill_null(0).to_numpy()
+        values = values.view(np.int64) if values.dtype == np.uint64 else values.astype(np.int64)
+        values = np.where(valid, values, neutral)
+
+    def both(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...]:
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            return operation(left[0], right[0]), left[1] | right[1]
+
+    found, some = fold((values, valid), low, high, both, (neutral, False))
+    if pa.types.is_uint64(column.type):
+        found = found.view(np.uint64)
+    return pa.array(found, mask=~some).cast(column.type)
 
 
 def _limbs(column: pa.ChunkedArray) -> list[Array]:

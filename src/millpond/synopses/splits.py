@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "add", "min", "max", "moments", "comoments", "list", "set", "counts", "frequent", "quantiles", "distinct", "steps"
+    "add", "min", "max", "moments", "comoments", "list", "set", "counts", "frequent", "quantiles", "distinct", "steps",
+    "bit_and", "bit_or", "bit_xor", "product",
 ]  # fmt: skip
 
 #: Kinds that keep a list of entries, which `millpond.synopses.entries` makes few.
 ENTRIES = ("counts", "frequent", "quantiles", "distinct", "steps")
+
+#: Kinds of one column that combine by an operation of their own.
+OPERATIONS = ("bit_and", "bit_or", "bit_xor", "product")
 
 #: Kinds whose size is bounded, whatever the number of rows.
 SKETCHES = ("frequent", "quantiles", "distinct")

@@ -39,7 +39,8 @@ def weighted(aggregate: Aggregate, plain: Callable[[Aggregate], Split], make: Ma
         return _sum(aggregate, plain, make)
     if function == "avg" and not aggregate.distinct:
         return _average(aggregate, plain, make)
-    if function in ("var_pop", "var_samp", "stddev_pop", "stddev_samp", "covar_pop", "covar_samp", "corr"):
+    moments = ("var_pop", "var_samp", "stddev_pop", "stddev_samp", "covar_pop", "covar_samp", "corr")
+    if function in moments or function.startswith("regr_"):
         return _moments(plain(replace(aggregate, measure="")), make)
     return plain(replace(aggregate, measure=""))
 
