@@ -22,6 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from millpond.progress import FOREVER, NEVER
+from millpond.server.instants import timestamp_texts
+from millpond.server.weaving import woven
 
 #: Integers up to here are the same in every JSON reader.
 _EXACT: Final = 2**53
@@ -60,7 +62,7 @@ def rows_json(table: pa.Table) -> bytes:
     """
     if table.num_rows <= _SMALL and all(_is_simple(field.type) for field in table.schema):
         return _small_rows(table)
-    return b"[" + b",".join(_joined(table, ",")) + b"]"
+    return b"[" + b",".join(_joined(table)) + b"]"
 
 
 def _is_simple(kind: Any) -> bool:
@@ -95,16 +97,15 @@ def _small_column(array: pa.Array, kind: Any) -> list[Any]:
     return values
 
 
-def _joined(table: pa.Table, separator: str) -> Iterator[bytes]:
-    names = [json.dumps(name, ensure_ascii=False) for name in table.schema.names]
+def _joined(table: pa.Table) -> Iterator[bytes]:
+    names = [json.dumps(name, ensure_ascii=False).encode() for name in table.schema.names]
+    before = [(b"," if index else b"{") + name + b":" for index, name in enumerate(names)]
     for start in range(0, table.num_rows, _SLICE):
         part = table.slice(start, _SLICE)
-        pieces: list[Any] = []
-        for index, name in enumerate(names):
-            pieces += [f"{'{' if index == 0 else ','}{name}:", json_texts(_whole(part.column(index)))]
-        objects = pc.binary_join_element_wise(*pieces, "}", "") if pieces else pa.repeat(pa.scalar("{}"), part.num_rows)
-        rows = pa.ListArray.from_arrays(pa.array([0, len(objects)], pa.int32()), objects)
-        yield pc.binary_join(rows, separator)[0].as_buffer().to_pybytes()
+        if not names:
+            yield b",".join([b"{}"] * part.num_rows)
+            continue
+        yield woven([json_texts(_whole(column)) for column in part.columns], before, b"}", b",")
 
 
 def csv_bytes(table: pa.Table) -> bytes:
@@ -211,6 +212,8 @@ def _strings(array: pa.Array) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, kind: Any) -> pa.Array:
+    if (quick := timestamp_texts(array)) is not None:
+        return quick
     texts = array.cast(pa.timestamp(kind.unit)).cast(pa.string())
     texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
     shown = pc.binary_join_element_wise('"', texts, 'Z"', "")

@@ -22,6 +22,7 @@ from millpond.server.owners import Owners
 from millpond.server.pages import HeldAnswers
 from millpond.server.replies import Replies
 from millpond.server.watch import Watch
+from millpond.server.weaving import prepare
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class Service:
         self.changing = threading.Lock()
         self._threads = ThreadPoolExecutor(limits.threads, "millpond-server")
         self._waiting = ThreadPoolExecutor(_WAITING, "millpond-server-wait")
+        self._waiting.submit(prepare)
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call something that blocks for a short while."""

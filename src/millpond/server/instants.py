@@ -1,0 +1,74 @@
+"""Columns of timestamps as JSON texts, by tables of days and of seconds: some ten times as quick as printing each."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_DAY: Final = 86_400
+#: Days of the years 1000 to 9999, which have four digits.
+_FIRST, _LAST = int(np.datetime64("1000-01-01", "D").astype(int)), int(np.datetime64("9999-12-31", "D").astype(int))
+#: A table of more days costs more than it saves.
+_DAYS: Final = 8_192
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def timestamp_texts(array: pa.Array) -> pa.Array | None:
+    """Timestamps as quoted ISO 8601 in UTC, with as many digits as their unit has; NULL stays NULL.
+
+    None for years that do not have four digits, and for a column that spreads over too many days.
+
+    >>> timestamp_texts(pa.array([1_500_000, None], pa.timestamp("us"))).to_pylist()
+    ['"1970-01-01T00:00:01.500000Z"', None]
+    """
+    digits = _DIGITS[array.type.unit]
+    values = np.asarray(array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    if not len(values):
+        return pa.array([], pa.string())
+    seconds, fraction = np.divmod(values, 10**digits) if digits else (values, values)
+    days, second = np.divmod(seconds, _DAY)
+    first, last = int(days.min()), int(days.max())
+    if first < _FIRST or last > _LAST or last - first >= _DAYS:
+        return None
+    width = 22 + (digits + 1 if digits else 0)
+    text: Bytes = np.empty((len(values), width), np.uint8)
+    text[:, 0] = text[:, -1] = ord('"')
+    text[:, 1:11] = _letters(np.arange(first, last + 1).astype("M8[D]").astype("S10"))[days - first]
+    text[:, 11:20] = _seconds()[second]
+    text[:, -2] = ord("Z")
+    if digits:
+        text[:, 20] = ord(".")
+        for at in range(21 + digits - 3, 20, -3):
+            fraction, part = np.divmod(fraction, 1_000)
+            text[:, at : at + 3] = _thousand()[part]
+    offsets = np.arange(0, (len(values) + 1) * width, width, dtype=np.int32)
+    valid = None
+    if array.null_count:
+        known = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), bool)
+        valid = pa.py_buffer(np.packbits(known, bitorder="little").tobytes())
+    return pa.Array.from_buffers(pa.string(), len(values), [valid, pa.py_buffer(offsets), pa.py_buffer(text)])
+
+
+def _letters(texts: npt.NDArray[Any]) -> Bytes:
+    return texts.view(np.uint8).reshape(len(texts), -1)
+
+
+@functools.cache
+def _seconds() -> Bytes:
+    """`T00:00:00` … `T23:59:59`."""
+    return _letters(np.array([f"T{s // 3600:02}:{s // 60 % 60:02}:{s % 60:02}" for s in range(_DAY)], "S9"))
+
+
+@functools.cache
+def _thousand() -> Bytes:
+    """`000` … `999`."""
+    return _letters(np.array([f"{n:03}" for n in range(1_000)], "S3"))
+
+
+__all__ = ["timestamp_texts"]
