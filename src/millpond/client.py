@@ -22,6 +22,7 @@ import pyarrow as pa
 from millpond import wire
 from millpond.client_http import Broken, Http, segment
 from millpond.errors import MillpondError, PondError, QueryError, SourceError
+from millpond.handle import as_of_moment, not_an_edge
 from millpond.interpreter import StatementResult
 from millpond.progress import FOREVER, NEVER
 from millpond.results.selection import Answer
@@ -47,7 +48,7 @@ class RemoteQueryHandle:
 
     def result(self, as_of: Any = None, begin: Any = None, end: Any = None) -> Answer:
         """The current answer; arguments as of the embedded handle's `result`."""
-        query = {"as_of": _as_of(as_of), "begin": _edge(begin), "end": _edge(end)}
+        query = {"as_of": _as_of(as_of), "begin": _edge(begin, "BEGIN"), "end": _edge(end, "END")}
         accept = {"Accept": wire.ARROW}
         parts: list[pa.Table] = []
         path = f"{self._path}/answer"
@@ -354,17 +355,18 @@ def _instant(value: datetime.datetime) -> str:
 
 
 def _as_of(value: Any) -> str | None:
-    if isinstance(value, tuple) and len(value) == 2:
-        return f"epoch:{value[1]}" if value[0] == "epoch" else _text(value[1])
-    if isinstance(value, datetime.datetime):
-        return _instant(value)
-    return f"epoch:{value}" if isinstance(value, int) else value
+    if isinstance(value, str) and value != "progress":
+        return value  # an instant in words, which the server reads
+    moment = as_of_moment(value)
+    if not isinstance(moment, tuple):
+        return moment
+    return f"epoch:{moment[1]}" if moment[0] == "epoch" else _text(moment[1])
 
 
-def _edge(value: Any) -> str | None:
+def _edge(value: Any, which: str) -> str | None:
     if isinstance(value, datetime.datetime):
         return _instant(value)
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return _text(value)
     if isinstance(value, Edge):
         if value.kind == "rows":
@@ -373,7 +375,9 @@ def _edge(value: Any) -> str | None:
             sign = "-" if value.value < 0 else "+"
             return f"NOW {sign} INTERVAL '{abs(value.value)} microseconds'" if value.value else "NOW"
         return _text(value.value) if value.kind == "constant" else None
-    return None if value is None else str(value)
+    if value is None or isinstance(value, str):
+        return value
+    raise not_an_edge(value, which)
 
 
 def _bound(text: str | None) -> int:

@@ -233,7 +233,7 @@ def as_edge(value: Any, which: str) -> Edge | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return Edge("constant", value)
     if not isinstance(value, str):
-        raise QueryError(f"{which.lower()} = {value!r}: pass an instant, or a text such as 'NOW - INTERVAL 5 MINUTES'")
+        raise not_an_edge(value, which)
     if not value.strip().upper().startswith(("NOW", "TIMESTAMP", "DATE")):
         return Edge("constant", _timestamp(value))
     [statement, *others] = lang.parse(f"INVOKE q {which} {value}")
@@ -244,6 +244,11 @@ def as_edge(value: Any, which: str) -> Edge | None:
     if found is None or other is not None:
         raise QueryError(f"'{value}' is no edge of a window; write for example 'NOW - INTERVAL 5 MINUTES'")
     return found
+
+
+def not_an_edge(value: Any, which: str) -> QueryError:
+    """The error for a value that is no edge of a window."""
+    return QueryError(f"{which.lower()} = {value!r}: pass an instant, or a text such as 'NOW - INTERVAL 5 MINUTES'")
 
 
 def _timestamp(text: str) -> int:

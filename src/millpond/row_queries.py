@@ -21,6 +21,12 @@ from millpond.types import (
 _FORMS = ("auto", "partial", "complete", "none")
 
 
+def check_form(materialize: str) -> None:
+    """Raise QueryError for what is no value of `materialize`."""
+    if materialize not in _FORMS:
+        raise QueryError(f"there is no materialize = '{materialize}'; there are {', '.join(_FORMS)}")
+
+
 class Names:
     """The names of a pond as the binder sees them: those of the catalog; row queries are no tables."""
 
@@ -83,8 +89,7 @@ class RowQueries:
         for option in ("since", "empty", "revise_for", "early", "flush", "every", "state"):
             if getattr(options, option) != getattr(plain, option):
                 raise QueryError(f"'{option}' is for window queries; a row query says BEGIN … END")
-        if options.materialize not in _FORMS:
-            raise QueryError(f"there is no materialize = '{options.materialize}'; there are {', '.join(_FORMS)}")
+        check_form(options.materialize)
         catalog = self._core.catalog
         streams = []
         for side in selection.sides:

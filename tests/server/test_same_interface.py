@@ -164,6 +164,79 @@ def test_a_selection_has_a_window(pond: Any) -> None:
     assert [r["v"] for r in answer.to_pylist()] == [58, 59]
 
 
+@pytest.mark.parametrize("materialize", ["auto", "partial", "complete", "none"])
+def test_every_kind_of_selection(pond: Any, materialize: str) -> None:
+    pond.sql("CREATE STREAM t (ts TIMESTAMP, k TEXT, w BIGINT) WITH (progress='ts')")
+    pond.ingest("s", rows(0, 20))
+    pond.ingest("t", [{"ts": r["ts"], "k": r["k"], "w": 2 * r["v"]} for r in rows(0, 20)])
+    pond.drain()
+    expected: dict[str, list[tuple[Any, ...]]] = {
+        "SELECT DISTINCT k FROM s ORDER BY k DESC LIMIT 2": [("c",), ("b",)],
+        "SELECT v * 2 AS w FROM s WHERE k LIKE 'a%' AND (v > 15 OR v = 1)": [(2,), (32,), (38,)],
+        "SELECT k, max(v) AS v FROM s WHERE v < 9 GROUP BY k ORDER BY k": [("a", 7), ("b", 8), ("c", 6)],
+        "SELECT count(*) AS n FROM s BEGIN NOW - 3 ROWS END NOW": [(3,)],
+        "SELECT v FROM s BEGIN '2026-01-01 00:00:02' END '2026-01-01 00:00:04'": [(2,), (3,), (4,)],
+        "SELECT v, w FROM s, t WHERE v = w AND v > 15": [(16, 16), (18, 18)],
+        "SELECT v, w FROM s JOIN t ON v > w + 17 BEGIN NOW - 1 SECOND END NOW FOR s BEGIN '2026-01-01' END NOW FOR t": [
+            (18, 0),
+            (19, 0),
+        ],
+    }
+    for text, found in expected.items():
+        query = pond.register(text, materialize=materialize)
+        for _ in range(2):
+            assert [tuple(row.values()) for row in query.result().to_pylist()] == found
+        info = query.info()
+        assert info["options"]["materialize"] == materialize and info["text"] == text and info["kind"] == "rows"
+        query.pause()
+        assert query.info()["status"] == "paused" and len(query.result()) == len(found)
+        query.resume()
+        query.drop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"as_of": "yesterday"}, "'yesterday' is not a timestamp"),
+        ({"as_of": ("second", 1)}, "pass 'progress'"),
+        ({"as_of": 2.5}, "pass 'progress'"),
+        ({"as_of": ("epoch", 99)}, "epoch 99 is not kept"),
+        ({"begin": dt.timedelta(seconds=5)}, "begin = datetime.timedelta"),
+        ({"end": 2.5}, "end = 2.5: pass an instant"),
+        ({"begin": True}, "begin = True: pass an instant"),
+        ({"begin": "NOW - 5"}, "A unit of time is missing"),
+        ({"end": "NOW - 5 ROWS"}, "counts back from NOW"),
+    ],
+)
+def test_wrong_moments_and_windows(pond: Any, arguments: dict[str, Any], text: str) -> None:
+    pond.ingest("s", rows(0, 5))
+    pond.drain()
+    query = pond.register("SELECT v FROM s WHERE v >= 0")
+    with pytest.raises((QueryError, StatementError), match=text):
+        query.result(**arguments)
+
+
+def test_a_wrong_form_is_refused(pond: Any) -> None:
+    for register in (lambda: pond.register("SELECT v FROM s", materialize="some"),
+                     lambda: pond.register_many(["SELECT v FROM s"], materialize="some")):  # fmt: skip
+        with pytest.raises(QueryError, match="there is no materialize = 'some'; there are auto"):
+            register()
+
+
+def test_rows_of_a_selection_are_followed(pond: Any) -> None:
+    query = pond.register("SELECT v FROM s WHERE v % 2 = 0", "even")
+    pond.ingest("s", rows(0, 5))
+    pond.drain()
+    batches = list(query.subscribe(since=f"{query.id}:0:0", timeout=0.2))
+    assert [r["v"] for b in batches for r in b.rows.to_pylist()] == [0, 2, 4]
+    pond.ingest("s", rows(5, 9))
+    pond.drain()
+    rest = [r["v"] for b in query.subscribe(since=batches[-1].cursor, timeout=0.2) for r in b.rows.to_pylist()]
+    assert rest == [6, 8]
+    replaced = pond.sql("CREATE OR REPLACE QUERY even AS SELECT v FROM s WHERE v > 100")
+    assert replaced.message.endswith("version 2") and len(pond.query(query.name).result()) == 0
+
+
 def test_subscriptions_go_on_from_a_cursor(pond: Any) -> None:
     pond.ingest("s", rows(0, 25))
     pond.drain()

@@ -75,10 +75,10 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
             return bind_relation(select, text, source, schema)
         if not _is_plain(select):
             raise source.error(
-                f"'{streams[0].name}' is a stream: subqueries, WITH, and joins with anything but one other stream are "
-                "not available yet",
+                f"'{streams[0].name}' is a stream: without a window behind it there are no subqueries, no WITH, and no "
+                "joins with anything but one other stream",
                 streams[0],
-                "one SELECT over one or two streams; answers of queries and tables can be joined",
+                f"a window that makes it a relation, such as {streams[0].name} [RANGE 1 HOUR]",
             )
         return SelectBinder(select, text, source, schema, False).bind()
     except RecursionError:
@@ -191,9 +191,9 @@ class SelectBinder:
         if not isinstance(found, StreamDefinition):
             kind = "query" if isinstance(found, QueryDefinition) else "table"
             raise source.error(
-                f"'{found.name}' is a {kind}: a standing query reads streams (answers and tables come later)",
+                f"'{found.name}' is a {kind}, and streams without a window behind them are joined with streams only",
                 table.this,
-                "the name of a stream",
+                "the name of a stream; or a window behind each stream, such as [RANGE 1 HOUR], which makes relations",
             )
         if revisions := table.meta.get(REVISIONS):
             raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)

@@ -86,7 +86,9 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
     bounded = BOUNDS in select.meta
     windows = any(WINDOW in t.meta for t in tables) or bool(windowed_calls(select, text))
     joined = len(tables) > 1 and len(streams) == len(tables) and all(streams)
-    if (bounded or joined) and tables and any(streams) and not windows:
+    # A name that nothing has is an error of its own, whatever else is written.
+    unknown = any(schema.lookup(name) is None for name in named)
+    if (bounded or joined) and tables and (any(streams) or unknown) and not windows:
         return bind_selection(select, text, offset, schema)
     if bounded:
         message = _CONTRADICT if windows else "BEGIN … END is for rows of streams"
@@ -270,7 +272,8 @@ class _PairBinder(_RowBinder):
         self.check_clauses(("joins",))
         joins = self.select.args["joins"]
         if len(joins) > 1:
-            raise self.source.error("a row query joins two streams, and this is one more", joins[1].this)
+            works = "a window behind each stream, such as [RANGE 1 HOUR]: any number of relations can be joined"
+            raise self.source.error("a row query joins two streams, and this is one more", joins[1].this, works)
         join = joins[0]
         if join.args.get("using"):
             raise self.source.error("USING is not available between streams", join.this, "ON a.column = b.column")

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from millpond.row_queries import check_form
 from millpond.server.call import Call, json_response
 from millpond.server.encoding import rows_json
 from millpond.server.failures import bad_request
@@ -14,7 +15,6 @@ from millpond.server.operations import fields_of
 from millpond.types import QueryOptions, to_json
 
 _MOST_AT_ONCE = 200_000
-_MATERIALIZE = ("auto", "partial", "complete", "none")
 _OPTIONS = tuple(f for f in QueryOptions.__dataclass_fields__ if f != "materialize")
 
 
@@ -29,13 +29,13 @@ async def register(call: Call) -> Response:
             raise bad_request(f"'queries' is a list of 1 to {_MOST_AT_ONCE:,} SELECT texts")
         if names is not None and not all(n is None or isinstance(n, str) for n in names):
             raise bad_request("'names' is a list of texts and nulls, one per query")
-        _known(fields)
+        check_form(fields.get("materialize", "auto"))
         handles = await call.run(_register_many, call, texts, names, fields.get("materialize", "auto"))
         return json_response({"queries": [{"id": h.id, "name": h.name} for h in handles]}, 201)
     known: dict[str, type | tuple[type, ...]] = {"query": str, "name": (str, type(None)), "materialize": str}
     known["options"] = dict
     fields = fields_of(body, known, ["query"])
-    _known(fields)
+    check_form(fields.get("materialize", "auto"))
     options = fields.get("options", {})
     for name, value in options.items():
         if name not in _OPTIONS:
@@ -44,11 +44,6 @@ async def register(call: Call) -> Response:
             raise bad_request(f"option '{name}' is a text or a whole number")
     handle = await call.run(_register, call, fields, options)
     return json_response({"id": handle.id, "name": handle.name}, 201)
-
-
-def _known(fields: dict[str, Any]) -> None:
-    if fields.get("materialize", "auto") not in _MATERIALIZE:
-        raise bad_request(f"'materialize' is one of {', '.join(_MATERIALIZE)}")
 
 
 def _register(call: Call, fields: dict[str, Any], options: dict[str, Any]) -> Any:
