@@ -70,6 +70,23 @@ def tree_memory(pid: int) -> int:
     return total
 
 
+def tree_cpu(pid: int) -> float:
+    """Seconds of processor time that a process and its descendants have used: those that are there, and that were."""
+    total = 0.0
+    try:
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return 0.0
+    for process in family:
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
 @dataclass(frozen=True)
 class Measured:
     """What a runner gave: its result and the peak memory of its process tree in megabytes."""
@@ -213,5 +230,43 @@ class Clock:
     def __init__(self) -> None:
         self._start = time.monotonic()
 
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._start
+
     def __str__(self) -> str:
         return f"{time.monotonic() - self._start:7.1f} s"
+
+
+class Budget:
+    """Time that a run may take, and what was left out for lack of it.
+
+    until: seconds of the clock; infinite: all the time there is.
+
+    >>> budget = Budget(Clock(), 100.0)
+    >>> budget.room(30, "this"), budget.room(130, "that"), budget.left_out
+    (True, False, ['that'])
+    """
+
+    def __init__(self, clock: Clock, until: float = float("inf")) -> None:
+        self.clock, self.until = clock, until
+        self.left_out: list[str] = []
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(0.0, self.until - self.clock.seconds)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which a runner is stopped: a little more than is left, since estimates are rough."""
+        return min(1800.0, self.left + 90.0)
+
+    def room(self, seconds: float, what: str) -> bool:
+        """Whether something fits that takes about so many seconds; if not, it is noted as left out."""
+        if seconds <= self.left:
+            return True
+        self.left_out.append(what)
+        log(f"{self.clock} left out for lack of time: {what}")
+        return False

@@ -6,11 +6,14 @@ import argparse
 import sys
 from typing import Any
 
-from bench.common import Clock, log, scratch
+from bench.common import Budget, Clock, emit, log, scratch
 from bench.psoup import composite, invoke, rate, register
 from bench.windows import _setting
 
-PARTS: dict[str, Any] = {"rate": rate, "invoke": invoke, "register": register, "composite": composite}
+#: In the order in which `all` runs them, with the share of the time at which each has to be over.
+PARTS: dict[str, Any] = {"composite": composite, "rate": rate, "register": register, "invoke": invoke}
+UNTIL = {"composite": 0.03, "rate": 0.64, "register": 0.82, "invoke": 1.0}
+MINUTES = 25.0
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -20,11 +23,18 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=2, help="cores of every system")
     parser.add_argument("--executor", default="spark", help="Millpond's executor, where epochs are measured")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of millpond.open")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help=f"time that everything may take; what does not fit is left out, and named ({MINUTES:g} for all)",
+    )
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that it works")
     for part in PARTS.values():
         part.arguments(parser)
     options = parser.parse_args(arguments)
-    options.parts = list(PARTS) if "all" in options.parts else options.parts
+    if "all" in options.parts:
+        options.parts = list(PARTS)
+        options.minutes = options.minutes or MINUTES
     options.settings = dict(_setting(text, parser) for text in options.set)
     return options
 
@@ -32,10 +42,22 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts; the exit status."""
     options, clock, right = parse(arguments), Clock(), True
+    budget = Budget(clock)
     with scratch() as home:
         for part in options.parts:
             log(f"{clock} part {part}")
-            right = PARTS[part].run(options, home / part, clock) and right
+            if options.minutes:
+                budget.until = 60 * options.minutes * (UNTIL[part] if len(options.parts) == len(PARTS) else 1.0)
+            right = PARTS[part].run(options, home / part, budget) and right
+    if options.minutes:
+        emit({
+            "bench": "psoup",
+            "case": "time",
+            "correct": right,
+            "minutes": options.minutes,
+            "taken_minutes": round(clock.seconds / 60, 2),
+            "left_out": budget.left_out,
+        })  # fmt: skip
     log(f"{clock} done")
     return 0 if right else 1
 

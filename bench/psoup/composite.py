@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.common import Clock, emit, log, ratio
+from bench.common import Budget, emit, log, ratio
 from bench.psoup.workload import constants
 
 BENCH = "psoup.composite"
@@ -29,14 +29,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--stored", type=int, default=16_384, help="stored rows that are probed")
 
 
-def run(options: argparse.Namespace, home: Path, clock: Clock) -> bool:
+def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
     """Print the lines; whether all was right."""
     right = True
     stored = min(options.stored, 512) if options.tiny else options.stored
     for name, join, shared in WORKLOADS:
         for power in [4] if options.tiny else [int(p) for p in options.structs.split(",")]:
             line = measure(name, join, shared, 1 << power, stored)
-            log(f"{clock} {line['case']}: {line['ratio_separate']} times")
+            log(f"{budget.clock} {line['case']}: {line['ratio_separate']} times")
             emit(line)
             right &= line["correct"]
     return right

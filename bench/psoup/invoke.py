@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.common import Clock, RunnerFailed, emit, log, ratio, report, run_isolated
+from bench.common import Budget, RunnerFailed, emit, log, ratio, report, run_isolated
 from bench.psoup.workload import BASE, COLUMNS, MIXES, STEP, STREAM, conditions, equalities, rows, sql
 
 BENCH = "psoup.invoke"
@@ -41,10 +41,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--load-seconds", type=float, default=5.0, help="how long they invoke")
 
 
-def run(options: argparse.Namespace, home: Path, clock: Clock) -> bool:
+def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
     """Print the lines; whether all was right."""
     home.mkdir(parents=True, exist_ok=True)
     windows, joins = ([int(p) for p in text.split(",") if p] for text in (options.windows, options.join_windows))
+    if not options.tiny:
+        if len(windows) > 3 and not budget.room(_seconds(windows, joins, options), "invoke: every second window"):
+            windows, joins = windows[::-2][::-1], joins[::-2][::-1]
+        if options.each > 1 and not budget.room(
+            _seconds(windows, joins, options), "invoke: more than one query a kind"
+        ):
+            options.each = 1
     job = {
         "folder": str(home / "pond"),
         "windows": [7, 9] if options.tiny else windows,
@@ -53,7 +60,7 @@ def run(options: argparse.Namespace, home: Path, clock: Clock) -> bool:
         "settings": options.settings,
     }
     try:
-        measured = run_isolated("bench.psoup.invoke", job)
+        measured = run_isolated("bench.psoup.invoke", job, budget.timeout)
     except RunnerFailed as error:
         emit({"bench": BENCH, "case": "failed", "correct": False, "problems": [str(error)]})
         return False
@@ -66,11 +73,17 @@ def run(options: argparse.Namespace, home: Path, clock: Clock) -> bool:
     if options.clients:
         from bench.psoup.http import measure
 
-        log(f"{clock} over HTTP")
+        log(f"{budget.clock} over HTTP")
         for line in measure(Path(job["folder"]), measured.result["http"], options):
             emit({"bench": BENCH, **line})
             right &= line["correct"]
     return right
+
+
+def _seconds(windows: list[int], joins: list[int], options: argparse.Namespace) -> float:
+    """About what it takes: all queries are registered, invoked a while in each form, and compared."""
+    asked = len(FORMS) * options.each * (5 * len(windows) + 2 * len(joins))
+    return 20.0 + 0.4 * asked + (45.0 if options.clients else 0.0)
 
 
 def tables(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

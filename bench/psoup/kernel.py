@@ -156,17 +156,23 @@ def index_form(block: Any, table: Any) -> dict[str, Any]:
     """Which form of the predicate index a block gets, and what it takes.
 
     Form: 'value bitmaps' (one per distinct value and attribute), 'bucket bitmaps' (one per 256 rows in the order of the
-    attribute, edges by codes), 'ordered lists' (slices of each attribute's order are walked).
+    attribute, edges by codes), 'grid' (rows by cells over several attributes), 'ordered lists' (slices of each
+    attribute's order are walked): those that are there, with the number of boxes that use each.
     """
-    from millpond.synopses import matches
+    from millpond.synopses import match_plans, probe
 
     snapshot = table.compile()
-    plan = matches._Plan(block, snapshot)
-    bits, at, shift = matches._bitmaps(plan, snapshot, np.arange(len(snapshot.queries)))
-    used = bool((at >= 0).any())
-    form = ("bucket bitmaps" if bool(shift.any()) else "value bitmaps") if used else "ordered lists"
+    plan = match_plans.Plan(block, snapshot)
+    ways = match_plans.ways_of(plan, snapshot, np.arange(len(snapshot.queries)))
+    bits, _, shift = match_plans.bitmaps_of(plan, ways)
+    used = ways.bitmaps
+    names = {probe.WALK: "ordered lists", probe.GRID: "grid", probe.BITS: "value bitmaps"}
+    if bool(shift.any()):
+        names[probe.BITS] = "bucket bitmaps"
+    boxes_by_way = np.bincount(ways.way[: len(snapshot.box_first)], minlength=3)
     return {
-        "form": form,
+        "forms": {name: int(boxes_by_way[way]) for way, name in names.items() if boxes_by_way[way]},
+        "grid": [int(size) for size in ways.layout.sizes] if ways.layout.cells > 1 else None,
         "distinct_values": max((len(i.values) for i in plan.indexes), default=0),
         "distinct_constants": max((len(c) for c, _ in snapshot.constants), default=0),
         "table_bytes": int(table.nbytes),

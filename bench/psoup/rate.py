@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from bench.common import Clock, Measured, RunnerFailed, emit, log, ratio, run_isolated
+from bench.common import Budget, Measured, RunnerFailed, emit, log, ratio, run_isolated
 from bench.psoup.baselines import narrowest
 from bench.psoup.workload import MIXES, conditions, expected_rate, write_files
 
@@ -25,8 +25,8 @@ TARGETS = {
 }
 #: Pairs of query and row that the native join may look at, and write.
 LOOKED_AT, WRITTEN = 50_000_000, 5_000_000
-#: Rows that DuckDB counts, and rows of a file of the native systems, at most.
-COUNTED, NATIVE_ROWS = 200_000, 200_000
+#: Conditions that DuckDB evaluates (queries x rows), and rows of a file of the native systems, at most.
+COUNTED, NATIVE_ROWS = 50_000_000, 200_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,15 +35,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--mixes", default="selective,broad", help=f"of {', '.join(MIXES)}")
     group.add_argument("--kernel", default="7,10,12,17", help="powers of two: queries of the kernel lines")
     group.add_argument("--stream", default="12,17", help="powers of two: queries of the stream lines; empty: none")
-    group.add_argument("--files", type=int, default=8, help="files of the stream lines, an epoch takes one per core")
+    group.add_argument(
+        "--files",
+        type=int,
+        default=12,
+        help="files of the stream lines; an epoch takes two per core, one from 2^15 queries on",
+    )
     group.add_argument("--rows", type=int, default=500_000, help="rows of a file; half from 2^15 queries on")
     group.add_argument("--native-filters", type=int, default=6, help="native queries at once; 0: no native systems")
-    group.add_argument("--duckdb-filters", type=int, default=128, help="FILTER counts in one scan, at most")
+    group.add_argument("--duckdb-filters", type=int, default=4096, help="FILTER counts in one scan, at most")
 
 
-def run(options: argparse.Namespace, home: Path, clock: Clock) -> bool:
+def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
     """Print the lines; whether all was right."""
-    right = True
+    right, clock = True, budget.clock
     mixes = [m for m in options.mixes.split(",") if m]
     kernels = [(mix, 1 << int(p)) for mix in mixes for p in options.kernel.split(",") if p]
     if options.kernel and "wide" not in mixes and not options.tiny:
@@ -51,13 +56,16 @@ def run(options: argparse.Namespace, home: Path, clock: Clock) -> bool:
     if options.tiny:
         options.files, options.rows = 6, 20_000
         kernels = [(mix, 128) for mix in mixes]
-    for mix, count in kernels:
+    for power in [7] if options.tiny else [int(p) for p in options.stream.split(",") if p]:
+        for mix in mixes:
+            count = 1 << power
+            log(f"{clock} stream, {mix}, {count:,} queries")
+            if budget.room(0.0 if options.tiny else 60.0 + count / 1_500, f"rate: stream-{mix}-{count}"):
+                right &= _emitted(lambda mix=mix, count=count: stream_line(mix, count, options, home, budget))
+    for mix, count in sorted(kernels, key=lambda case: -case[1]):
         log(f"{clock} kernel, {mix}, {count:,} queries")
-        right &= _emitted(lambda mix=mix, count=count: kernel_line(mix, count, options))
-    for mix in mixes:
-        for power in [7] if options.tiny else [int(p) for p in options.stream.split(",") if p]:
-            log(f"{clock} stream, {mix}, {1 << power:,} queries")
-            right &= _emitted(lambda mix=mix, count=1 << power: stream_line(mix, count, options, home, clock))
+        if budget.room(0.0 if options.tiny else 10.0 + count / 10_000, f"rate: kernel-{mix}-{count}"):
+            right &= _emitted(lambda mix=mix, count=count: kernel_line(mix, count, options, budget))
     return right
 
 
@@ -70,12 +78,12 @@ def _emitted(make: Any) -> bool:
     return bool(line["correct"])
 
 
-def kernel_line(mix: str, count: int, options: argparse.Namespace) -> dict[str, Any]:
+def kernel_line(mix: str, count: int, options: argparse.Namespace, budget: Budget) -> dict[str, Any]:
     """Shared and unshared, partial and complete, at one number of queries."""
     job = {"mix": mix, "queries": count, "blocks": 2, "seconds": 0.0 if options.tiny else 1.0}
     if options.tiny:
         job["rows"] = 4_096
-    measured = run_isolated("bench.psoup.kernel", job)
+    measured = run_isolated("bench.psoup.kernel", job, budget.timeout)
     found = measured.result
     rates = found.pop("rows_per_s")
     shared = rates["shared_partial"]
@@ -108,13 +116,16 @@ def kernel_line(mix: str, count: int, options: argparse.Namespace) -> dict[str, 
     }
 
 
-def stream_line(mix: str, count: int, options: argparse.Namespace, home: Path, clock: Clock) -> dict[str, Any]:
+def stream_line(mix: str, count: int, options: argparse.Namespace, home: Path, budget: Budget) -> dict[str, Any]:
     """Files to stored results, beside the baselines."""
+    clock = budget.clock
     each = options.rows if count < 1 << 15 else options.rows // 2
     files = [str(p) for p in write_files(home / "data", options.files, each, MIXES[mix].top)]
     folder = home / f"stream-{mix}-{count}"
     job = {"mix": mix, "queries": count, "cores": options.cores}
-    settings = {"rows_per_epoch": options.cores * each, "hot_bytes": 4 << 30, "master": f"local[{options.cores}]"}
+    # Matching may take what it needs, so that row sets are stored for as many queries as the matches per row allow.
+    settings = {"matching_share": float("inf"), "hot_bytes": 4 << 30, "master": f"local[{options.cores}]"}
+    settings["rows_per_epoch"] = options.cores * each * (1 if count >= 1 << 15 or options.tiny else 2)
     subject = run_isolated(
         "bench.psoup.stream",
         {
@@ -125,13 +136,16 @@ def stream_line(mix: str, count: int, options: argparse.Namespace, home: Path, c
             "settings": {**settings, **options.settings},
             "sample": 64,
         },
+        budget.timeout,
     )
     found = subject.result
     log(f"{clock}   millpond {found['rows_per_s']:14,.0f} rows/s {subject.peak_mb:8,.0f} MB")
     most = min(count, options.duckdb_filters)
-    counted = [str(p) for p in write_files(home / "data", 1, min(each, COUNTED), MIXES[mix].top)]
-    limit = _baseline({**job, "system": "duckdb", "files": counted, "most": most}, clock)
-    natives = _natives(mix, count, options, home, folder, clock) if options.native_filters else {}
+    # As many rows as make a fixed number of evaluations.
+    tested = min(each, max(2_000, COUNTED // most))
+    counted = [str(p) for p in write_files(home / "data", 1, tested, MIXES[mix].top)]
+    limit = _baseline({**job, "system": "duckdb", "files": counted, "most": most}, budget)
+    natives = _natives(mix, count, options, home, folder, budget) if options.native_filters else {}
     shutil.rmtree(folder, ignore_errors=True)
     problems = [f"{len(found['wrong'])} queries differ from DuckDB"] if found["wrong"] else []
     if found["stored_rows"] != found["rows"]:
@@ -156,6 +170,8 @@ def stream_line(mix: str, count: int, options: argparse.Namespace, home: Path, c
         "files": options.files,
         "rows": found["rows"],
         "epochs": found["epochs"],
+        "cpu_s": round(found["cpu_s"], 2),
+        "rows_per_cpu_s": round(found["rows"] / found["cpu_s"]) if found["cpu_s"] else None,
         "registration_s": round(found["registration_s"], 2),
         "stored_bytes_per_row": round(found["stored_bytes_per_row"], 1),
         "explicit_queries": round(found["explicit"]),
@@ -174,6 +190,7 @@ def stream_line(mix: str, count: int, options: argparse.Namespace, home: Path, c
         "problems": problems,
         "notes": [
             "rows per second from the end of the first epoch (native: micro-batch) to the end of the last",
+            "rows_per_cpu_s: rows per second of processor time of all processes, user and system, first epoch included",
             f"DuckDB counts {limit.result['run']} queries in one scan, keeping no rows; where that is not all, its "
             "rate is taken as linear in their number",
             "native filters: each query a streaming query of its own, as many as said; its rate is extrapolated",
@@ -182,14 +199,14 @@ def stream_line(mix: str, count: int, options: argparse.Namespace, home: Path, c
     }
 
 
-def _baseline(job: dict[str, Any], clock: Clock) -> Measured:
-    measured = run_isolated("bench.psoup.baselines", job)
-    log(f"{clock}   {job['system']:8} {measured.result['rows_per_s']:14,.1f} rows/s {measured.peak_mb:8,.0f} MB")
+def _baseline(job: dict[str, Any], budget: Budget) -> Measured:
+    measured = run_isolated("bench.psoup.baselines", job, budget.timeout)
+    log(f"{budget.clock}   {job['system']:8} {measured.result['rows_per_s']:14,.1f} rows/s {measured.peak_mb:8,.0f} MB")
     return measured
 
 
 def _natives(
-    mix: str, count: int, options: argparse.Namespace, home: Path, folder: Path, clock: Clock
+    mix: str, count: int, options: argparse.Namespace, home: Path, folder: Path, budget: Budget
 ) -> dict[str, Measured]:
     top, batches = MIXES[mix].top, 3
     chosen = conditions(MIXES[mix], count)
@@ -201,8 +218,10 @@ def _natives(
         files = [str(p) for p in write_files(home / "data", files_of, min(NATIVE_ROWS, each), top)]
         job = {"mix": mix, "queries": count, "cores": options.cores, "memory": "4g", "system": name, "files": files}
         job |= {"folder": str(folder / name), "most": min(count, options.native_filters)}
+        if not budget.room(0.0 if options.tiny else 45.0, f"rate: native {name} for {mix}, {count} queries"):
+            continue
         try:
-            found[name] = _baseline(job, clock)
+            found[name] = _baseline(job, budget)
         except RunnerFailed as error:
-            log(f"{clock}   native {name} failed: {error}")
+            log(f"{budget.clock}   native {name} failed: {error}")
     return found

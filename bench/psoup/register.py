@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.common import Clock, RunnerFailed, emit, log, ratio, report, run_isolated
+from bench.common import Budget, RunnerFailed, emit, log, ratio, report, run_isolated
 from bench.psoup.workload import COLUMNS, MIXES, STREAM, conditions, duckdb_counts, rows, statement
 
 BENCH = "psoup.register"
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--epochs", type=int, default=24, help="small epochs that are timed; large ones: a quarter")
 
 
-def run(options: argparse.Namespace, home: Path, clock: Clock) -> bool:
+def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
     """Print the lines; whether all was right."""
     right = True
     tiny = options.tiny
@@ -54,14 +54,17 @@ def run(options: argparse.Namespace, home: Path, clock: Clock) -> bool:
         "executor": options.executor,
         "cores": options.cores,
     }
-    for part in ("rates", "epochs"):
+    for part, seconds in (("epochs", 60 + job["registered"] / 1_000), ("rates", 60.0)):
+        if not budget.room(0.0 if tiny else seconds, f"register: {part}"):
+            continue
         try:
-            measured = run_isolated("bench.psoup.register", {**job, "part": part, "folder": str(home / part)})
+            given = {**job, "part": part, "folder": str(home / part)}
+            measured = run_isolated("bench.psoup.register", given, budget.timeout)
             lines = [{"peak_mb": measured.peak_mb, **line} for line in measured.result["lines"]]
         except RunnerFailed as error:
             lines = [{"case": f"{part}-failed", "correct": False, "problems": [str(error)]}]
         for line in lines:
-            log(f"{clock} {line['case']}")
+            log(f"{budget.clock} {line['case']}")
             emit({"bench": BENCH, **line})
             right &= line["correct"]
     return right

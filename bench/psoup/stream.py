@@ -7,13 +7,14 @@ sample of queries is invoked and compared, and so are the row sets in the files.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from bench.common import log, place_files, report, steady_rate
+from bench.common import log, place_files, report, steady_rate, tree_cpu
 from bench.psoup.workload import (
     COLUMNS,
     MIXES,
@@ -35,7 +36,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """Register a mix's queries, let the files appear, drain, check.
 
     Arguments: job with mix, queries, files, folder (scratch), executor, settings (for `millpond.open`), sample.
-    Returns: rows_per_s beyond the first epoch, seconds of the map tasks by step, bytes of the results, what the sample
+    Returns: rows_per_s beyond the first epoch, seconds of processor time from the first file to the end, seconds of the
+        map tasks by step, bytes of the results, what the sample
     of queries said: checked, wrong, median milliseconds of an invocation.
     """
     import millpond
@@ -55,10 +57,11 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         log(f"  registered {len(chosen):,} in {registered:.1f} s")
         watch = EpochMarks(pond)
         watch.start()
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), tree_cpu(os.getpid())
         place_files([Path(path) for path in job["files"]], source)
         pond.drain()
         drained = time.perf_counter() - begin
+        used = tree_cpu(os.getpid()) - used
         marks = watch.stop()
         report({"phase": "measured"})
         log(f"  drained in {drained:.1f} s: {[(round(t - begin, 2), n) for t, n in marks]}")
@@ -81,6 +84,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "rows": marks[-1][1],
         "epochs": len(marks),
         "seconds": drained,
+        "cpu_s": used,
         "registration_s": registered,
         "stored_rows": rows,
         "stored_bytes_per_row": stored / max(1, rows),
