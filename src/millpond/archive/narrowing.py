@@ -91,7 +91,12 @@ def interval_columns(query: BoundQuery) -> list[tuple[str, str, str]]:
 
 
 def needed_fraction(table: pa.Table, pairs: Sequence[tuple[str, str, str]], error: float, fraction: float) -> float:
-    """The fraction to read for intervals of +- `error` in every row of an answer that was made of `fraction`."""
+    """The fraction to read for intervals of +- `error` in every row of an answer that was made of `fraction`.
+
+    An answer without rows says nothing: all are needed.
+    """
+    if not table.num_rows:
+        return 1.0
     needed = 0.0
     for estimate, low, high in pairs:
         middle, half = (

@@ -250,7 +250,9 @@ def _reduced(
         tried = plan | {"tasks": to_json(tasks), "starts": starts, "fraction": narrowing.fraction if error else None}
         reports = _job(core, tried, path)
         count(scan, reports)
-        if not error or narrowing.done(max(r["needed"] for r in reports)):
+        # A shard without answers says nothing, unless none has any.
+        needed = [r["needed"] for r in reports if r["needed"] is not None] or [1.0]
+        if not error or narrowing.done(max(needed)):
             return reports
 
 
@@ -316,13 +318,13 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
     stream = from_json(StreamDefinition, plan["stream"])
     parcels, read = take_counters(parcels)
     if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
-        return {"progress": {}, "state": [], "results": [], "needed": 0.0, SCAN: read}, b""
+        return {"progress": {}, "state": [], "results": [], "needed": None, SCAN: read}, b""
     db = connection()
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
     results: list[Chunk] = []
     progress: dict[str, Any] = {}
     keep = []
-    needed = 0.0
+    needed: float | None = None
     epoch = synopsis.first_epoch - 1
     for value in plan["users"]:
         standing = from_json(Standing, value)
@@ -332,9 +334,10 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
         answers, after = close_history(db, synopsis.spec, query, options, parts, start, until, groups, plan["high"])
         progress[str(standing.id)] = to_json(after)
-        if plan.get("fraction") is not None and answers is not None and query.reduce is not None:
+        if plan.get("fraction") is not None and answers is not None and answers.num_rows and query.reduce is not None:
             pairs = interval_columns(query)
-            needed = max(needed, needed_fraction(answers, pairs, query.reduce.error, plan["fraction"]))
+            asked = needed_fraction(answers, pairs, query.reduce.error, plan["fraction"])
+            needed = asked if needed is None else max(needed, asked)
         keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
         if answers is not None and answers.num_rows:
             ends = pc.min_max(answers["window_end"].cast("int64")).as_py()

@@ -31,7 +31,7 @@ from millpond.engine.core import Core
 from millpond.engine.history import Range, segments_in
 from millpond.engine.mapping import Parcel
 from millpond.engine.reduction_functions import function_of
-from millpond.engine.scan import Counters, Piece, batches, plan, sections
+from millpond.engine.scan import Counters, Piece, batches, match, plan, sections, too_coarse
 from millpond.errors import QueryError
 from millpond.language.reduce_clause import reduction_text
 from millpond.types import Reduction, StreamDefinition, from_json, to_json
@@ -61,7 +61,8 @@ class Scan:
 
     reduction: as written. now: NOW of the scan, microseconds. live_from: rows from this epoch on are not reduced.
     steps: what was decided. rows, size, sections: of all versions that a full scan would read. counters: what was read,
-    scans that were only made to decide included (`pilots` of them). stretches: where rows were left out.
+    scans that were only made to decide included (`pilots` of them). stretches: where rows were left out. told: whether
+    the archive is told what is wanted, so that a stream of design 'modify' makes copies for it.
     """
 
     reduction: Reduction
@@ -75,6 +76,7 @@ class Scan:
     stretches: tuple[tuple[int, int], ...] = ()
     pilots: int = 0
     reason: str = ""
+    told: bool = True
 
     def summary(self) -> str:
         """What was decided, in words."""
@@ -121,8 +123,7 @@ def resolve(core: Core, streams: Sequence[StreamDefinition], scan: Scan, wanted:
         tables: list[pa.Table] = []
         looked = Counters()
         for stream in streams:
-            planned = plan(core, stream, part, drop)
-            tables += list(batches(core.path, stream, planned.pieces, part, None, looked))
+            tables += list(batches(core.path, stream, _quietly(core, stream, part, drop), part, None, looked))
         scan.counters.add(replace(looked, full_groups=0, full_bytes=0))
         return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
@@ -176,12 +177,12 @@ def portions(core: Core, stream: StreamDefinition, scan: Scan, wanted: Range) ->
         part = replace(past, low=_open(step.low, START), high=_open(step.high, END))
         if past.epoch is not None and past.epoch < 1:
             continue
-        planned = plan(core, stream, part, step.drop, function=function_name(scan.reduction))
-        if planned.pieces:
-            found.append(Portion(part, step.drop, planned.pieces))
-        if step.drop > 0 and planned.pieces:
-            low = max(step.low, min(p.segment.low for p in planned.pieces))
-            high = min(step.high, max(p.segment.high for p in planned.pieces) + 1)
+        pieces = _pieces(core, stream, part, step.drop, scan)
+        if pieces:
+            found.append(Portion(part, step.drop, pieces))
+        if step.drop > 0 and pieces:
+            low = max(step.low, min(p.segment.low for p in pieces))
+            high = min(step.high, max(p.segment.high for p in pieces) + 1)
             stretches.append((low, high))
     if scan.live_from is not None and (wanted.epoch is None or wanted.epoch >= scan.live_from):
         live = replace(wanted, first=scan.live_from)
@@ -199,9 +200,32 @@ def function_name(reduction: Reduction) -> str:
     >>> function_name(Reduction("sample", drops=(0.5,)))
     'sample'
     """
-    if reduction.function in ("sample", "load", "error"):
+    if reduction.function in ("sample", "load"):
         return reduction.function
     return reduction_text(reduction)
+
+
+def _pieces(core: Core, stream: StreamDefinition, part: Range, drop: float, scan: Scan) -> tuple[Piece, ...]:
+    """What is read of one step. The scans of `error` go from coarse to fine, and are no sign of what will be wanted."""
+    reduction = scan.reduction
+    if scan.told and reduction.function != "error":
+        plain = reduction.function in ("sample", "load")
+        return plan(
+            core, stream, part, drop, function=reduction.function if plain else reduction_text(reduction)
+        ).pieces
+    return _quietly(core, stream, part, drop)
+
+
+def _quietly(core: Core, stream: StreamDefinition, part: Range, drop: float) -> tuple[Piece, ...]:
+    """As `plan`, without telling the archive.
+
+    Raises: QueryError when part of the range is kept at coarser resolution than wanted only.
+    """
+    read = [s for s in sections(core, stream, part)[0] if drop > 0 or s.whole is not None]
+    found = [(s, match(s, drop)) for s in read]
+    if coarse := [s for s, piece in found if piece is None]:
+        raise too_coarse(stream, coarse)
+    return tuple(piece for _, piece in found if piece is not None)
 
 
 def _disjoint(stretches: Sequence[tuple[int, int]]) -> list[Step]:

@@ -36,7 +36,7 @@ def reduction_lines(core: Core, query: BoundQuery, stream: StreamDefinition, sta
             lines.append(f"windows that meet {stretches} are estimates (exact is false)")
         return lines
     progress = core.published.progress.get(str(stream.id), StreamProgress())
-    scan = Scan(query.reduce, progress.high)
+    scan = Scan(query.reduce, progress.high, told=False)
     if query.reduce.function == "error":
         return [*lines, "a first scan reads about 1,000 rows; more are read until every interval is narrow enough"]
     if query.reduce.function in core.catalog.reductions:
