@@ -62,13 +62,18 @@ class Estimate:
     ends: tuple[tuple[float, float], tuple[float, float] | None, tuple[float, float] | None]
 
 
-def estimate(rows: Sequence[Kept]) -> Estimate:
-    """Horvitz-Thompson count and sum, Hajek's mean, with their 95 % intervals."""
+def estimate(rows: Sequence[Kept], lost: float = 0.0) -> Estimate:
+    """Horvitz-Thompson count and sum, Hajek's mean, with their 95 % intervals.
+
+    lost: the largest fraction that was dropped where these rows come from; 0: nothing was.
+    """
     sure = [r for r in rows if r.weight == 1]
     more = [r for r in rows if r.weight > 1]
     count = math.fsum(r.weight for r in rows)
     given = [r for r in rows if r.value is not None]
     ends_count = _score(len(sure), more)
+    if not more and 0 < lost < 1:  # all that were left out may have been in this group: the score interval of none
+        ends_count = ends_count[0], ends_count[1] + Z * Z * (1 / round(1 - lost, 12) - 1)
     if not given:
         return Estimate(len(rows), count, None, None, len(rows) / count if count else None, (ends_count, None, None))
     total = math.fsum(r.weight * r.value for r in given)

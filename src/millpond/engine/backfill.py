@@ -244,9 +244,8 @@ def _reduced(
         error = reduction.function == "error"
         scan.steps = sample_steps(narrowing.drop) if error else resolve(core, streams, scan, wanted)
         tasks, _, _ = reduced_tasks(core, streams, scan, wanted)
-        starts = {
-            q: p | {"reduced": to_json(scan.stretches), "scanned": scan.summary()} for q, p in plan["starts"].items()
-        }
+        known = {"reduced": to_json(scan.stretches), "dropped": scan.most, "scanned": scan.summary()}
+        starts = {q: p | known for q, p in plan["starts"].items()}
         tried = plan | {"tasks": to_json(tasks), "starts": starts, "fraction": narrowing.fraction if error else None}
         reports = _job(core, tried, path)
         count(scan, reports)

@@ -50,6 +50,7 @@ class QueryProgress:
         with the option `early`. held: windows whose answers are going out by and by, with the option `flush`.
     reduced: stretches of event time of which its back-fill has left out rows (REDUCE): windows that meet one are
         estimates.
+    dropped: the largest fraction that was left out of them.
     scanned: what its back-fill read, in words, where that was reduced.
     pending: of a relational query, the next instant at which rows leave their windows, if nothing comes before.
     """
@@ -67,6 +68,7 @@ class QueryProgress:
     stirred: bool = False
     held: tuple[Held, ...] = ()
     reduced: tuple[tuple[int, int], ...] = ()
+    dropped: float = 0.0
     scanned: str = ""
 
     @property

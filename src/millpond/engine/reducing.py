@@ -78,6 +78,11 @@ class Scan:
     reason: str = ""
     told: bool = True
 
+    @property
+    def most(self) -> float:
+        """The largest fraction that it drops anywhere."""
+        return max((s.drop for s in self.steps), default=0.0)
+
     def summary(self) -> str:
         """What was decided, in words."""
         drops = sorted({s.drop for s in self.steps})

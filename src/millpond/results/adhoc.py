@@ -109,7 +109,7 @@ def _select(
         return plain_rows(core, stream, query, wanted, scan)
     if not windowed:
         table = whole(core, stream, query, wanted, scan=scan)[0]
-        return table if scan is None else with_exactness(table, query, scan.stretches)
+        return table if scan is None else with_exactness(table, query, scan.stretches, most=scan.most)
     # Windows that end with a row hold the instant of their end.
     until = max(progress.bound, progress.high + (query.row_window is not None))
     answers, removed = grouped(core, stream, _in_order(query), wanted, until, high=progress.high, scan=scan)
@@ -118,7 +118,7 @@ def _select(
     columns += [Column(o.name, o.type) for o in query.select]
     shown = _shown(query, answers, columns)
     shown = with_coverage(shown, removed, query.row_window) if is_retained(core.catalog, query) else shown
-    return shown if scan is None else with_exactness(shown, query, scan.stretches)
+    return shown if scan is None else with_exactness(shown, query, scan.stretches, most=scan.most)
 
 
 def last_windows(

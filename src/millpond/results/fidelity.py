@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.fidelity import Z
 from millpond.archive.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.reductions import sample_steps, untouched
 from millpond.engine.core import Core
@@ -73,7 +75,11 @@ def note_of(answer: pa.Table) -> str:
 
 
 def with_exactness(
-    answers: pa.Table, query: BoundQuery, stretches: tuple[tuple[int, int], ...], closed: bool = False
+    answers: pa.Table,
+    query: BoundQuery,
+    stretches: tuple[tuple[int, int], ...],
+    closed: bool = False,
+    most: float = 0.0,
 ) -> pa.Table:
     """Answers with a further column `exact`: whether nothing was left out of what a row is made of.
 
@@ -81,7 +87,8 @@ def with_exactness(
     might have had some. A group of an exact window is never called small.
 
     Arguments:
-        stretches: where rows were left out. closed: windows hold their end.
+        stretches: where rows were left out. closed: windows hold their end. most: the largest fraction that was
+            dropped: a count none of whose rows stands for others may have lost some all the same; its interval says so.
     """
     if "window_start" in answers.column_names:
         kind = pa.timestamp("us")
@@ -92,11 +99,30 @@ def with_exactness(
     else:
         exact = np.full(answers.num_rows, not stretches)
     flags = pa.array(exact, pa.bool_())
+    answers = _unseen(answers, query, exact, most)
     name = small_name(query)
     if name is not None and name in answers.column_names:
         at = answers.column_names.index(name)
         answers = answers.set_column(at, name, pc.and_(answers[name], pc.invert(flags)))
     return answers.append_column(EXACT, flags)
+
+
+def _unseen(answers: pa.Table, query: BoundQuery, exact: np.ndarray[Any, np.dtype[np.bool_]], most: float) -> pa.Table:
+    """Counts of groups that are not exact, and of which no row stands for others: up to the score interval of none."""
+    counts = {a.name for a in query.aggregates if a.function in ("count", "count_star")}
+    kept = 1 - most
+    if exact.all() or kept <= 0 or kept >= 1:
+        return answers
+    ends = {o.name: o.expression.strip('"') for o in query.select}
+    for _, low, high in interval_columns(query):
+        if ends[high] not in counts or high not in answers.column_names:
+            continue
+        below, above = answers[low].to_numpy(), answers[high].to_numpy()
+        unseen = ~exact & (below == above)
+        if unseen.any():
+            wider = np.where(unseen, above + Z * Z * (1 / kept - 1), above)
+            answers = answers.set_column(answers.column_names.index(high), high, pa.array(wider))
+    return answers
 
 
 def small_name(query: BoundQuery) -> str | None:

@@ -115,7 +115,7 @@ def _made(
     if is_retained(core.catalog, query):
         table = with_coverage(table, removed, query.row_window)
     if scan is not None:
-        table = with_exactness(table, query, scan.stretches, closed)
+        table = with_exactness(table, query, scan.stretches, closed, scan.most)
     return table.drop_columns([NUMBER.name]) if number else table
 
 

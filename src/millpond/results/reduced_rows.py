@@ -49,6 +49,6 @@ def reduced_answer(
         if not query.grouped:
             return plain_rows(core, stream, asked, wanted, tried)
         table = whole(core, stream, asked, wanted, scan=tried)[0]
-        return with_exactness(table, query, tried.stretches)
+        return with_exactness(table, query, tried.stretches, most=tried.most)
 
     return answered(core, stream, query, scan, answer)

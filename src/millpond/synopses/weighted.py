@@ -4,8 +4,8 @@ Rows have a weight (`types.WEIGHT`): 1 where nothing was left out, else how many
 is aggregated apart, exactly as ever, so that an answer over unreduced rows is the same to the digit; what stands for
 others adds an estimate and its variance (`archive.fidelity`). Within one segment weights above 1 are all the same.
 
-Minima, maxima, first and last values, quantiles and lists are those of the rows that were read. Variances and
-correlations are weighted.
+Minima, maxima, first and last values, quantiles and lists are those of the rows that were read. Variances,
+correlations and regressions are weighted.
 """
 
 from __future__ import annotations
