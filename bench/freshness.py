@@ -100,6 +100,7 @@ def freshness_run(job: dict[str, Any]) -> dict[str, Any]:
     import millpond
 
     with millpond.open(str(Path(job["folder"]) / "pond"), executor=job["executor"], **job["settings"]) as pond:
+        pond.ready()
         pond.sql(f"CREATE STREAM {STREAM} (ts TIMESTAMP, k INTEGER, v DOUBLE) WITH (progress='ts');")
         begin = time.perf_counter()
         for index in range(job["files"]):

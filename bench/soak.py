@@ -227,6 +227,7 @@ def soak(options: argparse.Namespace, home: Path) -> bool:
 
     folder, samples, peak = home / "pond", Samples(), 0.0
     with millpond.open(str(folder), executor=options.executor) as pond:
+        pond.ready()
         pond.sql(
             f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (source='ingest', progress='ts', lateness='{LATENESS}s'"
             + (f", retention='{options.retention}'" if options.retention else "")

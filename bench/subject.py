@@ -65,6 +65,7 @@ def millpond_run(job: dict[str, Any]) -> dict[str, Any]:
     source, answers = home / "input", home / "answers"
     source.mkdir(parents=True)
     with millpond.open(str(home / "pond"), executor=job["executor"], **job["settings"]) as pond:
+        pond.ready()
         pond.sql(create_stream(case, source))
         begin = time.perf_counter()
         pond.sql("\n".join(query.millpond() for query in case.queries))

@@ -1,13 +1,18 @@
 """Fixtures for everybody: ponds without a JVM, ponds on the one Spark session of the run, hypothesis profiles.
 
 `HYPOTHESIS_PROFILE` or `--hypothesis-profile` chooses `ci` (hundreds of cases in all, the default) or `deep` (ten
-thousand and more; `HYPOTHESIS_EXAMPLES` sets how many per test).
+thousand and more; `HYPOTHESIS_EXAMPLES` sets how many per test; tests marked `deep` run, too: they repeat what others
+prove, at other moments or with more data).
+
+Folders of tests lie in memory where the system has room for them, since fsync is most of what a small pond costs. A
+killed process loses nothing there either: what the tests kill is processes, not machines.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +49,32 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 Factory = Callable[..., Any]
 
 
+_MEMORY = "/dev/shm"
+_ROOM = 3 << 30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Temporary folders in memory, unless somebody says where."""
+    if hasattr(config, "workerinput") or config.option.basetemp is not None:
+        return
+    if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
+        config.option.basetemp = f"{_MEMORY}/millpond-tests-{os.getpid()}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Memory is given back; what failed may be looked at."""
+    folder = str(session.config.option.basetemp)
+    if exitstatus == 0 and not hasattr(session.config, "workerinput") and folder.startswith(_MEMORY):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process more than there are cores: one or the other waits, for a JVM or a clock."""
+    return (os.cpu_count() or 1) + 1
+
+
 class _OneSpark(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
     """Tests that start Spark run in one process, one after the other, and so do benchmarks; the others anywhere.
 
@@ -53,9 +84,13 @@ class _OneSpark(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no type
     def _split_scope(self, nodeid: str) -> str:
         if "tests/bench/" in nodeid:
             return "bench"
-        return "spark" if _SPARK.search(nodeid) else nodeid
+        if _SPARK.search(nodeid):
+            return "spark"
+        # What these files share is dear to make: a run that nobody disturbs, a server.
+        return nodeid.partition("::")[0] if _TOGETHER.search(nodeid) else nodeid
 
 
+_TOGETHER = re.compile("crash|tests/server/")
 _SPARK = re.compile("spark|cluster|tests/bench/")
 
 
@@ -66,10 +101,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Soak tests run only where `-m` asks for them."""
+    """Soak tests run only where `-m` asks for them, deep ones with the profile `deep`."""
     soak = "soak" in (config.option.markexpr or "")
     skip = pytest.mark.skip(reason="a soak test: run it with -m soak")
+    deep = os.environ.get("HYPOTHESIS_PROFILE") == "deep" or "deep" in (config.option.markexpr or "")
+    repeats = pytest.mark.skip(reason="a repetition: run it with HYPOTHESIS_PROFILE=deep, or -m deep")
     for item in items:
+        if not deep and "deep" in item.keywords:
+            item.add_marker(repeats)
         if not soak and "soak" in item.keywords:
             item.add_marker(skip)
         if {"spark", "cluster"} & set(item.keywords) and not _SPARK.search(item.nodeid):
@@ -83,7 +122,7 @@ def inline_pond(tmp_path: Path) -> Iterator[Factory]:
 
 
 @pytest.fixture(scope="session")
-def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark_session() -> Iterator[Any]:
     """The one Spark session of the run: ponds find it because it is the active one. Stopped at the very end."""
     # Spark's Python workers see the environment, not what pytest put on this process's path.
     source = str(Path(__file__).parent.parent / "src")
@@ -92,7 +131,7 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     from millpond.engine.spark import session
 
-    spark = session(None, str(tmp_path_factory.mktemp("spark")))
+    spark = session(None)
     yield spark
     spark.stop()
 

@@ -77,6 +77,7 @@ def _opened(folder: str, executor: str, job: dict[str, Any]) -> Any:
     if executor == "spark":
         settings.setdefault("master", f"local[{job['cores']}]")
     pond = millpond.open(folder, executor=executor, **settings)
+    pond.ready()
     pond.sql(f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (progress='ts')")
     return pond
 

@@ -48,6 +48,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     chosen = conditions(MIXES[job["mix"]], int(job["queries"]))
     some = sample(len(chosen), int(job["sample"]))
     with millpond.open(str(home / "pond"), executor=job["executor"], **job["settings"]) as pond:
+        pond.ready()
         pond.sql(f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (source='files', path='{source}/*.parquet', progress='ts');")
         begin = time.perf_counter()
         handles = []

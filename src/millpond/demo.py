@@ -72,6 +72,7 @@ def run_demo(
     with millpond.open(folder / "pond", executor=executor, **(settings or {})) as pond:
         for result in pond.run(setup):
             console.print(result.message, style="dim")
+        await_spark(pond, console)
         replay = Replay(pond, files, incoming, speed)
         watch(replay, console)
         report(replay, console)
@@ -86,6 +87,16 @@ def run_demo(
         f' GROUP BY carrier ORDER BY delay" --pond {folder / "pond"}',
         soft_wrap=True,
     )
+
+
+def await_spark(pond: Pond, console: Console) -> None:
+    """Wait until epochs run, and say so."""
+    began = time.monotonic()
+    if pond.ready(0.1):
+        return
+    console.print("Spark is starting, which takes some seconds …", style="dim")
+    pond.ready()
+    console.print(f"Spark has started, in {time.monotonic() - began:.1f} s", style="dim")
 
 
 class Replay(threading.Thread):

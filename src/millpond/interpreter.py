@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond import language as lang
+from millpond.altered_columns import alter_columns
 from millpond.archive import parse_design
 from millpond.archives import alter_stream, with_design
 from millpond.catalog import Catalog, Registered, Standing
@@ -46,7 +47,7 @@ from millpond.window_queries import Wanted, WindowQueries, check_options, check_
 #: Statements that change the catalog.
 _CHANGES = (
     lang.CreateStream, lang.DeriveStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery,
-    lang.AlterStream,
+    lang.AlterStream, lang.AlterColumns,
 )  # fmt: skip
 
 #: Names of row queries, the newest, that a misspelt one is compared with.
@@ -169,6 +170,8 @@ class Interpreter:
             return self._drop(statement)
         if isinstance(statement, lang.AlterStream):
             return alter_stream(self.core, self._stream(statement.name, statement), statement.options, self.rows.names)
+        if isinstance(statement, lang.AlterColumns):
+            return alter_columns(self.core, statement, self._stream(statement.name, statement))
         assert isinstance(statement, lang.AlterQuery)
         return self._alter(statement)
 

@@ -12,10 +12,11 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 
+from millpond.checking import check_script
 from millpond.engine.backfill import ready_backfills
 from millpond.engine.core import Core, open_core
 from millpond.engine.derived_history import caught_up
@@ -36,23 +37,40 @@ from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
 
+if TYPE_CHECKING:
+    from millpond.engine.spark import Starting
+
 
 class Pond:
     """An open pond. Made by `millpond.open`; safe to use from several threads."""
 
-    def __init__(self, core: Core, spark: Any | None) -> None:
+    def __init__(self, core: Core, start: Starting | None) -> None:
         self._core = core
         self._closed = False
         sweep_orphans(core)
-        self._loop: InlineLoop | SparkLoop = SparkLoop(core, spark) if spark is not None else InlineLoop(core)
+        self._loop: InlineLoop | SparkLoop = SparkLoop(core, start) if start is not None else InlineLoop(core)
         self._interpreter = Interpreter(core, self.drain, self._loop.kick)
-        if spark is not None:
+        if start is not None:
             start_ready(core)
 
     @property
     def path(self) -> str:
         """The pond's folder."""
         return self._core.path
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Wait until Spark has started, which it does from `open` on in the background, and epochs run.
+
+        What needs no job is answered before: declarations, SHOW, EXPLAIN, small answers. Rows are taken in, too.
+
+        Arguments:
+            timeout: seconds; None: as long as it takes.
+        Returns: whether it has started.
+        Raises: PondError when it cannot.
+        """
+        started = self._loop.ready(timeout)
+        self._check()
+        return started
 
     def run(self, script: str) -> Iterator[StatementResult]:
         """Execute a script of statements, giving the result of each as it is there.
@@ -61,6 +79,14 @@ class Pond:
         """
         self._check()
         return self._interpreter.run(script)
+
+    def check(self, script: str) -> None:
+        """Look a script over without executing anything: syntax, names, types, as far as they can be known before.
+
+        Raises: StatementError for the first statement that is wrong.
+        """
+        self._check()
+        check_script(script, self._interpreter.rows.names)
 
     def sql(self, script: str) -> StatementResult:
         """Execute a script and return the result of its last statement."""
@@ -369,7 +395,7 @@ def open(
     clock: Callable[[], int] | None = None,
     **settings: Any,
 ) -> Pond:
-    """Open the pond in folder `path`, which is made when it does not exist.
+    """Open the pond in folder `path`, which is made when it does not exist. Spark starts meanwhile (`Pond.ready`).
 
     Arguments:
         executor: 'spark', or 'inline' for tests: no JVM, epochs run when `step` or `drain` asks for them.
@@ -383,22 +409,22 @@ def open(
         ...     pond.sql("SHOW STREAMS").to_arrow().num_rows
         0
     """
-    spark: Any = None
+    start: Starting | None = None
 
     def make(folder: str) -> Executor:
-        nonlocal spark
+        nonlocal start
         if executor == "inline":
             return InlineExecutor()
-        from millpond.engine.spark import SparkExecutor, session
+        from millpond.engine.spark import SparkExecutor, starting
 
-        spark = session(master, folder)
-        return SparkExecutor(spark)
+        start = starting(master)
+        return SparkExecutor(start)
 
     if executor not in ("spark", "inline"):
         raise PondError(f"there is no executor '{executor}'; 'spark' and 'inline' are")
     core = open_core(os.fspath(path), make, clock, settings)
     try:
-        return Pond(core, spark)
+        return Pond(core, start)
     except BaseException:
         core.close()
         raise

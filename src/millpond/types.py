@@ -263,7 +263,7 @@ class RelationInput:
 
     alias: what the SQL calls it. columns: those of the stream that the query needs. where: DuckDB SQL over the stream's
         columns, pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so
-        that a row on which they fail goes to the dead letters.
+        that a row on which they fail goes to the dead letters. narrowed: see `BoundQuery`.
     """
 
     alias: str
@@ -273,6 +273,7 @@ class RelationInput:
     where: str | None = None
     checks: tuple[str, ...] = ()
     reduce: Reduction | None = None
+    narrowed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -437,6 +438,9 @@ class BoundQuery:
     quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
     stream is one group of rows (ad hoc only). With `grouped` false there are no keys and no aggregates, and `select`
     and `order_by` are over stream columns: plain rows (ad hoc only).
+
+    narrowed: (quoted column, type) of columns of `stream` that have a wider type since the query was registered; it
+        goes on with the type that it was bound to.
     """
 
     stream: str
@@ -456,6 +460,7 @@ class BoundQuery:
     relation: Relational | None = None
     feeds: tuple[Feed, ...] = ()
     reduce: Reduction | None = None
+    narrowed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,13 @@ class FakePond:
                 print("sleeping", flush=True)
                 time.sleep(60)
 
+    def check(self, script: str) -> None:
+        """What is wrong shows when it is executed."""
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """There is nothing to start."""
+        return True
+
     def status(self) -> dict[str, Any]:
         """A status like the engine's."""
         stream = {"rows": 1234, "rate": 5.5, "progress": 1_362_132_000_000_000, "high_watermark": None, "late": 3}

@@ -139,3 +139,48 @@ def test_the_python_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for program in programs:
             exec(program, names)
     assert shown.getvalue().count("'mph': 12.5") == 2
+
+
+def test_a_wrong_statement_is_found_before_anything_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syntax, names and types of the whole script, as they will be then; with exit status 2 and nothing executed."""
+    monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
+    declared = "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts');"
+    for script, message in (
+        (f"{declared} DRAIN; SELEC 1", "'SELEC' does not start a statement"),
+        (f"{declared} DRAIN; SELECT m FROM s", "there is no column 'm' in s"),
+        (f"{declared} ALTER STREAM s ADD COLUMN m INTEGER; SELECT k FROM s", "there is no column 'k' in s"),
+        (
+            f"{declared} CREATE QUERY q AS SELECT count(*) AS c FROM s [RANGE TUMBLING 1 HOUR]; SELECT d FROM q",
+            '"d" not found',
+        ),
+        (f"{declared} CREATE STREAM t AS SELECT ts FROM s; SELECT n FROM t", "there is no column 'n' in t"),
+        (f"{declared} CREATE QUERY r AS SELECT n FROM s; SELECT n FROM r", "'r' is a row query"),
+        (f"{declared} DROP STREAM s; SELECT n FROM s", "there is no stream, table or query 's'"),
+    ):
+        done = call("sql", script, "--pond", str(tmp_path / "pond"))
+        assert message in done.stderr and "created" not in done.stderr, (script, done.stderr)
+        assert done.exit_code in (1, 2) if "row query" in message else done.exit_code == 2
+    done = call("sql", "SHOW STREAMS", "--pond", str(tmp_path / "pond"), "--format", "json")
+    assert done.exit_code == 0 and done.stdout == ""
+
+
+def test_what_is_checked_before_is_what_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that come and go in the script itself are no errors."""
+    monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
+    table = tmp_path / "t.csv"
+    table.write_text("n\n1\n")
+    done = call(
+        "sql",
+        "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts', retention='1 day');"
+        "CREATE TABLE IF NOT EXISTS t (n INTEGER) WITH (path='{}');"
+        "CREATE QUERY q AS SELECT n, count(*) AS c FROM s [RANGE TUMBLING 1 HOUR] GROUP BY n;"
+        "CREATE STREAM d AS SELECT n, count(*) AS c FROM s [RANGE TUMBLING 1 HOUR] GROUP BY n;"
+        "CREATE STREAM rows AS SELECT ts, n FROM s WHERE n > 3; CREATE QUERY r AS SELECT n FROM s;"
+        "ALTER STREAM s ADD COLUMN x TEXT; SELECT x FROM s; SELECT covered_from, c FROM q JOIN t USING (n);"
+        "SELECT op, c FROM d; SELECT n FROM rows; INVOKE r; DROP QUERY r; CREATE QUERY r AS SELECT x FROM s;"
+        "DROP STREAM s CASCADE; CREATE STREAM s (ts TIMESTAMP, y INTEGER) WITH (progress='ts'); SELECT y FROM s;"
+        "EXPLAIN SELECT y FROM s; SHOW QUERIES".replace("{}", str(table)),
+        "--pond",
+        str(tmp_path / "pond"),
+    )
+    assert done.exit_code == 0, done.stderr

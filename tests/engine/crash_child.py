@@ -335,7 +335,7 @@ def main(arguments: list[str]) -> None:
 
 def serve(run: Callable[[list[str]], None] = main) -> None:
     """Fork one process per line of standard input, which it is `run` with; its exit status is the answer."""
-    for module in ("deltalake", "pandas", "pyarrow.parquet", "_strptime", "zoneinfo"):  # imported on first use
+    for module in ("deltalake", "numba", "pandas", "pyarrow.parquet", "_strptime", "zoneinfo"):  # imported on first use
         importlib.import_module(module)
     for line in sys.stdin:
         child = os.fork()

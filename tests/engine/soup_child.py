@@ -1,4 +1,4 @@
-"""The process that the crash tests of row queries kill: `soup_child.py WORK MOMENT N` dies at the N-th MOMENT.
+"""The process that the crash tests of row queries kill: told `WORK MOMENT N` it dies at the N-th MOMENT.
 
 It registers, ingests, drops and keeps house; what a statement has acknowledged it notes in WORK/acks.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ import millpond.catalog.register_log as register_log
 import millpond.engine.epoch as epoch
 import millpond.engine.mapping as mapping
 import millpond.engine.soup as soup
+from tests.engine.crash_child import serve
 
 ROUNDS, ROWS = 6, 300
 
@@ -114,7 +114,12 @@ def main(work: str) -> None:
                 pond.maintain()
 
 
+def live(arguments: list[str]) -> None:
+    """One life, in a process that was forked for it."""
+    if len(arguments) > 1:
+        die_at(arguments[1], int(arguments[2]))
+    main(arguments[0])
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        die_at(sys.argv[2], int(sys.argv[3]))
-    main(sys.argv[1])
+    serve(live)

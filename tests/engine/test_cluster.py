@@ -15,6 +15,7 @@ from typing import Any
 import pyspark
 import pytest
 
+from millpond.engine.jvm import QUICK
 from tests.engine.lives import end_session, environment
 from tests.engine.scenario import comparable, run
 
@@ -44,6 +45,7 @@ class Cluster:
             "SPARK_WORKER_DIR": str(self.folder / "work"),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(QUICK),
         }
         with open(log, "wb") as file:
             command = [str(home / "bin" / "spark-class"), *arguments]
@@ -92,11 +94,26 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Cluster, str]]:
         package = "org.apache.spark.deploy"
         log = running.start(f"{package}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         master = running.await_line(log, r"Starting Spark master at (spark://\S+)")
-        for number in range(2):
-            worker = running.start(
-                f"{package}.worker.Worker", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0",
-                "--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}"), master,
-            )  # fmt: skip
+        workers = [
+            running.start(
+                f"{package}.worker.Worker",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                "0",
+                "--webui-port",
+                "0",
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(folder / f"work{number}"),
+                master,
+            )
+            for number in range(2)
+        ]
+        for worker in workers:
             running.await_line(worker, r"(Successfully registered with master)")
         yield running, master
     finally:

@@ -187,12 +187,23 @@ def test_a_repeated_epoch_rounds_alike(server: Server, undisturbed: Undisturbed,
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["state|results:2", "manifest-after:3", "backfill-unrecorded:1"])
-def test_crashes_under_spark(undisturbed: Undisturbed, moment: str) -> None:
+@pytest.mark.parametrize(
+    "moments",
+    [
+        ["manifest-after:3", "state|results:1", "backfill-unrecorded:1"],
+        pytest.param(["state|results:2"], marks=pytest.mark.deep),
+        pytest.param(["manifest-after:3"], marks=pytest.mark.deep),
+        pytest.param(["backfill-unrecorded:1"], marks=pytest.mark.deep),
+    ],
+    ids=" ".join,
+)
+def test_crashes_under_spark(undisturbed: Undisturbed, moments: list[str]) -> None:
     """Epochs are cut as Spark goes, so the final answers and the archive are compared, not epochs."""
     work = fresh(undisturbed.work)
-    assert alone(work, moment, "--executor", "spark") == KILLED
-    torn = epoch_files(work)
+    torn: dict[str, str] = {}
+    for moment in moments:
+        assert alone(work, moment, "--executor", "spark") == KILLED, f"{moment} never came"
+        torn |= epoch_files(work)
     assert alone(work, None, "--executor", "spark") == 0
     found, expected = outcome(work), undisturbed.outcome
     for query, rows in expected["answers"].items():

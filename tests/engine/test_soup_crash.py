@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +13,17 @@ import pytest
 import millpond
 from millpond.synopses.blocks import read_blocks
 from millpond.synopses.matches import rows_of
+from tests.engine.lives import KILLED, Server
 from tests.engine.soup_child import ROUNDS, ROWS, rows, texts
 
-CHILD = os.path.join(os.path.dirname(__file__), "soup_child.py")
+CHILD = Path(__file__).with_name("soup_child.py")
 
 
-def life(work: Path, *die: str) -> int:
-    """Run the child to its death or its end; its return code."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    done = subprocess.run([sys.executable, CHILD, str(work), *die], capture_output=True, timeout=120, env=environment)
-    assert done.returncode in (0, -9), done.stderr.decode()[-2000:]
-    return done.returncode
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    running = Server(CHILD)
+    yield running
+    running.close()
 
 
 def check(work: Path) -> None:
@@ -76,9 +74,10 @@ GROUPS = (
 
 
 @pytest.mark.parametrize("moments", GROUPS, ids="-".join)
-def test_killed_again_and_again(tmp_path: Path, moments: tuple[str, ...]) -> None:
+def test_killed_again_and_again(server: Server, tmp_path: Path, moments: tuple[str, ...]) -> None:
     """One life after the other killed at another kind of moment, then one to the end."""
-    killed = [life(tmp_path, moment, "1" if moment == "base" else "2") for moment in moments]
-    assert killed.count(-9) >= len(moments) - 1
-    assert life(tmp_path) == 0
+    ends = [server.run(tmp_path, None, moment, "1" if moment == "base" else "2") for moment in moments]
+    assert set(ends) <= {0, KILLED}
+    assert ends.count(KILLED) >= len(moments) - 1
+    assert server.run(tmp_path) == 0
     check(tmp_path)

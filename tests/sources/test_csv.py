@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -230,3 +231,16 @@ def test_tail_times(tmp_path: Path) -> None:
     assert tail_times(item_of(tmp_path / "c.csv"), S, engine_db(), 10).tolist() == [1_577_836_800_000_000, 1_000_000]
     (tmp_path / "d.csv").write_text("other\n1\n")
     assert tail_times(item_of(tmp_path / "d.csv"), S, engine_db(), 10).tolist() == []
+
+
+def test_a_position_tells_the_line_of_an_editor(inline_pond: Any, tmp_path: Path) -> None:
+    """As the language reference says: two more with a header, one more without; blank lines are no records."""
+    for name, header in (("with", "ts,v\n"), ("without", "")):
+        text = f"{header}1970-01-01 00:00:01,1\n1970-01-01 00:00:02,x\n1970-01-01 00:00:03,3\n1970-01-01 00:00:04,y\n"
+        (tmp_path / f"{name}.csv").write_text(text)
+        pond = inline_pond(name)
+        options = f"path='{tmp_path}/{name}.csv', progress='ts', header={'true' if header else 'false'}"
+        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH ({options})")
+        pond.drain()
+        for position, record in pond.sql("SELECT position, record FROM dead(s)").rows():
+            assert text.splitlines()[position + (1 if header else 0)] == record  # an editor counts one more

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from millpond.progress import NEVER
 from millpond.relations import Rows
@@ -192,9 +192,6 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
             after = replace(apply(catalog, event | {"do": "create_query"}), version=after.version)
         definition = from_json(StreamDefinition, event["definition"])
         return replace(after, streams={**catalog.streams, definition.id: definition}, next_id=definition.id + 1)
-    if do == "alter_stream":
-        definition = from_json(StreamDefinition, event["definition"])
-        return replace(after, streams={**catalog.streams, definition.id: definition})
     if do == "create_table":
         table = from_json(TableDefinition, event["definition"])
         return replace(after, tables={**catalog.tables, table.id: table}, next_id=table.id + 1)
@@ -221,6 +218,10 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
         return _with_summaries(after, {"stream": event["id"]})
     if do == "drop_table":
         return replace(after, tables={k: t for k, t in catalog.tables.items() if k != event["id"]})
+    if do == "alter_stream":
+        definition = from_json(StreamDefinition, event["definition"])
+        altered = replace(after, streams={**catalog.streams, definition.id: definition})
+        return narrow(altered, definition.id, event["column"], event["type"]) if "type" in event else altered
     if do == "set_status":
         standing = replace(catalog.queries[event["id"]], status=event["status"], reason=event.get("reason", ""))
         return replace(after, queries={**catalog.queries, standing.id: standing})
@@ -244,6 +245,54 @@ def _with_summaries(catalog: Catalog, event: dict[str, Any]) -> Catalog:
             next_id=max([catalog.next_id, *(s.id + 1 for s in made)]),
         )
     )
+
+
+def narrow(catalog: Catalog, stream: int, column: str, kind: str) -> Catalog:
+    """Queries over a stream one of whose columns became wider go on with the type that they know.
+
+    Arguments:
+        column, kind: the column and the type it had.
+    """
+    synopses = {k: replace(s, spec=_narrowed(s.spec, stream, column, kind)) for k, s in catalog.synopses.items()}
+    stores = {k: replace(s, spec=_narrowed(s.spec, stream, column, kind)) for k, s in catalog.stores.items()}
+    queries = dict(catalog.queries)
+    for number, standing in catalog.queries.items():
+        query = standing.definition.query
+        if query.relation is not None:
+            inputs = tuple(
+                replace(i, narrowed=stores[o].spec.narrowed)
+                for i, o in zip(query.relation.inputs, standing.inputs, strict=True)
+            )
+            query = replace(query, relation=replace(query.relation, inputs=inputs))
+        else:
+            query = replace(query, narrowed=synopses[standing.synopsis].spec.narrowed)
+        queries[number] = replace(standing, definition=replace(standing.definition, query=query))
+    return replace(catalog, synopses=synopses, stores=stores, queries=queries)
+
+
+S = TypeVar("S", PanesSpec, Rows)
+
+
+def _narrowed(spec: S, stream: int, column: str, kind: str) -> S:
+    """The spec, which takes a column of a stream that it reads as `kind`; a union calls it as its first stream does."""
+    ours: str | None = column if spec.stream == stream else None
+    if isinstance(spec, PanesSpec):
+        if spec.feeds:
+            feed = next((f for f in spec.feeds if f.stream == stream and column in f.columns), None)
+            ours = None if feed is None else spec.feeds[0].columns[feed.columns.index(column)]
+        reads = ours is not None and _quoted(ours) in spec.texts
+    else:
+        reads = column in spec.columns or _quoted(column) in " ".join([spec.where or "", *spec.checks])
+    return replace(spec, narrowed=_with(spec.narrowed, ours, kind)) if reads and ours is not None else spec
+
+
+def _with(narrowed: tuple[tuple[str, str], ...], column: str, kind: str) -> tuple[tuple[str, str], ...]:
+    """The first type stays: what was narrowed before is narrow enough."""
+    return narrowed if _quoted(column) in dict(narrowed) else (*narrowed, (_quoted(column), kind))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _without_unused(catalog: Catalog) -> Catalog:

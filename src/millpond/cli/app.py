@@ -12,7 +12,7 @@ from rich.console import Console
 
 from millpond.cli import serve
 from millpond.cli.output import Format, Writer
-from millpond.cli.session import FAILED, opened, parse_settings, reached, reporting, say
+from millpond.cli.session import FAILED, announce_start, opened, parse_settings, reached, reporting, say
 from millpond.errors import PondError
 
 app = typer.Typer(
@@ -91,6 +91,9 @@ def sql(
         there = None if pond is not None else url
         interactive = statements is None and sys.stdin.isatty() and sys.stdout.isatty()
         script = "" if interactive else _read("-") if statements is None else statements
+        if there is None and not interactive:
+            _execute(script, pond, form, settings, executor)
+            return
         with reached(pond, there, token, executor, parse_settings(settings)) as handle:
             if interactive:
                 from millpond.cli.prompt import interact
@@ -176,6 +179,8 @@ def _read(file: str) -> str:
 
 def _execute(script: str, pond: Path | None, form: Format, settings: list[str], executor: str) -> None:
     with opened(pond, executor, parse_settings(settings)) as handle:
+        handle.check(script)  # before anything is done; Spark starts meanwhile
+        announce_start(handle)
         _execute_on(handle, script, form)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +31,10 @@ WRONG_STATEMENT = 2
 INTERRUPTED = 130  # as a shell reports SIGINT
 OUTPUT_CLOSED = 141  # as a shell reports SIGPIPE
 TERMINATED = 143  # as a shell reports SIGTERM
+
+
+#: Seconds of starting that need no explanation.
+_MOMENT = 1.5
 
 
 class _Terminated(BaseException):
@@ -89,6 +95,17 @@ def opened(path: Path | None, executor: str, settings: dict[str, Any]) -> Iterat
     finally:
         if path is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def announce_start(pond: Pond) -> None:
+    """Say that Spark is starting, should that take longer than a moment."""
+
+    def announce() -> None:
+        with contextlib.suppress(MillpondError):  # what is wrong is said by whoever waits for it
+            if not pond.ready(_MOMENT):
+                say("Spark is starting, which takes some seconds …")
+
+    threading.Thread(target=announce, name="millpond-announce", daemon=True).start()
 
 
 @contextmanager

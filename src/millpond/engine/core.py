@@ -208,6 +208,16 @@ class Core:
                 runtime.copies = {**runtime.copies, name: table}
             return runtime.copies[name]
 
+    def alter_columns(self, definition: StreamDefinition) -> None:
+        """The parts of a stream whose columns have changed in the catalog; `lock` must be held."""
+        runtime = self.streams[definition.id]
+        schema = row_schema(definition)
+        for table in (runtime.archive, *runtime.copies.values()):
+            table.evolve(storage_schema(schema))
+        runtime.definition, runtime.schema = definition, schema
+        if isinstance(runtime.source, FileSource):  # derived streams keep their columns
+            runtime.source.definition = definition
+
     def check_fence(self) -> None:
         """Refuse to write when somebody else has opened the pond since (a lock can be lost on shared storage)."""
         if read_json(os.path.join(self.path, "fence.json")) != self.fence:

@@ -16,7 +16,7 @@ from millpond.engine.maintenance import maintain
 from millpond.errors import EngineError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from millpond.engine.spark import Starting
 
 #: Seconds between looks at sources and at the clock while nothing happens.
 IDLE = 0.1
@@ -54,6 +54,10 @@ class InlineLoop:
         if epoch is not None:
             run_epoch(core, epoch)
 
+    def ready(self, timeout: float | None = None) -> bool:
+        """There is nothing to wait for."""
+        return True
+
     def kick(self) -> None:
         """Nothing runs by itself."""
 
@@ -69,16 +73,30 @@ class SparkLoop:
     Spark's checkpoint has no say in what is done and starts anew whenever the pond is opened.
     """
 
-    def __init__(self, core: Core, spark: SparkSession) -> None:
-        self.core, self.spark = core, spark
+    def __init__(self, core: Core, start: Starting) -> None:
+        self.core, self._start = core, start
         self._stop = threading.Event()
         self._work = threading.Event()
-        checkpoint = os.path.join(core.path, "checkpoint")
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
-        self.query = ticks.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint).start()
+        self._beginning = threading.Lock()
+        self.query: Any = None
         self._keeper = threading.Thread(target=self._background, name="millpond-background", daemon=True)
         self._keeper.start()
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Wait until Spark has started; False after so many seconds."""
+        return self._start.ready(timeout)
+
+    def _begin(self) -> None:
+        """Start the streaming query, when Spark has started and the pond is still open."""
+        spark = self._start.session
+        with self._beginning:
+            if self._stop.is_set():
+                return
+            checkpoint = os.path.join(self.core.path, "checkpoint")
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
+            ticks = rate.load().writeStream.foreachBatch(self._batch)
+            self.query = ticks.option("checkpointLocation", checkpoint).start()
 
     def kick(self) -> None:
         """Look for work now."""
@@ -88,6 +106,9 @@ class SparkLoop:
         """Let the running epoch finish, then stop."""
         self._stop.set()
         self._work.set()
+        with self._beginning:
+            if self.query is None:  # no epoch has run; Spark may go on starting, for whoever comes next
+                return
         deadline = time.monotonic() + 60
         while in_flight(self.core) is not None and self.query.isActive and self.core.failure is None:
             if time.monotonic() > deadline:
@@ -121,6 +142,12 @@ class SparkLoop:
             self.core.notify()
 
     def _background(self) -> None:
+        try:
+            self._begin()
+        except Exception as error:
+            if not self._stop.is_set():
+                self._fail(error)
+            return
         upkeep = time.monotonic() + UPKEEP
         failures = 0
         while not self._stop.is_set():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import BinaryIO
 
 import numpy as np
@@ -124,13 +125,20 @@ def read_rows(
         bounds.append((time, ">=", _instant(low)))
     if time is not None and high is not None:
         bounds.append((time, "<", _instant(high)))
-    tables = [
-        from_storage(
-            pq.read_table(p, columns=stored.names, filters=bounds or None, partitioning=None, use_threads=False), wanted
-        )
-        for p in paths
-    ]
+    tables = [from_storage(_stored_rows(p, stored.names, bounds), wanted) for p in paths]
     return pa.concat_tables(tables) if tables else wanted.empty_table()
+
+
+def _stored_rows(path: str, names: Sequence[str], bounds: list[tuple[str, str, pa.Scalar]]) -> pa.Table:
+    """Columns of a file, of those that it has: the stream may have got others since it was written."""
+    read = partial(pq.read_table, path, filters=bounds or None, partitioning=None, use_threads=False)
+    try:
+        return read(columns=names)
+    except pa.ArrowInvalid:
+        there = set(pq.read_schema(path).names)
+        if there.issuperset(names):
+            raise
+        return read(columns=[n for n in names if n in there])
 
 
 def _instant(micros: int) -> pa.Scalar:

@@ -6,77 +6,180 @@ import atexit
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
+from millpond.engine import jvm
 from millpond.engine.executors import MapTask, MergeTask
 from millpond.engine.mapping import Parcel
+from millpond.errors import PondError
 from millpond.tables.chunks import Payload, binary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PARCELS = "shard int, owner string, task int, payload binary"
 _REPORTS = "shard int, report string, payload binary"
-
-FAIR_POOLS = """<?xml version="1.0"?>
-<allocations>
-  <pool name="epochs"><schedulingMode>FIFO</schedulingMode><weight>1000</weight><minShare>1</minShare></pool>
-  <pool name="background"><schedulingMode>FAIR</schedulingMode><weight>1</weight><minShare>0</minShare></pool>
-</allocations>
-"""
+_POOLS = Path(__file__).with_name("pools.xml")
 
 
-def session(master: str | None, folder: str, cores: int | None = None) -> SparkSession:
-    """The Spark session that ponds of this process run in; made when there is none.
+class Starting:
+    """The Spark session that ponds of this process run in, which starts in a thread of its own.
 
     Arguments:
-        master: Spark master URL; None: `local[cores]`.
-        folder: where the pool file lies.
+        master: Spark master URL; None: this machine's cores.
+        session: one that is there already.
+    Raises: PondError when there is no Java that Spark runs on; what else goes wrong `session` raises.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    pools = os.path.join(folder, "pools.xml")
-    with open(pools, "w", encoding="utf-8") as file:
-        file.write(FAIR_POOLS)
-    cores = cores or os.cpu_count() or 2
-    spark = (
-        SparkSession.builder.master(master or f"local[{cores}]")
-        .appName("millpond")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.shuffle.partitions", str(cores))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.python.daemon.module", "millpond.spark_daemon")
-        .config("spark.scheduler.mode", "FAIR")
-        .config("spark.scheduler.allocation.file", f"file://{pools}")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1024")
-        .config("spark.sql.streaming.numRecentProgressUpdates", "4")
-        .config("spark.sql.streaming.minBatchesToRetain", "8")
-        .config("spark.sql.streaming.pollingDelay", "10ms")
-        .config("spark.driver.maxResultSize", "4g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
+
+    def __init__(self, master: str | None, session: SparkSession | None = None) -> None:
+        self.master = master
+        self._session = session
+        self._failure: BaseException | None = None
+        self._ready = threading.Event()
+        self._java: jvm.Jvm | None = None
+        if session is not None:
+            self._ready.set()
+            return
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if master is None and not jvm.has_own_way():
+            self._java = jvm.start(_settings(master))
+        threading.Thread(target=self._start, name="millpond-spark", daemon=True).start()
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Wait until the session is there, or cannot be had; False after so many seconds."""
+        return self._ready.wait(timeout)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at a time."""
+        if not self._ready.is_set() and self.master is None:
+            return _cores()
+        return int(self.session.sparkContext.defaultParallelism)
+
+    @property
+    def session(self) -> SparkSession:
+        """The session, when it has started. Raises: what kept it from starting."""
+        self._ready.wait()
+        if self._session is None:
+            assert self._failure is not None
+            raise self._failure
+        return self._session
+
+    @property
+    def usable(self) -> bool:
+        """Whether it starts, or has started and was not stopped."""
+        if not self._ready.is_set():
+            return True
+        return self._session is not None and self._session.sparkContext._jsc is not None
+
+    def _start(self) -> None:
+        try:
+            if self._java is None:
+                # A JVM of our own logs errors only, from the beginning.
+                self._session = _make(_settings(self.master) | {"spark.log.level": "ERROR"})
+            else:
+                with jvm.gateway_of(self._java):
+                    self._session = _make(_settings(self.master))
+        except PondError as error:
+            self._failure = error
+        except Exception as error:
+            self._failure = PondError(f"Spark did not start: {error}")
+        finally:
+            self._ready.set()
+
+
+_lock = threading.Lock()
+_current: Starting | None = None
+
+
+def starting(master: str | None) -> Starting:
+    """The session that ponds of this process run in; it is started when there is none."""
+    global _current
+    with _lock:
+        active = _active()
+        if active is not None:
+            return Starting(master, active)
+        if _current is None or not _current.usable:
+            _current = Starting(master)
+        return _current
+
+
+def session(master: str | None) -> SparkSession:
+    """The session as `starting` has it, when it has started."""
+    return starting(master).session
+
+
+def _active() -> SparkSession | None:
+    """The session that somebody else has made in this thread."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _cores() -> int:
+    return os.cpu_count() or 2
+
+
+def _settings(master: str | None) -> dict[str, str]:
+    """Spark's settings, by name."""
+    return {
+        "spark.master": master or f"local[{_cores()}]",
+        "spark.app.name": "millpond",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(_cores()),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.daemon.module": "millpond.spark_daemon",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": f"file://{_POOLS}",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
+        "spark.sql.streaming.numRecentProgressUpdates": "4",
+        "spark.sql.streaming.minBatchesToRetain": "8",
+        "spark.sql.streaming.pollingDelay": "10ms",
+        "spark.driver.maxResultSize": "4g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
+
+
+def _make(settings: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     # Before the JVM is torn down: Python workers that lose it in mid-sentence complain on standard error.
     atexit.register(spark.stop)
     return spark
 
 
 class SparkExecutor:
-    """Runs map tasks, the exchange and merge tasks as one Spark job."""
+    """Runs map tasks, the exchange and merge tasks as one Spark job; a job waits until Spark has started."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self.cores = spark.sparkContext.defaultParallelism
+    def __init__(self, start: Starting) -> None:
+        self.start = start
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; waits for it."""
+        return self.start.session
+
+    @property
+    def cores(self) -> int:
+        """See `Executor`."""
+        return self.start.cores
 
     def run(
         self, map_task: MapTask, tasks: int, merge_task: MergeTask, shards: int, background: bool = False

@@ -58,14 +58,20 @@ def entering(rows: pa.Table, spec: PanesSpec, stream: int, schema: pa.Schema) ->
     if feed.on_time:
         rows = rows.filter(pc.is_null(rows["_bound"]))
     columns, fields = [], []
-    for theirs, field in zip((*feed.columns, "_id", "_epoch", "_bound"), schema, strict=True):
+    narrowed = dict(spec.narrowed)  # these the synopsis casts itself, row by row
+    # The first stream may have got further columns since.
+    names = (*spec.feeds[0].columns, "_id", "_epoch", "_bound")
+    for ours, theirs in zip(names, (*feed.columns, "_id", "_epoch", "_bound"), strict=True):
         if theirs not in rows.column_names:
             continue
+        field = schema.field(ours)
         column = rows[theirs]
         if theirs == "_id":
             column = pc.add(column, pa.scalar(place << PLACE, pa.int64()))
-        columns.append(column.cast(field.type) if column.type != field.type else column)
-        fields.append(field)
+        if column.type != field.type and f'"{ours}"' not in narrowed:
+            column = column.cast(field.type)
+        columns.append(column)
+        fields.append(field.with_type(column.type))
     if WEIGHT in rows.column_names:
         columns.append(rows[WEIGHT])
         fields.append(pa.field(WEIGHT, pa.float64()))
@@ -77,7 +83,7 @@ def read_columns(spec: PanesSpec, stream: StreamDefinition, first: StreamDefinit
     if not spec.feeds:
         return spec.columns_of(stream)
     wanted, feed = set(spec.columns_of(first)), _feed(spec, stream.id)
-    return [b for a, b in zip(first.all_columns, feed.columns, strict=True) if a.name in wanted]
+    return [b for a, b in zip(spec.feeds[0].columns, feed.columns, strict=True) if a in wanted]
 
 
 def _feed(spec: PanesSpec, stream: int) -> Feed:

@@ -6,31 +6,71 @@ Everything that a text can say passes through the allow-lists of `functions` and
 `functions.py` alone, a statement in `script.py` and `statements.py`; nothing outside of this folder needs to change.
 """
 
-from millpond.language.binding import bind_query
-from millpond.language.from_items import Schema
-from millpond.language.relations import DEAD_COLUMNS, RelationQuery, RelationRef
-from millpond.language.rewindow import with_window
-from millpond.language.script import parse
-from millpond.language.selections import bind_select, bind_selection, bind_standing
-from millpond.language.statements import (
-    AlterQuery,
-    AlterStream,
-    CreateQuery,
-    CreateStream,
-    CreateTable,
-    DeriveStream,
-    Drain,
-    Drop,
-    Explain,
-    Invoke,
-    Select,
-    Show,
-    Statement,
-)
-from millpond.language.templates import Binder
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millpond.language.binding import bind_query
+    from millpond.language.from_items import Schema
+    from millpond.language.relations import DEAD_COLUMNS, RelationQuery, RelationRef
+    from millpond.language.rewindow import with_window
+    from millpond.language.script import parse
+    from millpond.language.selections import bind_select, bind_selection, bind_standing
+    from millpond.language.statements import (
+        AlterColumns,
+        AlterQuery,
+        AlterStream,
+        CreateQuery,
+        CreateStream,
+        CreateTable,
+        DeriveStream,
+        Drain,
+        Drop,
+        Explain,
+        Invoke,
+        Select,
+        Show,
+        Statement,
+    )
+    from millpond.language.templates import Binder
+    from millpond.language.widening import is_wider, wider_than
+
+#: Where the names are defined; imported when first used, since tasks of the engine need little of the language.
+_HOMES = {
+    "AlterColumns": "statements",
+    "AlterQuery": "statements",
+    "AlterStream": "statements",
+    "Binder": "templates",
+    "CreateQuery": "statements",
+    "CreateStream": "statements",
+    "CreateTable": "statements",
+    "DEAD_COLUMNS": "relations",
+    "DeriveStream": "statements",
+    "Drain": "statements",
+    "Drop": "statements",
+    "Explain": "statements",
+    "Invoke": "statements",
+    "RelationQuery": "relations",
+    "RelationRef": "relations",
+    "Schema": "from_items",
+    "Select": "statements",
+    "Show": "statements",
+    "Statement": "statements",
+    "bind_query": "binding",
+    "bind_select": "selections",
+    "bind_selection": "selections",
+    "bind_standing": "selections",
+    "is_wider": "widening",
+    "parse": "script",
+    "wider_than": "widening",
+    "with_window": "rewindow",
+}
 
 __all__ = [
     "DEAD_COLUMNS",
+    "AlterColumns",
     "AlterQuery",
     "AlterStream",
     "Binder",
@@ -52,6 +92,16 @@ __all__ = [
     "bind_select",
     "bind_selection",
     "bind_standing",
+    "is_wider",
     "parse",
+    "wider_than",
     "with_window",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'millpond.language' has no attribute '{name}'")
+    found = getattr(importlib.import_module(f"millpond.language.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

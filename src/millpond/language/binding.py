@@ -11,7 +11,7 @@ from millpond.language.aggregate_windows import CallWindows, refuse_windowed_cal
 from millpond.language.dialect import UNION
 from millpond.language.expressions import check_arguments, has_aggregate
 from millpond.language.fidelity_columns import with_fidelity
-from millpond.language.from_items import Schema, bound_window, find, side_stream
+from millpond.language.from_items import Schema, bound_window, find, of_answers, side_stream
 from millpond.language.grouping import GroupScope
 from millpond.language.outputs import SelectItem, constant, expand_stars, names_of, order_terms, select_items
 from millpond.language.places import Source
@@ -189,9 +189,11 @@ class SelectBinder:
             raise source.error("late(…) and dead(…) can only be read by an ad hoc SELECT", table)
         found = find(self.schema, table, source)
         if not isinstance(found, StreamDefinition):
-            kind = "query" if isinstance(found, QueryDefinition) else "table"
+            if isinstance(found, QueryDefinition):
+                what = f"'{found.name}' is a query, and a standing query reads streams"
+                raise source.error(what, table.this, of_answers(found.name))
             raise source.error(
-                f"'{found.name}' is a {kind}, and streams without a window behind them are joined with streams only",
+                f"'{found.name}' is a table, and streams without a window behind them are joined with streams only",
                 table.this,
                 "the name of a stream; or a window behind each stream, such as [RANGE 1 HOUR], which makes relations",
             )

@@ -135,7 +135,12 @@ def _landmark(clause: WindowClause, source: Source) -> Landmark:
     return Landmark(clause.since, clause.every, clause.zone)
 
 
-def no_window(table: exp.Table, source: Source) -> None:
+def of_answers(name: str) -> str:
+    """What to write where a query stands in the place of a stream."""
+    return f"a stream of its answers: CREATE STREAM x AS SELECT … as {name} has it, then FROM x {WORKS}"
+
+
+def no_window(table: exp.Table, source: Source, schema: Schema) -> None:
     """Refuse a window or a reduction behind what is no stream, and unions of such."""
     refuse_reduction(table, source, "REDUCE reads less of a stream's past, and this is no stream")
     if table.meta.get(UNION):
@@ -143,5 +148,13 @@ def no_window(table: exp.Table, source: Source) -> None:
             "a union in FROM is of streams, with a window in brackets behind it", table,
             f"FROM (a UNION ALL b) {WORKS}; of answers: SELECT … UNION ALL SELECT …",
         )  # fmt: skip
-    if (clause := table.meta.get(WINDOW)) is not None:
-        raise source.error("a window stands behind a stream, and this is none", clause.place, f"FROM stream {WORKS}")
+    if (clause := table.meta.get(WINDOW)) is None:
+        return
+    found = schema.lookup(table.name) if isinstance(table.this, exp.Identifier) else None
+    if isinstance(found, QueryDefinition):
+        what = f"'{found.name}' is a query: windows stand behind streams, and its answers are a table"
+        raise source.error(what, clause.place, f"{of_answers(found.name)}; or FROM {found.name} without a window")
+    what = "a window stands behind a stream, and this is none"
+    if isinstance(found, TableDefinition):
+        what = f"'{found.name}' is a table, which has no time: windows stand behind streams"
+    raise source.error(what, clause.place, f"FROM stream {WORKS}")

@@ -181,7 +181,7 @@ def bound_tree(
         _bind_table(table, source, schema, relations, prefix, stream_item)
     for table in tree.find_all(exp.Table):
         if is_cte(table):
-            no_window(table, source)
+            no_window(table, source, schema)
     for cast in list(tree.find_all(exp.Cast)):
         kind = _cast_type(cast, source)
         cast.replace(CheckedCast(this=cast_in_utc(cast.this, kind), kind=kind, safe=isinstance(cast, exp.TryCast)))
@@ -301,7 +301,7 @@ def _bind_table(
             relations["stream", ref.alias] = ref
             _put(table, ref, stream.name)
             return
-    no_window(table, source)
+    no_window(table, source, schema)
     revisions, final = table.meta.get(REVISIONS), table.meta.get(FINAL)
     side = side_stream(table, source)
     kind: Kind

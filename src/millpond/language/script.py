@@ -20,6 +20,7 @@ from millpond.language.durations import parse_timestamp
 from millpond.language.option_reader import Option, OptionReader
 from millpond.language.places import SCRIPT, nearest
 from millpond.language.statements import (
+    AlterColumns,
     AlterQuery,
     AlterStream,
     AsOf,
@@ -245,17 +246,23 @@ class _Reader:
         columns: list[Column] = []
         while True:
             at = self.token
-            name = self.name("a column")
-            if name.lower() in RESERVED:
-                self.fail(f"'{name}' is a column that every answer has by itself", at, expected="another name")
-            if name.lower() in {c.name.lower() for c in columns}:
-                self.fail(f"column '{name}' is declared twice", at)
-            columns.append(Column(name, self.type()))
+            column = self.column()
+            if column.name.lower() in {c.name.lower() for c in columns}:
+                self.fail(f"column '{column.name}' is declared twice", at)
+            columns.append(column)
             if self.take(")"):
                 return tuple(columns)
             if not self.take(","):
                 found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
                 self.fail(found, expected="',' or ')'")
+
+    def column(self) -> Column:
+        """A column as it is declared: its name and its type."""
+        at = self.token
+        name = self.name("a column")
+        if name.lower() in RESERVED:
+            self.fail(f"'{name}' is a column that every answer has by itself", at, expected="another name")
+        return Column(name, self.type())
 
     def type(self) -> str:
         first = self.token
@@ -426,9 +433,40 @@ class _Reader:
     def drain(self) -> Drain:
         return Drain(final=self.take("FINAL"), **self.common)
 
-    def alter(self) -> AlterQuery | AlterStream:
-        if self.expect("QUERY", "STREAM") == "STREAM":
-            return self.alter_stream()
+    def alter(self) -> Statement:
+        return self.alter_stream() if self.expect("QUERY", "STREAM") == "STREAM" else self.alter_query()
+
+    def alter_stream(self) -> AlterStream | AlterColumns:
+        at = self.token
+        name = self.name("a stream")
+        what = self.word()
+        if what == "SET":
+            options = self.with_options(opts.ALTER_OPTIONS, at, "SET")
+            return AlterStream(name=name, options=opts.alter_options(options), **self.common)
+        self.expect("ADD", "ALTER", what="SET (archive = …), ADD COLUMN … or ALTER COLUMN … SET TYPE …")
+        if what == "ADD":
+            self.take("COLUMN")
+            if_not_exists = self.take("IF", "NOT", "EXISTS")
+            place = self.place
+            column = self.column()
+            return AlterColumns(
+                name=name, action="add", column=column, place=place, if_not_exists=if_not_exists, **self.common
+            )
+        self.take("COLUMN")
+        place = self.place
+        known = self.name("a column")
+        if self.take("SET"):
+            self.take("DATA")
+        self.expect("TYPE", what="SET TYPE …")
+        return AlterColumns(name=name, action="type", column=Column(known, self.type()), place=place, **self.common)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the current token stands; behind the last one there is none."""
+        at = self.token or self.tokens[-1]
+        return at.start, at.end + 1
+
+    def alter_query(self) -> AlterQuery:
         name = self.name("a query")
         if self.take("SET", "WINDOW"):
             if self.word() != "[":
@@ -437,11 +475,3 @@ class _Reader:
             return AlterQuery(name=name, action="window", window=self.script[start:end], **self.common)
         action = self.expect("PAUSE", "RESUME", "SET WINDOW").lower()
         return AlterQuery(name=name, action=action, **self.common)  # type: ignore[arg-type]  # one of the words, too
-
-    def alter_stream(self) -> AlterStream:
-        at = self.token
-        name = self.name("a stream")
-        if self.word() != "SET":
-            self.expect("SET", what="SET (archive = …)")
-        options = self.with_options(opts.ALTER_OPTIONS, at, "SET")
-        return AlterStream(name=name, options=opts.alter_options(options), **self.common)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
-from millpond.types import Edge, QueryOptions, StreamDefinition, TableDefinition
+from millpond.types import Column, Edge, QueryOptions, StreamDefinition, TableDefinition
 
 AsOf: TypeAlias = "Literal['progress'] | tuple[Literal['timestamp', 'epoch'], int] | None"
 
@@ -137,3 +137,17 @@ class AlterStream(Statement):
 
     name: str
     options: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterColumns(Statement):
+    """ALTER STREAM name ADD COLUMN [IF NOT EXISTS] column type, or ALTER COLUMN column SET TYPE type.
+
+    column: the new column, or the one that is there with its new type. place: where its name stands in the script.
+    """
+
+    name: str
+    action: Literal["add", "type"]
+    column: Column
+    place: tuple[int, int]
+    if_not_exists: bool = False

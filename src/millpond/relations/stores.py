@@ -46,6 +46,7 @@ class Rows:
 
     stream: id of the stream; time: its event-time column; where, columns, checks: as of `RelationInput`; casts: (quoted
     name, type) of columns that must be cast to what they were declared. reduce: how much of the past was left out.
+    narrowed: (quoted name, type) of columns that were widened since; rows are taken with this type, or fail.
     """
 
     stream: int
@@ -55,6 +56,7 @@ class Rows:
     checks: tuple[str, ...] = ()
     casts: tuple[tuple[str, str], ...] = ()
     reduce: Reduction | None = None
+    narrowed: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:
@@ -67,8 +69,8 @@ class Rows:
         """Whether it keeps every row and column of `wanted`, and no other rows."""
         if self.reduce is not None or wanted.reduce is not None:  # other samples, other rows
             return self is wanted
-        mine = (self.stream, self.where, self.checks)
-        return mine == (wanted.stream, wanted.where, wanted.checks) and set(wanted.columns) <= set(self.columns)
+        mine, theirs = ((s.stream, s.where, s.checks, s.narrowed) for s in (self, wanted))
+        return mine == theirs and set(wanted.columns) <= set(self.columns)
 
     def with_columns(self, wanted: Rows) -> Rows:
         """The same rows with the columns of both."""
@@ -81,7 +83,7 @@ def rows_needed(item: RelationInput, stream: StreamDefinition) -> Rows:
     """The rows that an input needs."""
     casts = casts_of(stream) if item.where or item.checks else ()
     names = tuple(c.name for c in item.columns)
-    return Rows(stream.id, stream.options.time, names, item.where, item.checks, casts, item.reduce)
+    return Rows(stream.id, stream.options.time, names, item.where, item.checks, casts, item.reduce, item.narrowed)
 
 
 def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.Table:
@@ -90,6 +92,11 @@ def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.
     Arguments:
         segment: rows of the stream with `_id`, `_epoch` and `_bound`.
     """
+    for name, kind in spec.narrowed:
+        plain = name[1:-1].replace('""', '"')
+        if plain in segment.column_names:
+            known = query_table(db, f"SELECT CAST({name} AS {kind}) AS c FROM rows", rows=segment.select([plain]))["c"]
+            segment = segment.set_column(segment.column_names.index(plain), plain, known)
     segment = weighed(segment) if WEIGHT in spec.columns else segment
     own = [segment["_id"], segment["_epoch"], segment["_bound"]]
     times = pa.array(event_times(segment, spec.time))

@@ -164,6 +164,17 @@ class HotStore:
                     self._streams[stream] = _Hot(definition)
             return self._advance()
 
+    def forget(self, stream: int) -> None:
+        """Let go of a stream's rows, whose columns have changed; who asks next has them read again."""
+        with self._lock:
+            hot = self._streams.pop(stream, None)
+            if hot is None:
+                return
+            views = {s: v for s, v in self._snapshot.views.items() if s != stream}
+            self._snapshot = Snapshot(self._snapshot.published, views)
+            if self._dropped is not None:
+                self._dropped({b.key for b in hot.blocks})
+
     def start(self, then: Callable[[Snapshot], None] = lambda snapshot: None, streams: Collection[int] = ()) -> None:
         """Load `streams`, then refresh after every publish, in a thread of its own that ends with the pond.
 
@@ -241,7 +252,9 @@ class HotStore:
         core, stream = self.core, hot.stream
         if segment.level == 0 and hot.epoch < segment.first_epoch and segment.last_epoch <= until:
             made = read_blocks(blocks_path(core.path, stream, segment))
-            if made is not None and sum(len(b) for b, _ in made) == segment.rows:
+            whole = made is not None and sum(len(b) for b, _ in made) == segment.rows
+            # A task that ran when the stream had other columns wrote those.
+            if made and whole and made[0][0].rows.schema.equals(row_schema(stream)):
                 return made
         path = os.path.join(archive_folder(core.path, stream), segment.path)
         low = None if hot.horizon <= NEVER else hot.horizon

@@ -52,6 +52,11 @@ class Recent(Generic[K, V]):
         with self._lock:
             self._kept.pop(key, None)
 
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._kept.clear()
+
 
 class Ready:
     """Everything that is kept ready in one process for one pond.
@@ -89,6 +94,11 @@ class Ready:
         for query in queries:
             self.keeper.drop(query)
         self._drop_caches(queries)
+
+    def altered(self, stream: int) -> None:
+        """The columns of a stream have changed: what was made of its rows is made again when it is wanted."""
+        self.hot.forget(stream)
+        self.plans.clear()
 
     def _drop_caches(self, queries: Sequence[int]) -> None:
         self.sets.forget(queries=queries)

@@ -48,6 +48,7 @@ class PanesSpec:
     direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
     reduce: how much of the past was left out when it was filled: its rows have weights.
     interval: rows are seen at the start of their interval (REDUCE BY INTERVAL, microseconds); None: at their own time.
+    narrowed: (quoted column, type) of columns that were widened since; rows are taken with this type, or fail.
     """
 
     stream: int
@@ -67,6 +68,7 @@ class PanesSpec:
     direct: int | None = None
     reduce: Reduction | None = None
     interval: int | None = None
+    narrowed: tuple[tuple[str, str], ...] = ()
 
     def window_of(self, query: BoundQuery) -> Window:
         """The query's windows as they lie over its panes; without panes each is one of its own."""
@@ -93,9 +95,10 @@ class PanesSpec:
     @property
     def source(self) -> str:
         """The FROM item over a segment: columns that Arrow carries as another type get their declared one back."""
-        if not self.casts:
+        wanted = dict(self.casts) | dict(self.narrowed)
+        if not wanted:
             return "segment"
-        casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in self.casts)
+        casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in wanted.items())
         return f"(SELECT * REPLACE ({casts}) FROM segment)"
 
     @property
@@ -103,10 +106,14 @@ class PanesSpec:
         """Whether its components are over rows that stand for others."""
         return self.reduce is not None and self.reduce.samples
 
+    @property
+    def texts(self) -> str:
+        """The expressions that it evaluates over rows, together."""
+        return " ".join([self.where or "", *self.keys, *(sql for c in self.components for _, sql in c.columns)])
+
     def columns_of(self, stream: StreamDefinition) -> list[str]:
         """The stream's columns that the synopsis reads."""
-        texts = " ".join([self.where or "", *self.keys, *(sql for c in self.components for _, sql in c.columns)])
-        return [c.name for c in stream.all_columns if _quoted(c.name) in texts or c.name == self.time]
+        return [c.name for c in stream.all_columns if _quoted(c.name) in self.texts or c.name == self.time]
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -129,7 +136,7 @@ class PanesSpec:
     def _sharable(self) -> tuple[object, ...]:
         """What must be the same for two queries to share a synopsis."""
         shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds)
-        return (*shape, self.form, self.landmark, self.reduce)
+        return (*shape, self.form, self.landmark, self.reduce, self.narrowed)
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
@@ -191,7 +198,11 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         reduce=query.reduce,
     )
     used = {_quoted(name) for name in spec.columns_of(stream)}
-    spec = replace(spec, casts=tuple(c for c in casts_of(stream) if c[0] in used))
+    spec = replace(
+        spec,
+        casts=tuple(c for c in casts_of(stream) if c[0] in used),
+        narrowed=tuple(c for c in query.narrowed if c[0] in used),
+    )
     carried = carried_by(spec, stream)
     form = "eager" if options is None else options.state
     if form == "eager" or carried is None or query.window is None or query.window.landmark is not None:

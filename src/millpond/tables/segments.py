@@ -25,6 +25,8 @@ from deltalake.transaction import (
 )
 from deltalake.transaction import Transaction as DeltaTransaction
 
+from millpond.tables.evolution import commit_schema
+
 CHECKPOINT_EVERY = 50
 
 #: The Delta application under which a table records up to which event time rows were removed.
@@ -87,6 +89,7 @@ class SegmentTable:
             )
         self._table = DeltaTable(folder, storage_options=storage)
         self._delta_schema = self._table.schema()
+        self.evolve(schema)
         self._segments: dict[str, Segment] = {s.path: s for s in self._load()}
         self._snapshot = tuple(self._segments.values()), self._table.transaction_version(_REMOVED)
         self._garbage: list[str] = []
@@ -109,6 +112,20 @@ class SegmentTable:
     def path(self, segment: Segment) -> str:
         """The full path of a segment's file."""
         return os.path.join(self.folder, segment.path)
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Give the table more columns, or wider ones; files keep what they have, and readers fill and cast.
+
+        Does nothing when the table has this schema.
+        """
+        wanted = Schema.from_arrow(schema)
+        with self._lock:
+            self.schema = schema
+            if wanted == self._delta_schema:
+                return
+            commit_schema(self._table, self.folder, wanted)
+            self._table.update_incremental()
+            self._delta_schema = self._table.schema()
 
     def committed(self, application: str) -> int:
         """The number of the last transaction of `application`, -1 if there is none."""

@@ -1,0 +1,137 @@
+"""Looking a script over before anything of it is executed: what is certainly wrong is said at once.
+
+Statements are parsed and bound one after the other, as if those before had been executed. What only the pond's data or
+its running can tell is left to the execution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millpond import language as lang
+from millpond.catalog import Standing
+from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
+from millpond.errors import QueryError
+from millpond.language import Schema
+from millpond.types import BoundQuery, QueryDefinition, QueryOptions, Selection, StreamDefinition, TableDefinition
+
+Named = StreamDefinition | TableDefinition | QueryDefinition
+
+
+class _Gone(Exception):
+    """From here on only the execution can tell."""
+
+
+class Foresight:
+    """The names as they will be when the statements so far have been executed; a schema for the binder.
+
+    Arguments:
+        schema: the names as they are.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._made: dict[str, Named | None] = {}
+        self._row_queries: set[str] = set()
+
+    def lookup(self, name: str) -> Named | None:
+        """See `millpond.language.Schema`. Raises: QueryError for a row query."""
+        if name.lower() in self._row_queries:
+            raise QueryError(
+                f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
+            )
+        return self._made[name.lower()] if name.lower() in self._made else self._schema.lookup(name)
+
+    def names(self) -> list[str]:
+        """The names that something can be selected from."""
+        gone = {name for name, found in self._made.items() if found is None}
+        made = [found.name for found in self._made.values() if found is not None]
+        return [*(n for n in self._schema.names() if n.lower() not in gone), *made]
+
+    def reductions(self) -> list[str]:
+        """Names of the registered reduction functions."""
+        return self._schema.reductions()
+
+    def look(self, statement: lang.Statement) -> None:
+        """Bind a statement, and take its effect on the names into account.
+
+        Raises: StatementError, QueryError: it cannot be executed.
+        """
+        if isinstance(statement, lang.CreateStream | lang.CreateTable):
+            self._put(statement.definition.name, statement.definition, statement.if_not_exists)
+        elif isinstance(statement, lang.CreateQuery):
+            bound = self._bind(statement)
+            if isinstance(bound, BoundQuery):
+                self._put(statement.name, self._standing(statement, bound).definition, statement.if_not_exists)
+            elif not (statement.if_not_exists and self._is_known(statement.name)):
+                self._row_queries.add(statement.name.lower())
+        elif isinstance(statement, lang.DeriveStream):
+            self._derive(statement)
+        elif isinstance(statement, lang.Drop):
+            if statement.cascade:
+                raise _Gone
+            self._row_queries.discard(statement.name.lower())
+            self._made[statement.name.lower()] = None
+        elif isinstance(statement, lang.AlterColumns):
+            self._alter(statement)
+        elif isinstance(statement, lang.Select):
+            lang.bind_select(statement.select, statement.text, statement.offset, self)
+        elif isinstance(statement, lang.Explain) and not isinstance(statement.target, str):
+            lang.bind_select(statement.target, statement.text, statement.offset, self)
+
+    def _is_known(self, name: str) -> bool:
+        return name.lower() in self._row_queries or self.lookup(name) is not None
+
+    def _put(self, name: str, definition: Named, if_not_exists: bool) -> None:
+        if not (if_not_exists and self._is_known(name)):
+            self._row_queries.discard(name.lower())
+            self._made[name.lower()] = definition
+
+    def _bind(self, statement: lang.CreateQuery | lang.DeriveStream) -> BoundQuery | Selection:
+        return lang.bind_standing(statement.select, statement.text, statement.offset, self)
+
+    def _standing(
+        self, statement: lang.CreateQuery | lang.DeriveStream, bound: BoundQuery, options: QueryOptions | None = None
+    ) -> Standing:
+        streams = [self.lookup(name) for name in [f.name for f in bound.feeds] or [bound.stream]]
+        retained = any(isinstance(s, StreamDefinition) and s.options.retention is not None for s in streams)
+        chosen = statement.options if options is None else options
+        return Standing(QueryDefinition(statement.name, bound, chosen, retained=retained), "", 1)
+
+    def _derive(self, statement: lang.DeriveStream) -> None:
+        check_sources(statement)
+        bound = self._bind(statement)
+        source = self.lookup(bound.stream if isinstance(bound, BoundQuery) else bound.sides[0].stream)
+        assert isinstance(source, StreamDefinition)
+        if isinstance(bound, Selection):
+            definition = stream_of_rows(statement, bound, source, 1, False)
+        else:
+            options = answer_options(statement, bound, source)
+            definition = stream_of_answers(statement, self._standing(statement, bound, options), [source.id])
+        self._put(statement.name, definition, statement.if_not_exists)
+
+    def _alter(self, statement: lang.AlterColumns) -> None:
+        stream, column = self.lookup(statement.name), statement.column
+        if not isinstance(stream, StreamDefinition) or column is None:
+            return
+        old = stream.column(column.name)
+        columns = (*stream.columns, column) if old is None else tuple(
+            replace(c, type=column.type) if c is old and statement.action == "type" else c for c in stream.columns
+        )  # fmt: skip
+        self._made[stream.name.lower()] = replace(stream, columns=columns)
+
+
+def check_script(script: str, schema: Schema) -> None:
+    """Find the first statement of a script that is certainly wrong; nothing is executed.
+
+    Raises: StatementError with the place in the script; QueryError where the place does not matter.
+    """
+    foresight = Foresight(schema)
+    try:
+        for statement in lang.parse(script):
+            foresight.look(statement)
+    except _Gone:
+        return
+
+
+__all__ = ["Foresight", "check_script"]

@@ -1,0 +1,209 @@
+"""ALTER STREAM: columns that come later, types that become wider, with everything that reads the stream running."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from millpond.errors import StatementError
+
+Factory = Callable[..., Any]
+
+WIDE = 5_000_000_000
+
+#: Every way in which a standing query keeps what it has seen of column n.
+QUERIES = {
+    "plain": "SELECT k, sum(n) AS a, max(n) AS b FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k",
+    "by_n": "SELECT n, count(*) AS a, 0 AS b FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY n",
+    "lists": "SELECT k, list(n) AS a, median(n) AS b FROM s [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY k",
+    "grows": "SELECT k, sum(n) AS a, last(n) AS b FROM s [RANGE ALL SLIDE 10 SECONDS] GROUP BY k",
+    "of_rows": "SELECT k, sum(n) AS a, min(n) AS b FROM s [PARTITION BY k ROWS 2 SLIDE 1]",
+    "lazy": "SELECT k, sum(n) AS a, stddev(n) AS b FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k WITH (state='lazy')",
+    "relation": "SELECT ISTREAM(k, n) FROM s [RANGE 10 SECONDS] WHERE n > 0",
+    "both": "SELECT sum(n) AS a, count(*) AS b FROM (s UNION ALL t) [RANGE TUMBLING 10 SECONDS]",
+}
+
+
+def rows(*given: tuple[Any, ...], names: tuple[str, ...] = ("ts", "k", "n")) -> list[dict[str, Any]]:
+    """Rows with times in seconds."""
+    return [dict(zip(names, (f"1970-01-01 00:00:{r[0]:02d}", *r[1:]), strict=True)) for r in given]
+
+
+def streams(pond: Any) -> None:
+    for name in "st":
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, n INTEGER) WITH (progress='ts', lateness='30s')")
+    for name, text in QUERIES.items():
+        pond.sql(f"CREATE QUERY {name} AS {text}")
+
+
+def answers(pond: Any) -> dict[str, list[Any]]:
+    pond.drain(final=True)
+    return {q: pond.sql(f"SELECT * FROM {q}").rows() for q in QUERIES}
+
+
+def feed(pond: Any, first: bool, stray: bool = False) -> None:
+    if first:
+        pond.ingest("s", rows((1, "a", 1), (2, "b", -2), (12, "a", 3)))
+        pond.ingest("t", rows((1, "a", 10)))
+    else:
+        pond.ingest("s", rows((3, "a", 5), *([(4, "a", WIDE)] if stray else []), (13, "b", 7), (25, "a", 9)))
+        pond.ingest("t", rows((14, "b", 20)))
+    pond.step()
+
+
+@pytest.mark.parametrize("column", ["ADD COLUMN x DOUBLE", "ALTER COLUMN n SET TYPE BIGINT"])
+def test_queries_that_run_do_not_notice(inline_pond: Factory, column: str) -> None:
+    with inline_pond("same") as pond:
+        streams(pond)
+        feed(pond, True)
+        feed(pond, False)
+        expected = answers(pond)
+    assert all(expected.values())
+    for way in ("before", "behind a restart"):
+        pond = inline_pond(way)
+        streams(pond)
+        feed(pond, True)
+        for name in "st":
+            pond.sql(f"ALTER STREAM {name} {column}")
+        if way != "before":
+            pond.close()
+            pond = inline_pond(way)
+        feed(pond, False, stray="TYPE" in column)
+        assert answers(pond) == expected
+        if "TYPE" in column:  # the row that only the new type holds: a dead letter of every query that knows the old
+            letters = pond.sql("SELECT source, record FROM dead(s)").rows()
+            named = {name for source, record in letters if str(WIDE) in record for name in source[6:].split(", ")}
+            assert named == set(QUERIES)
+            assert pond.sql("SELECT max(n) FROM s").rows() == [(WIDE,)]
+        pond.close()
+
+
+def test_only_one_side_of_a_union_is_wider(inline_pond: Factory) -> None:
+    pond = inline_pond()
+    streams(pond)
+    feed(pond, True)
+    pond.sql("ALTER STREAM t ADD COLUMN x TEXT; ALTER STREAM t ALTER COLUMN n SET TYPE HUGEINT")
+    pond.ingest("t", [{"ts": "1970-01-01 00:00:05", "k": "c", "n": WIDE}, {"ts": "1970-01-01 00:00:06", "n": 4}])
+    assert answers(pond)["both"][0][2:4] == (13, 4)
+
+
+def test_a_replaced_query_takes_the_new_type_up(inline_pond: Factory) -> None:
+    pond = inline_pond()
+    streams(pond)
+    feed(pond, True)
+    said = pond.sql("ALTER STREAM s ALTER COLUMN n SET TYPE BIGINT").message
+    assert "plain" in said and "CREATE OR REPLACE QUERY" in said
+    pond.sql(f"CREATE QUERY anew WITH (since='start') AS {QUERIES['plain']}")
+    feed(pond, False, stray=True)
+    pond.sql(f"CREATE OR REPLACE QUERY plain WITH (since='start') AS {QUERIES['plain']}")
+    found = answers(pond)
+    assert found["plain"][0][2:5] == ("a", WIDE + 6, WIDE)
+    assert pond.sql("SELECT * FROM anew").rows() == found["plain"]
+
+
+def test_row_queries_see_what_was_and_what_is(inline_pond: Factory) -> None:
+    pond = inline_pond()
+    streams(pond)
+    pond.sql("CREATE QUERY r AS SELECT k, n FROM s WHERE n > 0")
+    pond.sql("CREATE QUERY others AS SELECT k FROM s WHERE k = 'a'")
+    feed(pond, True)
+    assert len(pond.sql("INVOKE r").rows()) == 2
+    with pytest.raises(StatementError, match="read by r as INTEGER"):
+        pond.sql("ALTER STREAM s ALTER COLUMN n SET TYPE BIGINT")
+    pond.sql("ALTER STREAM s ADD COLUMN x BIGINT")
+    new = pond.register("SELECT k, x FROM s WHERE x IS NULL OR x > 2 AND k = 'a'")
+    assert len(new.result()) == 3
+    pond.ingest("s", rows((4, "a", 1, 3), (5, "a", 1, 2), names=("ts", "k", "n", "x")))
+    pond.step()
+    assert sorted((r["x"] for r in new.result()), key=str) == [3, None, None, None]
+    assert len(pond.sql("INVOKE r").rows()) == 4
+    pond.sql("DROP QUERY r")
+    new.drop()
+    pond.sql("ALTER STREAM s ALTER COLUMN n SET TYPE BIGINT; ALTER STREAM s ALTER COLUMN x SET TYPE DECIMAL(21, 2)")
+    pond.ingest("s", rows((6, "c", WIDE, "2.25"), names=("ts", "k", "n", "x")))
+    pond.step()
+    assert pond.register("SELECT n, x FROM s WHERE n > 3").result().to_pylist() == [{"n": WIDE, "x": pond_decimal()}]
+    assert len(pond.sql("INVOKE others").rows()) == 4
+
+
+def pond_decimal() -> Any:
+    import decimal
+
+    return decimal.Decimal("2.25")
+
+
+def test_derived_streams_keep_their_columns(inline_pond: Factory) -> None:
+    pond = inline_pond()
+    streams(pond)
+    pond.sql("CREATE STREAM d AS SELECT * FROM s WHERE k = 'a'")
+    feed(pond, True)
+    pond.sql("ALTER STREAM s ADD COLUMN x TEXT; ALTER STREAM s ALTER COLUMN n SET TYPE BIGINT")
+    feed(pond, False, stray=True)
+    pond.drain(final=True)
+    found = pond.sql("SELECT * FROM d").to_arrow()
+    assert found.column_names == ["ts", "k", "n"] and found["n"].to_pylist() == [1, 5, 3, 9]
+    assert ("stream d",) in pond.sql("SELECT source FROM dead(s)").rows()
+    with pytest.raises(StatementError, match="derived"):
+        pond.sql("ALTER STREAM d ADD COLUMN x TEXT")
+
+
+def test_files_of_before_and_after(inline_pond: Factory, tmp_path: Path) -> None:
+    """What lay in the intake when the column came, archived files, and their compaction."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pond = inline_pond(compact_files=2)
+    pond.sql(f"CREATE STREAM f (ts TIMESTAMP, n INTEGER) WITH (path='{folder}/*.parquet', progress='ts')")
+    for number in range(4):
+        table = pa.table({"ts": pa.array([number], pa.timestamp("s")), "n": [number], "x": [f"x{number}"]})
+        pq.write_table(table, folder / f"{number}.parquet")
+        if number == 2:
+            pond.sql("ALTER STREAM f ADD COLUMN x TEXT; ALTER STREAM f ALTER COLUMN n SET TYPE BIGINT")
+        pond.drain()
+    expected = [(0, None), (1, None), (2, "x2"), (3, "x3")]
+    assert pond.sql("SELECT n, x FROM f ORDER BY ts").rows() == expected
+    pond.maintain()
+    assert pond.sql("SELECT n, x FROM f ORDER BY ts").rows() == expected
+    [archive] = (Path(pond.path) / "streams").iterdir()
+    seen = DeltaTable(archive).to_pyarrow_table().sort_by("n").select(["n", "x"]).to_pylist()  # any Delta reader
+    assert [(r["n"], r["x"]) for r in seen] == expected
+    assert pond.sql("SELECT count(*) FROM f").rows() == [(4,)]
+
+
+def test_a_kill_between_catalog_and_archive(inline_pond: Factory) -> None:
+    """The catalog decides; the table follows when the pond is opened."""
+    pond = inline_pond()
+    streams(pond)
+    feed(pond, True)
+    pond.sql("ALTER STREAM s ADD COLUMN x TEXT")
+    pond.close()
+    archive = next(p for p in (Path(pond.path) / "streams").iterdir() if p.name.startswith("s-"))
+    log = sorted((archive / "_delta_log").glob("*.json"))
+    assert '"x\\"' in log[-1].read_text() or "metaData" in log[-1].read_text()
+    os.unlink(log[-1])
+    pond = inline_pond()
+    assert "x" in [f.name for f in DeltaTable(archive).schema().fields]
+    pond.ingest("s", rows((4, "a", 1, "new"), names=("ts", "k", "n", "x")))
+    pond.step()
+    assert pond.sql("SELECT x FROM s WHERE x IS NOT NULL").rows() == [("new",)]
+
+
+def test_checkpoints_of_the_log_know_the_columns(inline_pond: Factory) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    for number in range(52):
+        pond.ingest("s", [{"ts": f"1970-01-01 00:01:{number:02d}", "n": number}])
+        pond.step()
+        if number == 20:
+            pond.sql("ALTER STREAM s ADD COLUMN x TEXT")
+    pond.close()
+    [archive] = (Path(pond.path) / "streams").iterdir()
+    assert list((archive / "_delta_log").glob("*.checkpoint.parquet"))
+    pond = inline_pond()
+    assert pond.sql("SELECT count(*), count(x) FROM s").rows() == [(52, 0)]
