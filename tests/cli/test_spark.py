@@ -47,8 +47,21 @@ def test_a_script_runs_and_leaves_no_temporary_pond(tmp_path: Path, monkeypatch:
     assert process.returncode == 0, messages
     assert "stream landings created" in messages
     assert "drained" in messages
+    # Nothing of Spark's own: no warnings of the JVM, no word about logging.
+    said = [line for line in messages.splitlines() if not line.startswith("Spark is starting")]
+    assert len(said) == 3 and said[1].startswith("query q created"), messages
     assert json.loads(rows)["windows"] > 250
     assert list(tmp_path.glob("millpond-*")) == []
+
+
+def test_a_wrong_statement_does_not_wait_for_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole script is looked over first: nothing is done, not even what stands before the mistake."""
+    monkeypatch.chdir(tmp_path)
+    process = millpond("run", "-")
+    script = SCRIPT.format(landings=ROOT / "examples" / "flights" / "landings")
+    rows, messages = process.communicate(script + "SELECT windws FROM q", timeout=120)
+    assert process.returncode == 2 and rows == ""
+    assert "windws" in messages and "created" not in messages
 
 
 def test_ctrl_c_stops_cleanly_and_the_pond_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

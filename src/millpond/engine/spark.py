@@ -48,7 +48,7 @@ class Starting:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        if master is None and not jvm.has_own_way():
+        if master is None and not jvm.has_own_way() and not _has_jvm():
             self._java = jvm.start(_settings(master))
         threading.Thread(target=self._start, name="millpond-spark", daemon=True).start()
 
@@ -117,12 +117,25 @@ def session(master: str | None) -> SparkSession:
 
 
 def _active() -> SparkSession | None:
-    """The session that somebody else has made in this thread."""
+    """The session that somebody else has made in this process."""
     if "pyspark.sql" not in sys.modules:
         return None
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None and (_current is None or not _current.usable):
+        return SparkSession.builder.getOrCreate()  # it was made in another thread
+    return active
+
+
+def _has_jvm() -> bool:
+    """Whether PySpark has a JVM, although no session is left in it."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None
 
 
 def _cores() -> int:
