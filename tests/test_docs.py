@@ -29,6 +29,7 @@ PAGES = [
     "README.md",
     "docs/windows.md",
     "docs/reduce.md",
+    "docs/archive.md",
 ]
 
 
