@@ -63,8 +63,8 @@ def joined_changes(
 ) -> tuple[pa.Table, bool]:
     """How a join changes at the instants low <= τ < high: columns `_at`, c0, c1, …, `_net`; as `evaluate.changes_of`.
 
-    Returns: the changes, and whether they are in the order of instants and parts already: where nothing can cancel, they
-    are not grouped, and equal rows may stand side by side.
+    Returns: the changes, and whether they are in the order of instants and parts already: where nothing can cancel,
+    they are not grouped, and equal rows may stand side by side.
 
     Arguments:
         names: c0, c1, … as a list.
