@@ -13,6 +13,7 @@ from millpond import language as lang
 from millpond.catalog import Standing
 from millpond.engine.advance import revise_for
 from millpond.errors import MillpondError, StatementError
+from millpond.relations import spare_of
 from millpond.sources.carriers import carriers
 from millpond.types import (
     ARRIVAL,
@@ -43,16 +44,19 @@ def check_sources(statement: lang.DeriveStream) -> None:
             raise _fault(statement, f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
 
 
-def answer_options(statement: lang.DeriveStream, query: BoundQuery, source: StreamDefinition) -> QueryOptions:
-    """The options of the standing query whose answers become rows."""
-    if query.relation is not None and query.relation.operator is None:
+def answer_options(
+    statement: lang.DeriveStream, query: BoundQuery, sources: Sequence[StreamDefinition]
+) -> QueryOptions:
+    """The options of the standing query over `sources` whose answers become rows."""
+    relation = query.relation
+    if relation is not None and relation.operator is None:
         message = "a relation without ISTREAM, DSTREAM or RSTREAM is no stream"
         raise _fault(statement, message, "ISTREAM(SELECT …) for what comes in, RSTREAM for all of it", "SELECT")
-    if query.window is None and statement.revisions == "final":
-        raise _fault(statement, "revisions = 'final' is for windows of time", "'forward' or 'ignore'", "revisions")
-    if statement.revisions != "final" or (source.options.late == "drop" and not query.feeds):
+    drops = not query.feeds and all(s.options.late == "drop" for s in sources)
+    if statement.revisions != "final" or drops:
         return statement.options
-    return replace(statement.options, delay=revise_for(query, statement.options))
+    options = statement.options
+    return replace(options, delay=revise_for(query, options) if relation is None else spare_of(relation, options))
 
 
 def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:

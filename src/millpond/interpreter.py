@@ -304,14 +304,14 @@ class Interpreter:
         else:
             source = core.catalog.stream(bound.stream)
             assert source is not None
-            options = answer_options(statement, bound, source)
+            inputs = bound.relation.inputs if bound.relation is not None else ()
+            read = [core.catalog.stream(n) for n in (*(i.stream for i in inputs), *(f.name for f in bound.feeds))]
+            named = [s for s in read if s is not None] or [source]
+            options = answer_options(statement, bound, named)
             check_options(core.catalog, bound, options)
             number = core.register.reserve_id(core.catalog.next_id)
             standing, event = self.windows.plan(Wanted(number, statement.name, bound, options, statement.text))
-            inputs = bound.relation.inputs if bound.relation is not None else ()
-            named = [core.catalog.stream(n) for n in (*(i.stream for i in inputs), *(f.name for f in bound.feeds))]
-            sources = sorted({s.id for s in named if s is not None}) or [source.id]
-            definition = stream_of_answers(statement, standing, sources)
+            definition = stream_of_answers(statement, standing, sorted({s.id for s in named}))
             waits = standing.status == "backfilling"
         definition = replace(definition, id=core.register.reserve_id(core.catalog.next_id))
         core.make_stream(definition)

@@ -603,6 +603,7 @@ class QueryDefinition:
                 *(Column(o.name, o.type) for o in self.query.select),
                 *((Column("change", "VARCHAR"),) if self.query.relation.operator is None else ()),
                 Column("revision", "BIGINT"),
+                *((Column(STATUS, "VARCHAR"),) if self.options.early is not None else ()),
             )
         return (
             Column("window_start", "TIMESTAMP"),

@@ -181,8 +181,6 @@ def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) ->
         )
     if options.flush != "at once":
         _check_flush(catalog, query, options)
-    if options.early is not None and query.window is None:
-        raise QueryError("'early' is for windows that end at instants, such as [RANGE 1 HOUR SLIDE 5 MINUTES]")
     if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
         raise QueryError(f"with 'early' answers have a column {STATUS} of their own; give yours another name with AS")
 

@@ -9,20 +9,22 @@ same; what was shown and is no answer is taken back as 'early'. Late rows then r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.oracle.case import Case
 from tests.oracle.compare import rows_equal
 from tests.oracle.evaluate import evaluate, window_ends
-from tests.oracle.progress import FOREVER, Script, trace
+from tests.oracle.progress import FOREVER, Script, Step, trace
 from tests.oracle.revisions import DAY, _answers, _hashable
+from tests.oracle.row_windows import Evaluator, RowCase, Taken, extents, taken_by_step
 from tests.oracle.rows import Row, Table
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An entry of the log."""
+    """An entry of the log. number: of windows that end with rows."""
 
     epoch: int
     start: int
@@ -31,15 +33,65 @@ class Shown:
     revision: int
     op: str
     status: str
+    number: int = 0
+
+
+#: Answers by what identifies them, whose first part is the window's end: (start, items).
+Answers = Mapping[Any, tuple[int, tuple[Any, ...]]]
 
 
 def early_log(case: Case, types: dict[str, str], script: Script, early: int) -> list[Shown]:
     """The whole log of a query that was registered before the first row, with `early` microseconds of clock time."""
     assert case.range_us is not None
     kept = max(DAY, 10 * case.range_us)
+    taken: list[tuple[Row, int]] = []
+
+    def closed(step: Step) -> Answers:
+        taken.extend((row, step.before) for row in step.admitted)
+        return _answers(case, types, script.spec.late, kept, taken, step)
+
+    def current(step: Step) -> Answers:
+        return _open(case, types, [row for row, _ in taken], step.after, step.high)
+
+    return _log(script, early, closed, current, lambda end, bound: end <= bound)
+
+
+def early_row_log(case: RowCase, types: dict[str, str], script: Script, early: int) -> list[Shown]:
+    """As `early_log`, of a query over windows that end with rows: those whose last row has come are shown early."""
+    steps = trace(script)
+    everything = Table(tuple(row for step in steps for row in step.admitted), types)
+    evaluator = Evaluator(case, everything)
+    counted = iter(taken_by_step(case, script, None))
+    taken: list[Taken] = []
+
+    def answers(wanted: Callable[[int], bool]) -> Answers:
+        windows = [w for w in extents(case, taken) if wanted(w.end)]
+        return {(w.end, w.number, _hashable(keys)): (w.start, items) for w, items, keys in evaluator.answers(windows)}
+
+    def closed(step: Step) -> Answers:
+        taken[:] = next(counted)
+        return answers(lambda end: end < step.after)
+
+    def current(step: Step) -> Answers:
+        return answers(lambda end: end >= step.after)
+
+    log = _log(script, early, closed, current, lambda end, bound: end < bound)
+    return log
+
+
+def _log(
+    script: Script,
+    early: int,
+    closed: Callable[[Step], Answers],
+    current: Callable[[Step], Answers],
+    passed: Callable[[int, int], bool],
+) -> list[Shown]:
+    """The log from what closed windows answer after a step, and what open ones would.
+
+    passed: whether a window that ends at the first is closed by the bound that is second.
+    """
     log: list[Shown] = []
     last: dict[Any, Shown] = {}
-    taken: list[tuple[Row, int]] = []
     at: int | None = None
     stirred = False
 
@@ -50,31 +102,31 @@ def early_log(case: Case, types: dict[str, str], script: Script, early: int) -> 
 
     for number, step in enumerate(trace(script)):
         clock = script.epochs[number].clock
-        taken += [(row, step.before) for row in step.admitted]
         stirred = stirred or bool(script.epochs[number].rows)
-        current = _answers(case, types, script.spec.late, kept, taken, step)
-        for key, (start, items) in current.items():
+        answered = closed(step)
+        for key, (start, items) in answered.items():
             known = last.get(key)
-            if known and known.status == "closed" and known.op == "+" and rows_equal(known.items, items):
+            same = known and known.status == "closed" and known.op == "+" and known.start == start
+            if known and same and rows_equal(known.items, items):
                 continue
-            put(key, Shown(number, start, key[0], items, 0, "+", "closed"))
+            put(key, Shown(number, start, key[0], items, 0, "+", "closed", key[1] if len(key) > 2 else 0))
         for key, known in list(last.items()):
-            if known.op == "+" and key not in current and known.end <= step.after:
+            if known.op == "+" and key not in answered and passed(known.end, step.after):
                 put(key, replace(known, epoch=number, op="-"))
         if stirred and step.after < FOREVER and (at is None or clock - at >= early):
             at, stirred = clock, False
-            for key, (start, items) in _open(case, types, [row for row, _ in taken], step.after, step.high).items():
+            now = current(step)
+            for key, (start, items) in now.items():
                 known = last.get(key)
-                if known is None or known.op == "-" or not rows_equal(known.items, items):
-                    put(key, Shown(number, start, key[0], items, 0, "+", "early"))
-            now = _open(case, types, [row for row, _ in taken], step.after, step.high)
+                if known is None or known.op == "-" or known.start != start or not rows_equal(known.items, items):
+                    put(key, Shown(number, start, key[0], items, 0, "+", "early", key[1] if len(key) > 2 else 0))
             for key, known in list(last.items()):
-                if known.op == "+" and known.end > step.after and key not in now:
+                if known.op == "+" and not passed(known.end, step.after) and key not in now:
                     put(key, replace(known, epoch=number, op="-"))
     return log
 
 
-def _open(case: Case, types: dict[str, str], rows: list[Row], after: int, high: int | None) -> dict[Any, Any]:
+def _open(case: Case, types: dict[str, str], rows: list[Row], after: int, high: int | None) -> Answers:
     """Answers of the windows with after < end <= the first end behind `high`, by (end, keys)."""
     if high is None or not rows:
         return {}

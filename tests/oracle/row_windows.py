@@ -160,22 +160,13 @@ class RowRevision:
     op: str = "+"
 
 
-def row_revisions(case: RowCase, types: dict[str, str], script: Script, kept: int | None = None) -> list[RowRevision]:
-    """The whole log of a query that was registered before the first row.
-
-    Under 'revise' a row that lies more than `kept` behind progress (or behind the largest event time, if that is less)
-    when it comes has no number and is in no window. Under 'drop' this holds for every late row, but that a RANGE window
-    that is still open holds it.
-    """
+def taken_by_step(case: RowCase, script: Script, kept: int | None) -> list[list[Taken]]:
+    """After each step of a script, the rows that count for windows; see `row_revisions`."""
     kept = kept if kept is not None else max(DAY, 10 * (case.range or 0))
-    steps = trace(script)
-    everything = Table(tuple(row for step in steps for row in step.admitted), types)
-    evaluator = Evaluator(case, everything)
-    log: list[RowRevision] = []
-    shown: dict[Any, RowRevision] = {}
+    found: list[list[Taken]] = []
     taken: list[Taken] = []
     high = NEVER
-    for number, step in enumerate(steps):
+    for step in trace(script):
         for row in step.admitted:
             if script.spec.late == "revise":
                 if row.time >= min(step.before, high) - kept:
@@ -185,6 +176,23 @@ def row_revisions(case: RowCase, types: dict[str, str], script: Script, kept: in
             elif case.range is not None:
                 taken.append(Taken(row, step.before))
         high = step.high if step.high is not None else NEVER
+        found.append(list(taken))
+    return found
+
+
+def row_revisions(case: RowCase, types: dict[str, str], script: Script, kept: int | None = None) -> list[RowRevision]:
+    """The whole log of a query that was registered before the first row.
+
+    Under 'revise' a row that lies more than `kept` behind progress (or behind the largest event time, if that is less)
+    when it comes has no number and is in no window. Under 'drop' this holds for every late row, but that a RANGE window
+    that is still open holds it.
+    """
+    steps = trace(script)
+    everything = Table(tuple(row for step in steps for row in step.admitted), types)
+    evaluator = Evaluator(case, everything)
+    log: list[RowRevision] = []
+    shown: dict[Any, RowRevision] = {}
+    for number, (step, taken) in enumerate(zip(steps, taken_by_step(case, script, kept), strict=True)):
         current = {}
         for window, items, keys in evaluator.answers(w for w in extents(case, taken) if w.end < step.after):
             current[window.end, window.number, repr(keys)] = RowRevision(
@@ -232,4 +240,4 @@ def row_invocation(case: RowCase, table: Table, now: int, closed: bool = True) -
 
 
 __all__ = ["Extent", "RowCase", "RowRevision", "Taken", "extents", "latest_rows", "row_answers",
-           "row_invocation", "row_revisions"]  # fmt: skip
+           "row_invocation", "row_revisions", "taken_by_step"]  # fmt: skip

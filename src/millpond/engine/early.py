@@ -1,10 +1,11 @@
 """Early answers: what windows that are still open would answer now, and how the answer that counts follows it.
 
 An answer with `status = 'early'` is speculative: it is that of a window as though it closed now. Windows that end up to
-the first end behind the high watermark are looked at: those behind it hold little more than their beginning. Only what
-differs from what was shown last is reported, with the next revision. When progress passes the window, its answers are
-reported once more with `status = 'closed'`, behind the revisions of the early ones. A row that was shown early and is
-not in the answer is taken back by a row with op '-' that is 'early' too, since it never counted.
+the first end behind the high watermark are looked at: those behind it hold little more than their beginning. Of windows
+that end with rows these are all whose last row has come. Only what differs from what was shown last is reported, with
+the next revision. When progress passes the window, its answers are reported once more with `status = 'closed'`, behind
+the revisions of the early ones. A row that was shown early and is not in the answer is taken back by a row with op '-'
+that is 'early' too, since it never counted. Relations are in `early_relations`.
 
 Everything here is about tables of answers, whatever kind of window they are of (windows.md has speculation as future
 work, [L2029]; the model of revisions is SEMANTICS, late rows). When early answers are due is decided by clock readings
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 from millpond.engine.advance import Advanced, numbers
 from millpond.engine.evaluation import Evaluation, State, difference, end_pane
 from millpond.engine.records import QueryProgress
+from millpond.engine.row_windows import RowState, row_answers
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
@@ -41,7 +43,7 @@ class Speculation:
     """What an epoch needs for the early answers of one query.
 
     query, options: the query's.
-    shown: bound -> answers shown early of windows that end behind it, any revision (chunks of kind `EARLY`).
+    shown: instant -> answers shown early of windows that end from it on, any revision (chunks of kind `EARLY`).
     current: what the open windows would answer now; see `open_answers` for windows on panes.
     clock: the clock reading of the epoch. stirred: whether the epoch took rows of the query's stream.
     """
@@ -59,6 +61,14 @@ def due(options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
     return options.early is not None and (progress.early_at <= NEVER or clock - progress.early_at >= options.early)
 
 
+def opens(query: BoundQuery, closed: int) -> int:
+    """The instant from which on windows are open, when those up to `closed` are answered.
+
+    A window that ends with a row is closed when progress is beyond its end: rows of equal time may still come.
+    """
+    return closed + 1 if query.window is not None and NEVER < closed < FOREVER else closed
+
+
 def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryProgress, result: Advanced) -> Advanced:
     """The epoch's result for a query, with early answers, and with those that count numbered behind them.
 
@@ -66,21 +76,22 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
         before: how far the query had answered before the epoch. result: what it answered of closed windows.
     """
     query, after = task.query, result.progress
-    shown = latest_shown(db, query, task.shown(before.closed), before.closed)
+    was, now = opens(query, before.closed), opens(query, after.closed)
+    shown = latest_shown(db, query, task.shown(was), was)
     answers, given = result.answers, result.revisions
     if shown is not None:
-        answers, behind = settle(db, query, answers, shown, after.closed)
+        answers, behind = settle(db, query, answers, shown, now)
         parts = [t for t in (given, behind) if t is not None and t.num_rows]
         given = _largest(db, pa.concat_tables(parts, promote_options="permissive")) if parts else None
     stirred = before.stirred or task.stirred
     # Where groups have bounds of their own, an answer may count although other groups' windows are open yet.
-    ahead = None if answers is None else _behind(answers, after.closed)
+    ahead = None if answers is None else _from(answers, now)
     early: pa.Table | None = None
     if ahead is not None and ahead.num_rows:
         ahead = ahead if STATUS in ahead.column_names else _marked(ahead, CLOSED)
         shown = latest_shown(db, query, [ahead, *([shown] if shown is not None else [])], NEVER)
     if stirred and after.closed < FOREVER and due(task.options, before, task.clock):
-        still = None if shown is None else _behind(shown, after.closed)
+        still = None if shown is None else _from(shown, now)
         early = speculate(db, query, task.current(after), still)
         after, stirred = replace(after, early_at=task.clock), False
     if early is not None:
@@ -92,10 +103,10 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
 
 
 def latest_shown(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, parts: Sequence[pa.Table], bound: int
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, parts: Sequence[pa.Table], since: int
 ) -> pa.Table | None:
-    """The last of what was shown early of each (window, group) whose window ends behind `bound`; None if nothing."""
-    parts = [t for t in (_behind(t, bound) for t in parts) if t.num_rows]
+    """The last of what was shown early of each (window, group) whose window ends from `since` on; None if nothing."""
+    parts = [t for t in (_from(t, since) for t in parts) if t.num_rows]
     if not parts:
         return None
     table = pa.concat_tables(parts, promote_options="permissive")
@@ -132,7 +143,7 @@ def speculate(
 
 
 def settle(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table | None, shown: pa.Table, until: int
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table | None, shown: pa.Table, opens_at: int
 ) -> tuple[pa.Table | None, pa.Table | None]:
     """Answers of closed windows, numbered behind what was shown early, and the revision numbers to remember.
 
@@ -140,10 +151,10 @@ def settle(
 
     Arguments:
         answers: of closed windows, with revision and op. shown: of `latest_shown`, of windows that were open before.
-        until: windows that end until then are closed now.
+        opens_at: windows that end before it are closed now.
     """
     shown = shown.filter(pc.equal(shown[STATUS], OPEN))
-    ended = shown.filter(pc.less_equal(shown["window_end"].cast(pa.int64()), until))
+    ended = shown.filter(pc.less(shown["window_end"].cast(pa.int64()), opens_at))
     key = ["window_end", *identity(query)]
     same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM s.{c}" for c in key)
     gone = "SELECT s.* REPLACE (s.revision + 1 AS revision, '-' AS op) FROM shown s WHERE s.op = '+'"
@@ -198,11 +209,25 @@ def open_answers(
     return task.close(after, until, None, False) if until > after else None
 
 
-def _behind(table: pa.Table, bound: int) -> pa.Table:
-    """The answers of windows that end behind `bound`."""
-    if bound <= NEVER or not table.num_rows:
+def open_row_answers(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: BoundQuery,
+    state: RowState,
+    high: int,
+    progress: QueryProgress,
+) -> pa.Table | None:
+    """As `open_answers`, of windows that end with rows: those whose last row has come."""
+    if high <= NEVER or high < progress.closed:
+        return None
+    return row_answers(db, spec, query, state.after(progress.closed), progress.closed, high + 1)
+
+
+def _from(table: pa.Table, since: int) -> pa.Table:
+    """The answers of windows that end from `since` on."""
+    if since <= NEVER or not table.num_rows:
         return table
-    return table.filter(pc.greater(table["window_end"].cast(pa.int64()), bound))
+    return table.filter(pc.greater_equal(table["window_end"].cast(pa.int64()), since))
 
 
 def _largest(db: duckdb.DuckDBPyConnection, given: pa.Table) -> pa.Table:

@@ -193,7 +193,7 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
             continue
         window = standing.definition.query.window
         if standing.inputs:
-            until = bound_of(core.catalog, standing, states, clock)
+            until = announced(standing.definition.options, bound_of(core.catalog, standing, states, clock))
             if standing.status == "live" and _moves(known, standing.definition.options, until):
                 return True
             continue
@@ -431,6 +431,8 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             stirred=any(a.stirred for a in after),
             held=after[0].held,
             pending=after[0].pending,
+            edge=after[0].edge,
+            floors=after[0].floors,
         )
     return merged
 

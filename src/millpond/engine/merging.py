@@ -20,7 +20,16 @@ from millpond.engine.advance import advance, revise_for
 from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import CUT, merge_cuts, with_cut, without_cut
 from millpond.engine.derived import announced, pass_answers
-from millpond.engine.early import EARLY, Speculation, latest_shown, open_answers, with_early
+from millpond.engine.early import (
+    EARLY,
+    Speculation,
+    latest_shown,
+    open_answers,
+    open_row_answers,
+    opens,
+    with_early,
+)
+from millpond.engine.early_relations import shown_early
 from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, settled
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.mapping import Parcel, home_shard
@@ -28,7 +37,7 @@ from millpond.engine.needs import keep_since, open_pane, settled_pane, summary_s
 from millpond.engine.ordering import in_order
 from millpond.engine.prefixes import fold_prefix
 from millpond.engine.records import Manifest, QueryProgress
-from millpond.engine.relating import ROWS, Shard, need_of, needed_rows, row_chunk
+from millpond.engine.relating import ROWS, Shard, early_chunk, need_of, needed_rows, row_chunk
 from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.smoothing import smoothed
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
@@ -143,7 +152,7 @@ def merge_shard(
         given = partial(partial, _given, db, pond, segments)
         Shard(
             db, pond, pond_id, manifest, catalog, shard, parts, progress, segments, given,
-            state, results, advanced, failures,
+            partial(_shown, pond, segments), state, results, advanced, failures,
         ).run()  # fmt: skip
     pass_answers(pond, catalog, manifest.epoch, shard, results)
     answered = clock.perf_counter()
@@ -237,16 +246,15 @@ def _advance_synopsis(
                         db, spec, query, options, mode, missed, parts, before, closing, known.high, given, groups, high
                     )
                 if options.flush != "at once":
-                    result = smoothed(db, spec, query, options, panes, before, result, until, manifest.clock)
+                    result = smoothed(db, spec, query, options, panes, before, result, until, manifest.clock, owner)
                 if options.early is not None:
-                    speculation = Speculation(
-                        query,
-                        options,
-                        partial(_shown, pond, segments, owner),
-                        partial(open_answers, db, spec, query, options, panes, high),
-                        manifest.clock,
-                        stirred,
+                    current = (
+                        partial(open_answers, db, spec, query, options, panes, high)
+                        if query.row_window is None
+                        else partial(open_row_answers, db, spec, query, panes, high)
                     )
+                    shown = partial(_shown, pond, segments, owner)
+                    speculation = Speculation(query, options, shown, current, manifest.clock, stirred)
                     result = with_early(db, speculation, before, result)
                 break
             except FAULTS as error:
@@ -321,10 +329,11 @@ def _given(
     return _latest_numbers(db, pa.concat_tables(parts, promote_options="permissive")) if parts else None
 
 
-def _shown(pond: str, segments: Sequence[Segment], owner: str, bound: int) -> list[pa.Table]:
-    """What was shown early of windows of a query that end behind `bound`."""
-    paths = [os.path.join(state_folder(pond), s.path) for s in segments if s.high > bound]
-    return [c.table for c in read_chunks(paths, {owner}, lambda _o, kind, _e, _l, high: kind == EARLY and high > bound)]
+def _shown(pond: str, segments: Sequence[Segment], owner: str, since: int) -> list[pa.Table]:
+    """What was shown early of windows of a query that end from `since` on."""
+    paths = [os.path.join(state_folder(pond), s.path) for s in segments if s.high >= since]
+    chunks = read_chunks(paths, {owner}, lambda _o, kind, _e, _l, high: kind == EARLY and high >= since)
+    return [c.table for c in chunks]
 
 
 def _latest_numbers(db: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
@@ -383,7 +392,12 @@ def _compact(
         elif kind == EARLY and int(owner[1:]) in catalog.queries:
             standing = catalog.queries[int(owner[1:])]
             closed = manifest.queries.get(owner[1:], QueryProgress()).closed
-            shown = latest_shown(db, standing.definition.query, [c.table for c in group], closed)
+            query = standing.definition.query
+            if query.relation is not None:
+                left = shown_early(db, query, [c.table for c in group], closed)
+                chunks += [early_chunk(owner, epoch, left)] if left is not None else []
+                continue
+            shown = latest_shown(db, query, [c.table for c in group], opens(query, closed))
             if shown is not None:
                 ends = pc.min_max(shown["window_end"].cast(pa.int64())).as_py()
                 chunks.append(Chunk(owner, kind, epoch, ends["min"], ends["max"], shown))

@@ -11,16 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.synopses import query_table
+from millpond.types import NUMBER
 
 
 def in_order(db: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
-    """Answers or revision numbers sorted by what identifies them: the window's end, the hidden keys `_k*`, `op`.
+    """Answers or revision numbers sorted by what identifies them: the window's end and number, hidden keys, `op`.
 
     Arguments:
         rows: answers of one query and epoch, no two with the same identity.
     """
-    names = [n for n in ("window_end", "end") if n in rows.column_names]
-    names += [n for n in rows.column_names if n.startswith("_k")]
+    names = [n for n in ("window_end", "end", NUMBER.name) if n in rows.column_names]
+    names += [n for n in rows.column_names if n.startswith(("_k", "_p"))]
     names += [n for n in ("op",) if n in rows.column_names]
     if rows.num_rows < 2 or not names:
         return rows

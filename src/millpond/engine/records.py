@@ -36,6 +36,18 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Floor:
+    """Rows of the epochs from `first` to `last` are seen by a relational query from its horizon on; see `floors`.
+
+    closed: how far it had answered when they came (microseconds); edge: what `revise_for` was measured from."""
+
+    first: int
+    last: int
+    closed: int
+    edge: int
+
+
+@dataclass(frozen=True)
 class QueryProgress:
     """How far a query has answered.
 
@@ -52,7 +64,9 @@ class QueryProgress:
         estimates.
     dropped: the largest fraction that was left out of them.
     scanned: what its back-fill read, in words, where that was reduced.
-    pending: of a relational query, the next instant at which rows leave their windows, if nothing comes before.
+    pending: of a relational query, the next instant at which something changes, if nothing comes before.
+    edge: of a relational query, what `revise_for` is measured from: how far it has answered, but no further than the
+        high watermark; it never goes back. floors: rows that it sees later than at their own time.
     """
 
     closed: int = NEVER
@@ -77,6 +91,8 @@ class QueryProgress:
         return min([self.closed, *(h.after for h in self.held)])
 
     pending: int | None = None
+    edge: int = NEVER
+    floors: tuple[Floor, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,11 @@
-"""The merge step of relational queries: rows into their stores, answers of the instants that progress has passed.
-
-A query's answer up to an instant is a function of the rows of its stores; an epoch reports how it differs from before.
-Late rows within the horizon give the touched instants a second time, and the difference is reported as a revision.
-"""
+"""The merge step of relational queries: rows into their stores, and from these to answers (`relation_answers`)."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -19,36 +16,28 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing, Store
 from millpond.engine.advance import Advanced
 from millpond.engine.bounds import bound_of, high_of
-from millpond.engine.records import Manifest, QueryProgress
+from millpond.engine.derived import announced
+from millpond.engine.early import EARLY, due
+from millpond.engine.early_relations import Speculation
+from millpond.engine.floors import floored, revises
+from millpond.engine.records import Floor, Manifest, QueryProgress
+from millpond.engine.relation_answers import Given, Input, advance_relation
 from millpond.engine.state import state_folder
 from millpond.engine.tolerance import one_line
 from millpond.errors import SourceError
-from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import (
-    FOR_EVER,
-    Content,
-    Ticks,
-    answers,
-    content_of,
-    difference,
-    kept,
-    merge_rows,
-    needed,
-    pending,
-    spare_of,
-)
+from millpond.language.duck import quote
+from millpond.progress import NEVER, StreamProgress
+from millpond.relations import kept, merge_rows, needed, spare_of
 from millpond.sources.tables import read_table
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
-from millpond.types import BoundQuery, QueryOptions, Relational, StreamDefinition, to_json
+from millpond.types import Relational, StreamDefinition, to_json
 
 #: Chunks of state that are rows of stores.
 ROWS = "rows"
 
 #: What a query's own data can raise: it fails the query, not the epoch.
 FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError, SourceError)
-
-Given = Callable[[int, int], pa.Table | None]
 
 #: Rows of a store that are kept in memory without asking whether anybody needs them.
 PRUNED = 20_000
@@ -64,153 +53,6 @@ class _Kept:
 
 
 _kept: dict[tuple[str, str], _Kept] = {}
-
-
-@dataclass(frozen=True)
-class Input:
-    """What an epoch has for one input of a query.
-
-    rows: of its store, this epoch's included. stream: what they are of. high: its high watermark after the epoch.
-    """
-
-    rows: pa.Table
-    stream: StreamDefinition
-    high: int
-
-
-def advance_relation(
-    db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
-    options: QueryOptions,
-    inputs: Sequence[Input],
-    tables: Mapping[str, pa.Table],
-    progress: QueryProgress,
-    bound: int,
-    since: int,
-    given: Given,
-) -> Advanced:
-    """Report the instants up to `bound`, and revise reported ones that rows of the epochs from `since` on change.
-
-    Arguments:
-        given: (low, high) -> revision numbers given so far to instants in that range: columns end, revision.
-    """
-    relation = query.relation
-    assert relation is not None
-    spares = [spare_of(relation, options) if i.stream.options.late == "revise" else 0 for i in inputs]
-    items = list(zip(relation.inputs, inputs, spares, strict=True))
-    contents = [content_of(db, item, i.rows, spare) for item, i, spare in items]
-    fresh_rows = [i.rows.filter(pc.greater_equal(i.rows["_epoch"], since)) for i in inputs]
-    arrivals = [_visible(rows, spare) for rows, spare in zip(fresh_rows, spares, strict=True)]
-    touched = [a[a < progress.closed] for a in arrivals]
-    first_seen = [int(a.min()) for a in arrivals if len(a)]
-    first = min([*first_seen, *([progress.first] if progress.first is not None else [])], default=None)
-    last = max((_last(item, i.high) for item, i, _ in items if i.high > NEVER), default=NEVER)
-    old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
-    revised = None
-    late = [int(t.min()) for t in touched if len(t)]
-    if late and any(i.stream.options.late == "revise" for i in inputs):
-        low, high = max(min(late), progress.start), progress.closed
-        if high < FOREVER and all(item.window.kind == "range" for item in relation.inputs):
-            highs = [
-                int(t.max()) + item.window.range + 2 for t, (item, _, _) in zip(touched, items, strict=True) if len(t)
-            ]
-            high = min(high, max(highs)) if relation.operator != "rstream" else high
-        before = [
-            content_of(db, item, i.rows.filter(pc.less(i.rows["_epoch"], since)), spare) for item, i, spare in items
-        ]
-        old = answers(db, query, before, tables, low, high, _ticks(options, progress.first, old_last))
-        new = answers(db, query, contents, tables, low, high, _ticks(options, first, last))
-        revised = _revisions(db, query, difference(db, query, old, new), given)
-    reported = None
-    low = max(progress.closed, progress.start)
-    if bound > low:
-        found = answers(db, query, contents, tables, low, min(bound, FOR_EVER), _ticks(options, first, last))
-        reported = shown(db, query, found.append_column("_revision", pa.array(np.zeros(found.num_rows, np.int64))))
-    closed = max(progress.closed, bound)
-    too_late = sum(int((a > rows["_t"].to_numpy()).sum()) for a, rows in zip(arrivals, fresh_rows, strict=True))
-    parts = [t for t in (revised, reported) if t is not None and t.num_rows]
-    return Advanced(
-        pa.concat_tables(parts, promote_options="permissive") if parts else None,
-        _numbers(revised) if revised is not None and revised.num_rows else None,
-        replace(
-            progress,
-            closed=closed,
-            first=first,
-            pending=pending(contents, closed),
-            windows=progress.windows + (reported.num_rows if reported is not None else 0),
-            revisions=progress.revisions + (revised.num_rows if revised is not None else 0),
-            too_late=progress.too_late + too_late,
-        ),
-    )
-
-
-def _visible(rows: pa.Table, spare: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    times = rows["_t"].to_numpy()
-    limits = pc.fill_null(rows["_cut"], NEVER).to_numpy() - spare
-    visible: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(times, limits)
-    return visible
-
-
-def _last(item: Any, high: int) -> int:
-    """The last instant at which something happens, when nothing follows."""
-    return high + (item.window.range + 1 if item.window.kind == "range" else 0)
-
-
-def _high(rows: pa.Table, since: int) -> int:
-    times = rows.filter(pc.less(rows["_epoch"], since))["_t"]
-    return pc.max(times).as_py() if len(times) else NEVER
-
-
-def _ticks(options: QueryOptions, first: int | None, last: int) -> Ticks | None:
-    if options.every is None:
-        return None
-    return Ticks(options.every, FOREVER if first is None else first, last)
-
-
-def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> pa.Table:
-    """Answers as they are stored: at, the select list, change (of relations), revision, op.
-
-    Arguments:
-        found: `_at`, `_sign`, c0, …, `_n`, `_revision`; a negative `_n` takes rows back. Its order is kept.
-    """
-    outputs = [f'CAST(c{n} AS {o.type}) AS "{_doubled(o.name)}"' for n, o in enumerate(query.select)]
-    assert query.relation is not None
-    if query.relation.operator is None:
-        outputs.append("CASE WHEN _sign > 0 THEN '+' ELSE '-' END AS change")
-    sql = (
-        f'SELECT make_timestamp(_at) AS "at", {", ".join(outputs)}, _revision AS revision,'
-        " CASE WHEN _n > 0 THEN '+' ELSE '-' END AS op"
-    )
-    if pc.all(pc.equal(pc.abs(found["_n"]), 1)).as_py() is False:
-        return query_table(db, f"{sql} FROM (SELECT *, unnest(range(abs(_n))) AS _copy FROM found)", found=found)
-    return query_table(db, f"{sql} FROM found", found=found)
-
-
-def _doubled(name: str) -> str:
-    return name.replace('"', '""')
-
-
-def _revisions(db: duckdb.DuckDBPyConnection, query: BoundQuery, changed: pa.Table, given: Given) -> pa.Table | None:
-    """Changes of instants that were reported before, numbered behind what was given for the instant."""
-    if not changed.num_rows:
-        return None
-    span = pc.min_max(changed["_at"]).as_py()
-    numbers = given(span["min"], span["max"])
-    if numbers is None:
-        numbers = pa.table({"end": pa.array([], pa.int64()), "revision": pa.array([], pa.int64())})
-    sql = (
-        "SELECT c.*, (coalesce(g.revision, 0) + 1)::BIGINT AS _revision FROM changed c LEFT JOIN"
-        ' (SELECT "end", max(revision) AS revision FROM numbers GROUP BY "end") g ON g."end" = c._at ORDER BY ALL'
-    )
-    return shown(db, query, query_table(db, sql, changed=changed, numbers=numbers))
-
-
-def _numbers(revised: pa.Table) -> pa.Table:
-    table = pa.table({"end": revised["at"].cast(pa.int64()), "revision": revised["revision"]})
-    return table.group_by(["end", "revision"], use_threads=False).aggregate([])
-
-
-# --- an epoch ---------------------------------------------------------------------------------------------------------
 
 
 def store_rows(
@@ -267,13 +109,19 @@ def row_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
     return Chunk(owner, ROWS, epoch, span["min"], span["max"], rows)
 
 
+def early_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
+    """The chunk that remembers what was shown early of instants."""
+    span = pc.min_max(rows["_at"]).as_py()
+    return Chunk(owner, EARLY, epoch, span["min"], span["max"], rows)
+
+
 def horizon_of(catalog: Catalog, standing: Standing, progress: QueryProgress, high: int) -> int:
     """Instants before it are final: nothing looks at them again."""
     relation = standing.definition.query.relation
     assert relation is not None
-    revises = any(s.options.late == "revise" for s in catalog.streams_of(standing))
-    spare = spare_of(relation, standing.definition.options) if revises else 0
-    return max(NEVER, progress.start, min(progress.closed, high) - spare)
+    options = standing.definition.options
+    spare = spare_of(relation, options) if any(revises(options, s) for s in catalog.streams_of(standing)) else 0
+    return max(NEVER, progress.start, max(progress.edge, min(progress.closed, high)) - spare)
 
 
 def needed_rows(
@@ -286,13 +134,16 @@ def needed_rows(
         relation = standing.definition.query.relation
         if before is None or relation is None or standing.status == "backfilling":
             return rows
-        streams = catalog.streams_of(standing)
-        horizon = horizon_of(catalog, standing, before, high_of(streams, manifest.progress))
+        streams, options = catalog.streams_of(standing), standing.definition.options
+        high = high_of(streams, manifest.progress)
+        horizon = horizon_of(catalog, standing, before, high)
+        # Rows of this epoch may get a floor.
+        mine = Floor(manifest.epoch, manifest.epoch, before.closed, max(before.edge, min(before.closed, high)))
+        floors = before if len(streams) == 1 else replace(before, floors=(*before.floors, mine))
         for item, owner, stream in zip(relation.inputs, standing.inputs, streams, strict=True):
             if owner == store.owner:
-                late = stream.options.late == "revise"
-                spare = spare_of(relation, standing.definition.options) if late else 0
-                wanted |= kept(db, relation, item, rows, spare, horizon)
+                spare = spare_of(relation, options) if revises(options, stream) else 0
+                wanted |= kept(db, relation, item, floored(rows, floors, options, stream), spare, horizon)
     return rows.filter(pa.array(wanted))
 
 
@@ -324,7 +175,8 @@ def tables_of(catalog: Catalog, relation: Relational) -> dict[str, pa.Table]:
 class Shard:
     """The relational queries of one shard in one epoch; `run` gives state, results and progress.
 
-    parts: what the map tasks sent, by store.
+    parts: what the map tasks sent, by store. given: revision numbers of a query (by owner); early: what it has shown
+    early of instants from one on.
     """
 
     db: duckdb.DuckDBPyConnection
@@ -337,6 +189,7 @@ class Shard:
     progress: Mapping[str, StreamProgress]
     segments: Sequence[Segment]
     given: Callable[[str], Given]
+    early: Callable[[str, int], list[pa.Table]]
     state: list[Chunk]
     results: list[Chunk]
     advanced: dict[str, Any]
@@ -370,21 +223,27 @@ class Shard:
     def _answer(
         self, standing: Standing, deltas: Mapping[str, pa.Table | None], rows: dict[str, pa.Table | None]
     ) -> None:
-        key, manifest = str(standing.id), self.manifest
+        key, manifest, options = str(standing.id), self.manifest, standing.definition.options
         before = manifest.queries.get(key, QueryProgress())
-        bound = bound_of(self.catalog, standing, self.progress, manifest.clock)
+        bound = announced(options, bound_of(self.catalog, standing, self.progress, manifest.clock))
         since = before.paused
         if since is None:
             since = standing.first_epoch if key in manifest.adopt else manifest.epoch
         owners = standing.inputs
+        owner, speculation = f"q{standing.id}", None
+        if options.early is not None:
+            streams = {s.id for s in self.catalog.streams_of(standing)}
+            stirred = before.stirred or any(s.stream in streams for s in manifest.splits)
+            speculation = Speculation(partial(self.early, owner), manifest.clock, stirred)
+            before = replace(before, stirred=stirred)
         silent = all(deltas[o] is None for o in owners) and (before.pending is None or before.pending >= bound)
-        if silent and since == manifest.epoch and standing.definition.options.every is None:
+        speculates = before.stirred and due(options, before, manifest.clock)
+        if silent and since == manifest.epoch and options.every is None and not speculates:
             self.advanced[key] = to_json(replace(before, closed=max(before.closed, bound), paused=None))
             return
-        owner = f"q{standing.id}"
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
-                result = self._advance(standing, deltas, rows, before, bound, since, self.given(owner))
+                result = self._advance(standing, deltas, rows, before, bound, since, self.given(owner), speculation)
                 break
             except FAULTS as error:
                 reason = one_line(error)
@@ -399,6 +258,8 @@ class Shard:
         if result.revisions is not None and result.revisions.num_rows:
             ends = pc.min_max(result.revisions["end"]).as_py()
             self.state.append(Chunk(owner, "revisions", manifest.epoch, ends["min"], ends["max"], result.revisions))
+        if result.early is not None and result.early.num_rows:
+            self.state.append(early_chunk(owner, manifest.epoch, result.early))
 
     def _advance(
         self,
@@ -409,11 +270,13 @@ class Shard:
         bound: int,
         since: int,
         given: Given,
+        speculation: Speculation | None,
     ) -> Advanced:
         query, options = standing.definition.query, standing.definition.options
         assert query.relation is not None
         inputs = []
-        horizon = horizon_of(self.catalog, standing, before, high_of(self.catalog.streams_of(standing), self.progress))
+        known = high_of(self.catalog.streams_of(standing), self.manifest.progress)
+        horizon = horizon_of(self.catalog, standing, before, known)
         for item, owner in zip(query.relation.inputs, standing.inputs, strict=True):
             store = self.catalog.stores[owner]
             stream = self.catalog.streams[store.spec.stream]
@@ -429,13 +292,15 @@ class Shard:
             high = self.progress.get(str(stream.id), StreamProgress()).high
             inputs.append(Input(held, stream, high))
         tables = tables_of(self.catalog, query.relation)
-        return advance_relation(self.db, query, options, inputs, tables, before, bound, since, given)
+        return advance_relation(
+            self.db, query, options, inputs, tables, before, bound, since, given, known, speculation
+        )
 
 
 def empty_rows(db: duckdb.DuckDBPyConnection, columns: Sequence[Any]) -> pa.Table:
     """A store without rows."""
     own = ["NULL::BIGINT AS _t", "NULL::BIGINT AS _id", "NULL::BIGINT AS _epoch", "NULL::BIGINT AS _cut"]
-    fields = [*own, *(f'NULL::{c.type} AS "{_doubled(c.name)}"' for c in columns)]
+    fields = [*own, *(f"NULL::{c.type} AS {quote(c.name)}" for c in columns)]
     return query_table(db, f"SELECT {', '.join(fields)} LIMIT 0")
 
 
@@ -447,10 +312,10 @@ def forget_contents() -> None:
 __all__ = [
     "FAULTS",
     "ROWS",
-    "Content",
     "Input",
     "Shard",
     "advance_relation",
+    "early_chunk",
     "empty_rows",
     "forget_contents",
     "horizon_of",
@@ -458,6 +323,5 @@ __all__ = [
     "need_of",
     "needed_rows",
     "row_chunk",
-    "shown",
     "tables_of",
 ]

@@ -14,6 +14,8 @@ from millpond.catalog import Standing
 from millpond.engine.backfill import RELATION, Adoption, start_of
 from millpond.engine.bounds import bound_of, high_of
 from millpond.engine.core import Core
+from millpond.engine.derived import announced
+from millpond.engine.floors import floored, revises
 from millpond.engine.history import Range, batches, segments_in
 from millpond.engine.mapping import tolerant
 from millpond.engine.merging import query_owner, results_folder
@@ -127,7 +129,7 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
     relation = definition.query.relation
     assert relation is not None
     db = connection()
-    bound = bound_of(catalog, standing, published.progress, published.clock)
+    bound = announced(definition.options, bound_of(catalog, standing, published.progress, published.clock))
     start = start_of(standing, bound)
     known = QueryProgress(closed=start, start=start)
     horizon = min(
@@ -142,8 +144,9 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
         known = replace(known, first=min(seen, default=None))
     tables = tables_of(catalog, relation)
     done = advance_relation(
-        db, definition.query, definition.options, inputs, tables, known, bound, FOREVER, lambda low, high: None
-    )
+        db, definition.query, definition.options, inputs, tables, known, bound, FOREVER, lambda low, high: None,
+        _high(published, streams),
+    )  # fmt: skip
     home = catalog.stores[standing.inputs[0]].home
     return Adoption(
         f"{RELATION}{query}",
@@ -172,9 +175,11 @@ def _state(
     for item, owner, each in zip(relation.inputs, standing.inputs, inputs, strict=True):
         if catalog.stores[owner].first_epoch < standing.first_epoch:
             continue
-        spare = spare_of(relation, standing.definition.options) if each.stream.options.late == "revise" else 0
+        options = standing.definition.options
+        spare = spare_of(relation, options) if revises(options, each.stream) else 0
         rows[owner] = each.rows  # inputs with one store read the same rows
-        masks[owner] = masks.get(owner, False) | kept(db, relation, item, each.rows, spare, horizon)
+        seen = floored(each.rows, progress, options, each.stream)
+        masks[owner] = masks.get(owner, False) | kept(db, relation, item, seen, spare, horizon)
     chunks = [row_chunk(o, epoch, rows[o].filter(pa.array(m))) for o, m in sorted(masks.items()) if m.any()]
     if not chunks:
         return ()

@@ -7,11 +7,14 @@ further windows have ended (`flush_windows`, the thesis's m), nor beyond the end
 it goes out: late rows that came meanwhile are in it, and it is revision 0.
 
 `plan` is a function of clock readings and bounds that stand in manifests: every shard, and every replay, decides alike.
+
+While a window waits, its pane rows are kept in the order of their slots, so that what goes out in an epoch is a slice.
+Such an index is a cache: it is good for the next epoch if nothing came late, and is made again from the state if not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -19,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.engine.advance import Advanced, advanced, numbers
-from millpond.engine.evaluation import Evaluation, State, end_pane
+from millpond.engine.evaluation import Evaluation, below, end_pane
 from millpond.engine.records import Held, QueryProgress
+from millpond.engine.state import PaneState, manifest_file
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
@@ -91,56 +95,123 @@ def smoothed(
     spec: PanesSpec,
     query: BoundQuery,
     options: QueryOptions,
-    state: State,
+    state: PaneState,
     before: QueryProgress,
     revised: Advanced,
     bound: int,
     clock: int,
+    user: str,
 ) -> Advanced:
-    """An epoch of a query whose answers are spread.
+    """An epoch of a query, `user`, whose answers are spread.
 
     Arguments:
         state: pane rows of everything that has come.
         revised: what the epoch gives for windows that had closed before it, with those that wait among them.
     """
     left, portions = plan(query, options, before.held, before.closed, bound, clock)
+    ends = {end_pane(spec, Evaluation(db, spec, query, options, state, _none).window, h.until) for h in before.held}
+    _keep_up(state, user, ends)
     changed = _without_waiting(db, query, revised.answers, before.held)
-    task = Evaluation(db, spec, query, options, state, lambda low, high: None)
+    task = Evaluation(db, spec, query, options, state, _none)
     fresh = []
     for portion in portions:
-        sliced = replace(task, state=_Slots(db, spec, state, portion))
-        fresh.append(
-            sliced.close(
-                end_pane(spec, task.window, portion.after), end_pane(spec, task.window, portion.until), None, False
-            )
-        )
+        closed, until = (end_pane(spec, task.window, end) for end in (portion.after, portion.until))
+        sliced = replace(task, state=_Slots(state, user, portion, until))
+        fresh.append(sliced.close(closed, until, None, False))
     result = advanced(query, before, [changed], fresh, bound, revised.progress.first, 0)
     progress = replace(result.progress, too_late=revised.progress.too_late, held=left)
     given = None if changed is None or not changed.num_rows else numbers(query, changed)
     return replace(result, progress=progress, revisions=given)
 
 
-class _Slots:
-    """A state of which only the groups of some slots are seen."""
+@dataclass
+class _Index:
+    """Pane rows in the order of their slots; those of slot s lie from starts[s] to starts[s + 1].
 
-    def __init__(self, db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, portion: Portion) -> None:
-        self._db, self._spec, self._state, self._portion = db, spec, state, portion
+    epoch, manifest, files: when they were what the state has, and of which files; see `millpond.engine.state`.
+    """
+
+    rows: pa.Table
+    starts: Ints
+    epoch: int
+    manifest: tuple[int, int] | None
+    files: dict[str, int]
+
+
+#: By pond, synopsis, shard, query, first pane and pane behind the last one.
+_indexes: dict[tuple[str, str, int, str, int, int], _Index] = {}
+
+
+class _Slots:
+    """A state of which only the groups of some slots are seen, up to a pane."""
+
+    def __init__(self, state: PaneState, user: str, portion: Portion, until: int) -> None:
+        self._state, self._user, self._portion, self._until = state, user, portion, until
         self.delta = state.delta  # no window that closes is looked at by what is new
 
     def before(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, without the delta."""
-        return self._seen(self._state.before(low))
+        """Pane rows from pane `low` on, without the delta: not asked for."""
+        raise NotImplementedError
 
     def after(self, low: int) -> pa.Table:
         """Pane rows from pane `low` on, with the delta."""
-        return self._seen(self._state.after(low))
+        first, last = self._portion.low, self._portion.high
+        if (first, last) == (0, SLOTS):
+            return below(self._state.after(low), self._until)
+        index = _index_of(self._state, self._user, low, self._until)
+        start, stop = int(index.starts[first]), int(index.starts[last])
+        return index.rows.slice(start, stop - start)
 
-    def _seen(self, rows: pa.Table) -> pa.Table:
-        low, high = self._portion.low, self._portion.high
-        if not rows.num_rows or (low, high) == (0, SLOTS):
-            return rows
-        slot = slots_of(self._db, rows, self._spec.key_names)
-        return rows.filter(pa.array((slot >= low) & (slot < high)))
+
+def _index_of(state: PaneState, user: str, low: int, until: int) -> _Index:
+    """The pane rows low <= pane < until with this epoch's delta, by slot."""
+    key = (state.pond_id, state.owner, state.shard, user, low, until)
+    index = _indexes.get(key)
+    manifest = manifest_file(state.pond, state.epoch)
+    if index is None or index.epoch != state.epoch or index.manifest != manifest:
+        rows = below(state.after(low), until)
+        slot = slots_of(state.db, rows, state.spec.key_names) if rows.num_rows else np.empty(0, np.int64)
+        order = np.argsort(slot, kind="stable")
+        starts = np.searchsorted(slot[order], np.arange(SLOTS + 1))
+        index = _Index(rows.take(pa.array(order)), starts, state.epoch, manifest, state.files_named())
+        _indexes[key] = index
+    return index
+
+
+def _keep_up(state: PaneState, user: str, waiting: Collection[int]) -> None:
+    """Take the indexes of a query along into this epoch: those of windows that wait, and that nothing has touched.
+
+    Arguments:
+        waiting: behind which panes the windows end that wait.
+    """
+    mine = (state.pond_id, state.owner, state.shard, user)
+    for key, index in list(_indexes.items()):
+        if key[:4] != mine or index.epoch >= state.epoch:
+            continue
+        if key[5] in waiting and _is_good(index, state, key[4], key[5]):
+            # An epoch that is repeated finds it as it was: it was not touched.
+            _indexes[key] = replace(
+                index, epoch=state.epoch, manifest=manifest_file(state.pond, state.epoch), files=state.files_named()
+            )
+        else:
+            del _indexes[key]
+
+
+def _is_good(index: _Index, state: PaneState, low: int, until: int) -> bool:
+    """Whether an index of the epoch before holds what the state has now."""
+    if index.epoch != state.epoch - 1 or index.manifest is None:
+        return False
+    if index.manifest != manifest_file(state.pond, index.epoch):  # another history
+        return False
+    if state.delta.num_rows:
+        pane = state.delta["pane"].to_numpy()
+        if ((pane >= low) & (pane < until)).any():
+            return False
+    return not state.rewrites(index.files, low, index.rows.schema)
+
+
+def _none(low: int, high: int) -> None:
+    """No revision number: first answers have none before them."""
 
 
 def slots_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, keys: Sequence[str]) -> Ints:

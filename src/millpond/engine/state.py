@@ -8,7 +8,7 @@ same bytes: floating sums are added in the order of the files, and forgotten whe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -114,10 +114,22 @@ class PaneState:
         return self._views[name, low]
 
     def _as_of_before(self, low: int, forms: Forms) -> _Kept:
-        return _Kept(self.epoch - 1, low, forms, self._files(), None)
+        return _Kept(self.epoch - 1, low, forms, self.files_named(), None)
 
-    def _files(self) -> dict[str, int]:
+    def files_named(self) -> dict[str, int]:
+        """The state files as of the epoch before, with the end of their event time."""
         return {s.path: s.high for s in self.segments}
+
+    def rewrites(self, files: Mapping[str, int], low: int, schema: pa.Schema) -> bool:
+        """Whether reading gives other bytes from pane `low` on than when `files` were there.
+
+        Arguments:
+            schema: of pane rows of the synopsis. Files that are gone were put together, or expired.
+        """
+        if not _rounds(self.spec, schema):
+            return False
+        left = self.files_named()
+        return any(path not in left and self.spec.panes.pane(high) >= low for path, high in files.items())
 
     def _caught_up(self, wanted: int) -> _Kept | None:
         """What this process keeps, with the files of the epochs since; None when it keeps nothing of use from pane
@@ -130,7 +142,7 @@ class PaneState:
         low, panes = kept.low, self.spec.panes
         if any(_rounds(self.spec, t.schema) for t in kept.forms.tables):
             # Files that are gone were put together or expired: their panes are no longer what reading gives.
-            left = self._files()
+            left = self.files_named()
             low = max([low, *(panes.pane(high) + 1 for path, high in kept.files.items() if path not in left)])
         if low > wanted:
             return None
@@ -184,7 +196,7 @@ class PaneState:
         if rewritten:
             whole = Forms(fold_prefix(self.db, self.spec, whole.partials, self.settled), whole.tuples)
         _kept[(self.pond_id, self.owner, self.shard)] = _Kept(
-            self.epoch, held, whole, self._files(), manifest_file(self.pond, self.epoch)
+            self.epoch, held, whole, self.files_named(), manifest_file(self.pond, self.epoch)
         )
 
     def _load(self, low: int, wanted: Callable[[int], bool] | None) -> Forms:

@@ -1,13 +1,14 @@
 """Relations of CQL: windowed streams as relations that change with time, and SQL over them.
 
 `stores` says which rows a query needs and keeps, `contents` when each row is in its window, `evaluate` what a query's
-answer is at an instant and how it changes between instants, for many instants at once. Pure functions over Arrow
-tables; the engine calls them with what was there before an epoch and with what is there after it. A faster plan for a
-shape of query is added in `evaluate.py` and named in `language/continuous.py`.
+answer is at an instant and how it changes between instants, for many instants at once, `reports` how that is stored.
+Pure functions over Arrow tables; the engine calls them with what was there before an epoch and with what is there
+after it. A faster plan for a shape of query is added in `evaluate.py` and named in `language/continuous.py`.
 """
 
 from millpond.relations.contents import FOR_EVER, Content, content_of, needed
 from millpond.relations.evaluate import Tables, Ticks, answers, changes_of, difference, pending, snapshot
+from millpond.relations.reports import numbered, numbers_of, shown
 from millpond.relations.stores import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
 
 __all__ = [
@@ -23,9 +24,12 @@ __all__ = [
     "kept",
     "merge_rows",
     "needed",
+    "numbered",
+    "numbers_of",
     "pending",
     "rows_needed",
     "rows_of",
+    "shown",
     "snapshot",
     "spare_of",
 ]

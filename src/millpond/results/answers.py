@@ -81,9 +81,14 @@ def read_log(
     return empty_answers(connection(), columns)
 
 
+def end_column(answers: pa.Table) -> str:
+    """The column that says when answers count: the window's end, or the instant of a relation."""
+    return "at" if answers.column_names[0] == "at" else "window_end"
+
+
 def _windows_in(table: pa.Table, windows: tuple[int, int]) -> pa.Table:
-    """The answers of windows with after < end <= until."""
-    end = table["window_end"].cast(pa.int64())
+    """The answers of windows with after < end <= until, or of instants in that range."""
+    end = table[end_column(table)].cast(pa.int64())
     return table.filter(pc.and_(pc.greater(end, windows[0]), pc.less_equal(end, windows[1])))
 
 
@@ -169,6 +174,11 @@ def latest_answers(core: Core, standing: Standing, until: int | None = None) -> 
 
 def _latest_changes(definition: QueryDefinition, log: pa.Table) -> pa.Table:
     """Every element as often as it holds: what was reported less what was taken back."""
+    return query_table(connection(), latest_changes_sql(definition), log=log)
+
+
+def latest_changes_sql(definition: QueryDefinition) -> str:
+    """The SQL of `_latest_changes` over `log`: the query's columns, in order."""
     columns = [quoted(c.name) for c in definition.columns if c.name != "revision"]
     shown = ", ".join(quoted(c.name) for c in definition.columns)
     net = "sum(CASE op WHEN '+' THEN 1 ELSE -1 END)"
@@ -177,9 +187,7 @@ def _latest_changes(definition: QueryDefinition, log: pa.Table) -> pa.Table:
         f" FROM log GROUP BY {', '.join(columns)} HAVING {net} > 0"
     )
     order = order_terms(definition).replace("op DESC, ", "")
-    return query_table(
-        connection(), f"SELECT {shown} FROM (SELECT *, unnest(range(_n)) FROM ({sql})) ORDER BY {order}", log=log
-    )
+    return f"SELECT {shown} FROM (SELECT *, unnest(range(_n)) FROM ({sql})) ORDER BY {order}"
 
 
 def all_revisions(core: Core, standing: Standing) -> pa.Table:

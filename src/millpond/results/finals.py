@@ -2,7 +2,8 @@
 
 A window is final when progress has passed it by more than late rows can revise (`revise_for`; under late='drop' when it
 is closed), or when its stream has ended and takes nothing in any more. The horizon only rises, and behind it nothing
-appears or changes: so final rows are one sequence, of which a consumer has seen a beginning, whatever epochs were.
+appears or changes: so final rows are one sequence, of which a consumer has seen a beginning, whatever epochs were. The
+same of the instants that a relational query reports.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ import pyarrow as pa
 
 from millpond.catalog import Standing
 from millpond.engine.advance import horizon_of
+from millpond.engine.bounds import high_of
 from millpond.engine.core import Core
+from millpond.engine.floors import revises
 from millpond.engine.merging import query_owner, results_folder
-from millpond.engine.records import Published
+from millpond.engine.records import Published, QueryProgress
+from millpond.engine.relating import horizon_of as horizon_of_relation
 from millpond.engine.unions import late_of, progress_of, streams_of
-from millpond.errors import QueryError
-from millpond.progress import FOREVER, NEVER
-from millpond.results.answers import log_columns, order_terms, quoted, read_log
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.results.answers import latest_changes_sql, log_columns, order_terms, quoted, read_log
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
 from millpond.tables.chunks import read_heads
-from millpond.types import STATUS
+from millpond.types import STATUS, QueryDefinition, StreamDefinition
 
 #: Rows that are read at a time, as long as they are of more than one window.
 AT_ONCE = 250_000
@@ -34,14 +37,15 @@ FINAL = "final"
 
 
 def final_until(core: Core, standing: Standing, published: Published) -> int:
-    """The event time until which windows are final: those that end at or before it; NEVER if none is."""
+    """The event time until which answers are final: windows that end, or instants that lie, at or before it; NEVER if
+    none is."""
     query = standing.definition.query
-    if query.window is None and query.row_window is None:
-        raise QueryError(f"'{standing.definition.name}' has no windows: final answers are those of windows")
     progress = published.queries.get(str(standing.id))
+    if query.relation is not None:
+        return _final_instant(core, standing, published, progress)
     spec = core.catalog.synopses[standing.synopsis].spec
     known = progress_of(core.catalog, spec, published.progress)
-    ingested = all(s.options.source == "ingest" for s in streams_of(core.catalog, spec))
+    ingested = all(_ends_for_good(core, s) for s in streams_of(core.catalog, spec))
     if progress is None or progress.closed <= NEVER:
         return NEVER
     # A window that ends with a row is closed when progress is beyond its end: equal times may still come.
@@ -54,10 +58,34 @@ def final_until(core: Core, standing: Standing, published: Published) -> int:
     return min(progress.answered, horizon) - open_end
 
 
+def _ends_for_good(core: Core, stream: StreamDefinition) -> bool:
+    """Whether a stream that has ended takes nothing in any more; files that come then are late rows."""
+    if stream.derived is None:
+        return stream.options.source == "ingest"
+    streams = core.catalog.streams
+    return all(s in streams and _ends_for_good(core, streams[s]) for s in stream.derived.sources)
+
+
+def _final_instant(core: Core, standing: Standing, published: Published, progress: QueryProgress | None) -> int:
+    """As `final_until`, of a relational query."""
+    if progress is None or progress.closed <= NEVER:
+        return NEVER
+    streams = core.catalog.streams_of(standing)
+    known = [published.progress.get(str(s.id), StreamProgress()) for s in streams]
+    ended = progress.closed >= FOREVER and all(k.bound >= FOREVER for k in known)
+    revising = any(revises(standing.definition.options, s) for s in streams)
+    if not revising or (ended and all(_ends_for_good(core, s) for s in streams)):
+        return progress.closed - 1
+    # What the next epoch measures late rows by is this epoch's watermark, if that is further.
+    return horizon_of_relation(core.catalog, standing, progress, high_of(streams, published.progress)) - 1
+
+
 def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Table:
     """Final rows of the windows with after < end <= until (microseconds), in order, with the query's columns and op."""
     definition = standing.definition
     log = read_log(core, standing, windows=(after, until))
+    if definition.query.relation is not None:
+        return _final_changes(definition, log)
     columns = ", ".join([*(_shown(c.name) for c in definition.columns), "op"])
     key = ", ".join(["window_end", *identity(definition.query)])
     latest = f"SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY revision DESC) = 1"
@@ -65,6 +93,12 @@ def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Tab
     if not log.num_rows:
         log = empty_answers(connection(), log_columns(definition))
     return query_table(connection(), sql, log=log)
+
+
+def _final_changes(definition: QueryDefinition, log: pa.Table) -> pa.Table:
+    """The rows of a relational query that remain of a log, each as often as it does."""
+    columns = ", ".join([*(_shown(c.name) for c in definition.columns), "'+' AS op"])
+    return query_table(connection(), f"SELECT {columns} FROM ({latest_changes_sql(definition)})", log=log)
 
 
 def _shown(name: str) -> str:

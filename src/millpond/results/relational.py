@@ -11,14 +11,14 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.records import Published, QueryProgress
 from millpond.engine.reducing import Scan, described
-from millpond.engine.relating import FAULTS, Input, shown
+from millpond.engine.relating import FAULTS, Input
 from millpond.engine.relation_history import read_inputs
 from millpond.engine.tolerance import one_line
 from millpond.errors import QueryError
 from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER
-from millpond.relations import Content, answers, content_of, snapshot, spare_of
+from millpond.relations import Content, answers, content_of, shown, snapshot, spare_of
 from millpond.results.moments import now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers

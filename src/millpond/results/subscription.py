@@ -14,7 +14,7 @@ from millpond.engine.core import Core
 from millpond.engine.records import Published
 from millpond.errors import QueryError
 from millpond.progress import NEVER
-from millpond.results.answers import order_terms, quoted, read_log, spans_of
+from millpond.results.answers import end_column, order_terms, quoted, read_log, spans_of
 from millpond.results.finals import final_rows, final_until, spans
 from millpond.synopses import connection, query_table
 from millpond.types import STATUS
@@ -179,7 +179,7 @@ def final_cursor(rows: pa.Table, before: Cursor) -> Cursor:
     """The place behind `rows` of a subscription to final answers that stood at `before`."""
     if not rows.num_rows:
         return before
-    ends = rows["window_end"].cast(pa.int64())
+    ends = rows[end_column(rows)].cast(pa.int64())
     last = ends[-1].as_py()
     given = pc.sum(pc.equal(ends, last)).as_py()
     return Cursor(last, given + (before.ordinal if last == before.epoch else 0), before.query, "final")

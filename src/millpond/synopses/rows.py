@@ -43,7 +43,8 @@ class RowsKept:
     rows, range: the largest extent of a window that it can answer, in rows and in microseconds.
     numbered: as of `RowWindow`. late: of the stream.
     behind: a row that lies more than this (microseconds) behind progress when it comes is too late: it has no number
-        and is in no window. 0 where late rows are dropped.
+        and is in no window. 0 where late rows are dropped. A query that answers behind progress (`QueryOptions.delay`)
+        drops rows that lie behind what it has answered.
     """
 
     partition: int = 0
@@ -68,6 +69,8 @@ def kept_for(query: BoundQuery, late: Literal["revise", "drop"], options: QueryO
     window = query.row_window
     assert window is not None
     behind = 0 if late == "drop" else revised_for(query, options)
+    if options.delay:
+        late, behind = "drop", options.delay
     return RowsKept(len(window.partition), window.rows or 0, window.range or 0, window.numbered, late, behind)
 
 
@@ -147,6 +150,7 @@ def on_time(spec: PanesSpec, rows: pa.Table, bound: int, high: int) -> tuple[pa.
         if not pc.any(late).as_py():
             return rows, 0
         return rows.filter(pc.invert(late)), int(pc.sum(late).as_py())
+    bound = bound - kept.behind if abs(bound) < 2**62 else bound
     late = pc.less(rows["pane"], bound)
     if not pc.any(late).as_py():
         return rows, 0

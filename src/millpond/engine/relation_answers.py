@@ -1,0 +1,176 @@
+"""Advance a relational query: what it reports of the instants up to a bound, and how late rows revise reported ones.
+
+A query's answer up to an instant is a function of the rows of its inputs; an epoch reports how it differs from before.
+Late rows within the horizon give the touched instants a second time, and the difference is reported as a revision.
+Pure functions of rows and bounds; live epochs and back-fill use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.engine.advance import Advanced
+from millpond.engine.early import CLOSED
+from millpond.engine.early_relations import Report, Speculation, with_early
+from millpond.engine.floors import floor_of, floored, new_floor, pruned, revises
+from millpond.engine.records import QueryProgress
+from millpond.progress import FOREVER, NEVER
+from millpond.relations import (
+    FOR_EVER,
+    Ticks,
+    answers,
+    content_of,
+    difference,
+    numbered,
+    numbers_of,
+    pending,
+    shown,
+    spare_of,
+)
+from millpond.types import BoundQuery, QueryOptions, StreamDefinition
+
+Given = Callable[[int, int], pa.Table | None]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What an epoch has for one input of a query.
+
+    rows: of its store, this epoch's included. stream: what they are of. high: its high watermark after the epoch.
+    """
+
+    rows: pa.Table
+    stream: StreamDefinition
+    high: int
+
+
+def advance_relation(
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    options: QueryOptions,
+    inputs: Sequence[Input],
+    tables: Mapping[str, pa.Table],
+    progress: QueryProgress,
+    bound: int,
+    since: int,
+    given: Given,
+    high: int,
+    speculation: Speculation | None = None,
+) -> Advanced:
+    """Report the instants up to `bound`, and revise reported ones that rows of the epochs from `since` on change.
+
+    Arguments:
+        given: (low, high) -> revision numbers given so far to instants in that range: columns end, revision.
+        high: the least high watermark of the streams that have rows, before the epoch.
+        speculation: what early answers are made of; None: the query has none.
+    """
+    relation = query.relation
+    assert relation is not None
+    progress = replace(progress, edge=max(progress.edge, min(progress.closed, high)))
+    own = [revises(options, i.stream) for i in inputs]
+    spares = [spare_of(relation, options) if r else 0 for r in own]
+    came = [(i.stream, i.rows.filter(pc.greater_equal(i.rows["_epoch"], since))) for i in inputs]
+    floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
+    progress = new_floor(pruned(progress, [i.rows for i in inputs]), options, came, spares, floors)
+    inputs = [replace(i, rows=floored(i.rows, progress, options, i.stream)) for i in inputs]
+    fresh_rows = [i.rows.filter(pc.greater_equal(i.rows["_epoch"], since)) for i in inputs]
+    items = list(zip(relation.inputs, inputs, spares, strict=True))
+    contents = [content_of(db, item, i.rows, spare) for item, i, spare in items]
+    arrivals = [_visible(rows, spare) for rows, spare in zip(fresh_rows, spares, strict=True)]
+    touched = [a[a < progress.closed] for a in arrivals]
+    first_seen = [int(a.min()) for a in arrivals if len(a)]
+    first = min([*first_seen, *([progress.first] if progress.first is not None else [])], default=None)
+    last = max((_last(item, i.high) for item, i, _ in items if i.high > NEVER), default=NEVER)
+    old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
+    status = CLOSED if options.early is not None else None
+    revised = None
+    late = [int(t.min()) for t in touched if len(t)]
+    if late and any(own):
+        low, until = max(min(late), progress.start), progress.closed
+        if until < FOREVER and all(item.window.kind == "range" for item in relation.inputs):
+            highs = [
+                int(t.max()) + item.window.range + 2 for t, (item, _, _) in zip(touched, items, strict=True) if len(t)
+            ]
+            until = min(until, max(highs)) if relation.operator != "rstream" else until
+        before = [
+            content_of(db, item, i.rows.filter(pc.less(i.rows["_epoch"], since)), spare) for item, i, spare in items
+        ]
+        old = answers(db, query, before, tables, low, until, _ticks(options, progress.first, old_last))
+        new = answers(db, query, contents, tables, low, until, _ticks(options, first, last))
+        revised = _revisions(db, query, difference(db, query, old, new), given, status)
+    low = max(progress.closed, progress.start)
+    ticks = _ticks(options, first, last)
+
+    def between(since: int, until: int) -> pa.Table:
+        return answers(db, query, contents, tables, since, min(until, FOR_EVER), ticks)
+
+    closed = max(progress.closed, bound)
+    found = between(low, bound) if bound > low else None
+    report = Report(bound, found, pending=pending(contents, closed))
+    if speculation is not None:
+        top = max((i.high for i in inputs), default=NEVER)
+        report = with_early(db, query, options, speculation, progress, report, between, top, given)
+    elif found is not None:
+        zeros = pa.array(np.zeros(found.num_rows, np.int64))
+        report = replace(report, answers=shown(db, query, found.append_column("_revision", zeros)))
+    too_late = sum(int((a > rows["_t"].to_numpy()).sum()) for a, rows in zip(arrivals, fresh_rows, strict=True))
+    parts = [t for t in (revised, report.answers) if t is not None and t.num_rows]
+    known = [*([numbers_of(revised)] if revised is not None and revised.num_rows else []), *report.numbers]
+    progress = progress if speculation is None else replace(progress, early_at=report.early_at, stirred=report.stirred)
+    return Advanced(
+        pa.concat_tables(parts, promote_options="permissive") if parts else None,
+        pa.concat_tables(known) if known else None,
+        replace(
+            progress,
+            closed=closed,
+            first=first,
+            pending=report.pending,
+            windows=progress.windows + (0 if found is None else found.num_rows),
+            revisions=progress.revisions + (revised.num_rows if revised is not None else 0),
+            too_late=progress.too_late + too_late,
+        ),
+        report.early,
+    )
+
+
+def _visible(rows: pa.Table, spare: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    times = rows["_t"].to_numpy()
+    limits = pc.fill_null(rows["_cut"], NEVER).to_numpy() - spare
+    visible: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(times, limits)
+    return visible
+
+
+def _last(item: Any, high: int) -> int:
+    """The last instant at which something happens, when nothing follows."""
+    return high + (item.window.range + 1 if item.window.kind == "range" else 0)
+
+
+def _high(rows: pa.Table, since: int) -> int:
+    times = rows.filter(pc.less(rows["_epoch"], since))["_t"]
+    return pc.max(times).as_py() if len(times) else NEVER
+
+
+def _ticks(options: QueryOptions, first: int | None, last: int) -> Ticks | None:
+    if options.every is None:
+        return None
+    return Ticks(options.every, FOREVER if first is None else first, last)
+
+
+def _revisions(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, changed: pa.Table, given: Given, status: str | None
+) -> pa.Table | None:
+    """Changes of instants that were reported before, numbered behind what was given for the instant."""
+    if not changed.num_rows:
+        return None
+    span = pc.min_max(changed["_at"]).as_py()
+    return shown(db, query, numbered(db, changed, given(span["min"], span["max"]), status, 1))
+
+
+__all__ = ["Given", "Input", "advance_relation"]

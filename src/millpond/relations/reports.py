@@ -1,0 +1,60 @@
+"""The rows that a relational query reports, as they are stored, and the revision numbers that instants have."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.synopses import query_table
+from millpond.types import STATUS, BoundQuery
+
+
+def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> pa.Table:
+    """Answers as they are stored: at, the select list, change (of relations), revision, op.
+
+    Arguments:
+        found: `_at`, `_sign`, c0, …, `_n`, `_revision`; a negative `_n` takes rows back. Its order is kept. With
+            `_status`, the rows have a status, too.
+    """
+    outputs = [f'CAST(c{n} AS {o.type}) AS "{_doubled(o.name)}"' for n, o in enumerate(query.select)]
+    assert query.relation is not None
+    if query.relation.operator is None:
+        outputs.append("CASE WHEN _sign > 0 THEN '+' ELSE '-' END AS change")
+    status = f" _status AS {STATUS}," if "_status" in found.column_names else ""
+    sql = (
+        f'SELECT make_timestamp(_at) AS "at", {", ".join(outputs)}, _revision AS revision,{status}'
+        " CASE WHEN _n > 0 THEN '+' ELSE '-' END AS op"
+    )
+    if pc.all(pc.equal(pc.abs(found["_n"]), 1)).as_py() is False:
+        return query_table(db, f"{sql} FROM (SELECT *, unnest(range(abs(_n))) AS _copy FROM found)", found=found)
+    return query_table(db, f"{sql} FROM found", found=found)
+
+
+def numbered(
+    db: duckdb.DuckDBPyConnection, found: pa.Table, given: pa.Table | None, status: str | None, unknown: int
+) -> pa.Table:
+    """Rows as `shown` wants them, each with the number behind the one that was given for its instant.
+
+    Arguments:
+        found: `_at`, …; with `_status`, if that is not the same for all. given: columns end, revision.
+        status: of all rows; None: none, or what they say. unknown: the number where none was given.
+    """
+    if given is None:
+        given = pa.table({"end": pa.array([], pa.int64()), "revision": pa.array([], pa.int64())})
+    own = "" if status is None else f", '{status}' AS _status"
+    sql = (
+        f"SELECT c.*{own}, coalesce(g.revision + 1, {unknown})::BIGINT AS _revision FROM found c LEFT JOIN"
+        ' (SELECT "end", max(revision) AS revision FROM given GROUP BY "end") g ON g."end" = c._at ORDER BY ALL'
+    )
+    return query_table(db, sql, found=found, given=given)
+
+
+def numbers_of(reported: pa.Table) -> pa.Table:
+    """The numbers of instants as they are remembered, from rows of `shown`: columns end, revision."""
+    table = pa.table({"end": reported["at"].cast(pa.int64()), "revision": reported["revision"]})
+    return table.group_by(["end", "revision"], use_threads=False).aggregate([])
+
+
+def _doubled(name: str) -> str:
+    return name.replace('"', '""')
