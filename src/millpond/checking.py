@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from millpond import language as lang
 from millpond.catalog import Standing
-from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
+from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.errors import QueryError
 from millpond.language import Schema
 from millpond.types import BoundQuery, QueryDefinition, QueryOptions, Selection, StreamDefinition, TableDefinition
@@ -106,7 +106,8 @@ class Foresight:
         if isinstance(bound, Selection):
             definition = stream_of_rows(statement, bound, source, 1, False)
         else:
-            options = answer_options(statement, bound, source)
+            read = [s for n in streams_read(bound) if isinstance(s := self.lookup(n), StreamDefinition)]
+            options = answer_options(statement, bound, read)
             definition = stream_of_answers(statement, self._standing(statement, bound, options), [source.id])
         self._put(statement.name, definition, statement.if_not_exists)
 

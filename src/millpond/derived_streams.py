@@ -44,6 +44,12 @@ def check_sources(statement: lang.DeriveStream) -> None:
             raise _fault(statement, f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
 
 
+def streams_read(query: BoundQuery) -> list[str]:
+    """The names of the streams that a query of answers reads."""
+    inputs = query.relation.inputs if query.relation is not None else ()
+    return [*(i.stream for i in inputs), *(f.name for f in query.feeds)] or [query.stream]
+
+
 def answer_options(
     statement: lang.DeriveStream, query: BoundQuery, sources: Sequence[StreamDefinition]
 ) -> QueryOptions:
@@ -52,6 +58,8 @@ def answer_options(
     if relation is not None and relation.operator is None:
         message = "a relation without ISTREAM, DSTREAM or RSTREAM is no stream"
         raise _fault(statement, message, "ISTREAM(SELECT …) for what comes in, RSTREAM for all of it", "SELECT")
+    if statement.revisions == "retract":
+        return replace(statement.options, pairs=relation is None)
     drops = not query.feeds and all(s.options.late == "drop" for s in sources)
     if statement.revisions != "final" or drops:
         return statement.options
@@ -67,7 +75,9 @@ def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources:
     revisions = statement.revisions or "forward"
     dropped = (COVERED, EXACT) if revisions == "forward" else (COVERED, EXACT, "revision")
     columns = [c for c in standing.definition.columns if c.name not in dropped]
-    columns += [Column("op", "VARCHAR")] if revisions == "forward" else []
+    columns += [Column("op", "VARCHAR")] if revisions in ("forward", "retract") else []
+    if revisions == "retract" and statement.late == "drop":
+        raise _fault(statement, "what takes an answer back is late, and late='drop' would leave it out", "", "late")
     time = next(t for t in _TIMES if any(c.name == t for c in columns))
     derivation = Derivation(
         tuple(sources), standing.id, revisions=revisions, first_epoch=standing.first_epoch, text=statement.text
@@ -101,6 +111,9 @@ def stream_of_rows(
             raise _fault(statement, f"'{name}' is for streams of windows, and this one has none", "", name)
     if statement.revisions is not None:
         raise _fault(statement, "'revisions' is for streams of answers: rows do not change", "", "revisions")
+    if source.takes_back and not any(o.name == "op" and o.expression == '"op"' for o in query.select):
+        message = f"rows of {source.name} take others back, which their column op says: it has to be handed on"
+        raise _fault(statement, message, "SELECT …, op", "SELECT")
     columns = tuple(Column(o.name, o.type) for o in query.select)
     own = '"' + source.options.time.replace('"', '""') + '"'
     time = next((o.name for o in query.select if o.expression == own), None)
@@ -111,6 +124,7 @@ def stream_of_rows(
     derivation = Derivation(
         (source.id,), None, selection.sides[0].where, query.select, first_epoch=first_epoch,
         history=history and options.since is not None, since=since, text=statement.text,
+        revisions="retract" if source.takes_back else "forward",
     )  # fmt: skip
     return _checked(statement, columns, time, derivation, statement.late or source.options.late)
 

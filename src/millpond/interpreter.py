@@ -16,7 +16,7 @@ from millpond.altered_columns import alter_columns
 from millpond.archive import parse_design
 from millpond.archives import alter_stream, with_design
 from millpond.catalog import Catalog, Registered, Standing
-from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows
+from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.engine.core import Core
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.results.adhoc import select_stream
@@ -304,9 +304,7 @@ class Interpreter:
         else:
             source = core.catalog.stream(bound.stream)
             assert source is not None
-            inputs = bound.relation.inputs if bound.relation is not None else ()
-            read = [core.catalog.stream(n) for n in (*(i.stream for i in inputs), *(f.name for f in bound.feeds))]
-            named = [s for s in read if s is not None] or [source]
+            named = [s for n in streams_read(bound) if (s := core.catalog.stream(n)) is not None]
             options = answer_options(statement, bound, named)
             check_options(core.catalog, bound, options)
             number = core.register.reserve_id(core.catalog.next_id)

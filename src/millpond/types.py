@@ -109,8 +109,10 @@ class Derivation:
     sources: ids of the streams that its query reads.
     query: id of the standing query whose answers its rows are; None: they are rows of `sources[0]`.
     where, select: of the second kind, which rows and what of them: DuckDB SQL over the source's columns, quoted.
-    revisions: what becomes of answers that change: 'forward' (they are rows, too, with `revision` and `op`), 'ignore'
-        (first answers only), 'final' (only answers that cannot change any more are rows; they come later).
+    revisions: what becomes of answers that change: 'forward' (they are rows, too, with `revision` and `op`), 'retract'
+        (the old answer comes again as a row with `op = '-'`, which takes it back, and the new one with '+'), 'ignore'
+        (first answers only), 'final' (only answers that cannot change any more are rows; they come later). Rows of a
+        stream that takes rows back are 'retract', too.
     first_epoch: the first epoch whose rows and answers it gets as they come.
     history: whether rows from before that epoch are made from the source's archive (second kind only).
     since: of those, only rows from this event time on (microseconds); None: all.
@@ -121,7 +123,7 @@ class Derivation:
     query: int | None = None
     where: str | None = None
     select: tuple[Output, ...] = ()
-    revisions: Literal["forward", "ignore", "final"] = "forward"
+    revisions: Literal["forward", "retract", "ignore", "final"] = "forward"
     first_epoch: int = 1
     history: bool = False
     since: int | None = None
@@ -141,6 +143,11 @@ class StreamDefinition:
     def column(self, name: str) -> Column | None:
         """The column of that name (case-insensitive), or None."""
         return next((c for c in self.all_columns if c.name.lower() == name.lower()), None)
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether its rows with `op = '-'` take back equal ones with '+': windows and relations see what is left."""
+        return self.derived is not None and self.derived.revisions == "retract"
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
@@ -264,6 +271,7 @@ class RelationInput:
     alias: what the SQL calls it. columns: those of the stream that the query needs. where: DuckDB SQL over the stream's
         columns, pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so
         that a row on which they fail goes to the dead letters. narrowed: see `BoundQuery`.
+    signed: rows with `op = '-'` take others back.
     """
 
     alias: str
@@ -274,6 +282,7 @@ class RelationInput:
     checks: tuple[str, ...] = ()
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
+    signed: bool = False
 
 
 @dataclass(frozen=True)
@@ -385,6 +394,7 @@ class Aggregate:
     measure: over rows with a weight: the 'estimate' of the aggregate over all rows, the 'low' and 'high' end of its
         95 % interval, how many rows were 'read', and which 'share' these are of all. '': the aggregate over the rows as
         they are.
+    row: over a stream that takes rows back, the other columns (quoted) that a row is told by; else empty.
     """
 
     name: str
@@ -398,6 +408,7 @@ class Aggregate:
     type: str = "BIGINT"
     range: int | None = None
     measure: Literal["", "estimate", "low", "high", "read", "share"] = ""
+    row: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -433,6 +444,7 @@ class BoundQuery:
     feeds: the streams of a union in FROM, of which `stream` is the first; empty: there is only `stream`.
     reduce: how much of the past its scans may leave out; the aggregates are estimates then, and `select` has columns
         that say how good they are.
+    signed: rows of the stream with `op = '-'` take others back.
 
     All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
     quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
@@ -461,6 +473,7 @@ class BoundQuery:
     feeds: tuple[Feed, ...] = ()
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
+    signed: bool = False
 
 
 @dataclass(frozen=True)
@@ -565,6 +578,8 @@ class QueryOptions:
     every: how far apart the instants are that RSTREAM reports, microseconds.
     delay: how far behind progress windows are answered, microseconds: a derived stream of final answers waits for the
         last moment at which its rows could change. Not to be had by WITH.
+    pairs: an answer that changes is reported with the one that it replaces (`op` is '='), for a derived stream that
+        takes it back. Not to be had by WITH.
     state: how the panes of a window query are kept: partial aggregates ('eager'), tuples ('lazy'), or for each pane and
         group what is smaller ('adaptive').
     """
@@ -579,6 +594,7 @@ class QueryOptions:
     flush_windows: int = 2
     every: int | None = None
     delay: int = 0
+    pairs: bool = False
     state: Literal["eager", "lazy", "adaptive"] = "eager"
 
 

@@ -169,6 +169,8 @@ def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) ->
         )
     if options.empty == "report":
         _check_empty(query)
+        if any(s is not None and s.takes_back for s in [catalog.stream(query.stream)]):
+            raise QueryError(f"empty='report' is not available over {query.stream}, whose rows take others back")
     if query.reduce is not None and options.state != "eager":
         raise QueryError(f"state='{options.state}' does not go with REDUCE, whose state has weights")
     if query.window is None and options.state != "eager":

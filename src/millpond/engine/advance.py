@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.engine.evaluation import Evaluation, State, earliest, end_pane, first_end
 from millpond.engine.group_bounds import Edges, GroupBounds, closed_groups
@@ -73,7 +74,7 @@ def advance(
         revisions: see `Evaluation`. groups: bounds of groups that are ahead of `bound`, on a stream that has them.
     """
     if query.row_window is not None:
-        both = advance_rows(db, spec, query, late, state, progress, bound, revisions)
+        both = advance_rows(db, spec, query, late, state, progress, bound, revisions, options.pairs)
         return advanced(query, progress, [both[0]], [both[1]], bound, None, 0)
     task = Evaluation(db, spec, query, options, state, revisions)
     reached = high if reached is None else reached
@@ -118,6 +119,7 @@ def advanced(
     revised = [t for t in changed if t is not None and t.num_rows]
     closed = [_first_answers(t) for t in fresh if t is not None and t.num_rows]
     answers = [*revised, *closed]
+    revised = [without_replaced(t) for t in revised]
     return Advanced(
         pa.concat_tables(answers, promote_options="permissive") if answers else None,
         numbers(query, pa.concat_tables(revised, promote_options="permissive")) if revised else None,
@@ -136,6 +138,11 @@ def advanced(
 def _first_answers(fresh: pa.Table) -> pa.Table:
     n = fresh.num_rows
     return fresh.append_column("revision", pa.array(np.zeros(n, np.int64))).append_column("op", pa.array(["+"] * n))
+
+
+def without_replaced(answers: pa.Table) -> pa.Table:
+    """Answers as they are reported: without those that others replace; see `QueryOptions.pairs`."""
+    return answers.filter(pc.not_equal(answers["op"], "="))
 
 
 def numbers(query: BoundQuery, changed: pa.Table) -> pa.Table:

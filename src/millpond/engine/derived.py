@@ -161,10 +161,20 @@ def pass_adopted(pond: str, catalog: Catalog, epoch: int, owners: Collection[str
 
 def _write_answers(pond: str, stream: StreamDefinition, epoch: int, number: int, tables: Sequence[pa.Table]) -> None:
     assert stream.derived is not None
-    kept = [t if stream.derived.revisions == "forward" else _first_answers(t) for t in tables]
+    change = {"forward": lambda t: t, "retract": _taken_back}.get(stream.derived.revisions, _first_answers)
+    kept = [change(t) for t in tables]
     kept = [t.select([c.name for c in stream.columns]) for t in kept if t.num_rows]
     if kept:
         write_passed(pond, stream, epoch, number, pa.concat_tables(kept, promote_options="permissive"))
+
+
+def _taken_back(answers: pa.Table) -> pa.Table:
+    """Answers with those that others replace as rows that take them back."""
+    if "op" not in answers.column_names:
+        return answers.append_column("op", pa.array(["+"] * answers.num_rows, pa.string()))
+    place = answers.column_names.index("op")
+    op = pc.if_else(pc.equal(answers["op"], "="), "-", answers["op"])
+    return answers.set_column(place, "op", op)
 
 
 def _first_answers(answers: pa.Table) -> pa.Table:

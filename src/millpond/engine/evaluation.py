@@ -299,7 +299,7 @@ class Evaluation:
         if old is None and new is None:
             return None
         given = self.revisions(self.spec.panes.start(int(ends.min())), self.spec.panes.start(int(ends.max())))
-        changed = difference(self.db, self.query, old, new, given)
+        changed = difference(self.db, self.query, old, new, given, self.options.pairs)
         return changed if changed.num_rows else None
 
 
@@ -321,9 +321,18 @@ def _groups(table: pa.Table, codes: Ints, touched: Ints) -> tuple[pa.Table, Ints
 
 
 def difference(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table | None, new: pa.Table | None, given: pa.Table | None
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    old: pa.Table | None,
+    new: pa.Table | None,
+    given: pa.Table | None,
+    pairs: bool = False,
 ) -> pa.Table:
-    """Changed rows as '+', vanished rows as '-', each with the next revision of its (window, group)."""
+    """Changed rows as '+', vanished rows as '-', each with the next revision of its (window, group).
+
+    Arguments:
+        pairs: with a changed row the one that it replaces comes as '='.
+    """
     model = new if new is not None else old
     if model is None:
         return pa.table({})
@@ -339,6 +348,8 @@ def difference(
         " UNION ALL SELECT b.*, '-' AS op, true AS there FROM old b"
         f" WHERE NOT EXISTS (SELECT 1 FROM new a WHERE {same})"
     )
+    if pairs:
+        changes += f" UNION ALL SELECT b.*, '=' AS op, true AS there FROM new a JOIN old b ON {same} WHERE {differs}"
     if given is None or not given.num_rows:
         # A row that was not there before is a first answer, though of a closed window: revision 0.
         number, join = "(CASE WHEN c.there THEN 1 ELSE 0 END)::BIGINT", ""

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.distinct import distinct
 from millpond.engine.records import Floor, QueryProgress
 from millpond.progress import NEVER
 from millpond.types import QueryOptions, StreamDefinition
@@ -84,7 +85,7 @@ def pruned(progress: QueryProgress, inputs: Sequence[pa.Table]) -> QueryProgress
     """The progress without floors of rows that are kept no more."""
     if not progress.floors:
         return progress
-    epochs = np.unique(np.concatenate([rows["_epoch"].to_numpy() for rows in inputs]))
+    epochs = distinct(np.concatenate([rows["_epoch"].to_numpy() for rows in inputs]))
     kept = tuple(f for f in progress.floors if ((epochs >= f.first) & (epochs <= f.last)).any())
     return replace(progress, floors=kept)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing, Synopsis
-from millpond.engine.advance import advance, revise_for
+from millpond.engine.advance import advance, revise_for, without_replaced
 from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import CUT, merge_cuts, with_cut, without_cut
 from millpond.engine.derived import announced, pass_answers
@@ -155,6 +155,8 @@ def merge_shard(
             partial(_shown, pond, segments), state, results, advanced, failures,
         ).run()  # fmt: skip
     pass_answers(pond, catalog, manifest.epoch, shard, results)
+    paired = {query_owner(q.id) for q in catalog.queries.values() if q.definition.options.pairs}
+    results = [replace(c, table=without_replaced(c.table)) if c.owner in paired else c for c in results]
     answered = clock.perf_counter()
     written: dict[str, Any] = {"state": [], "results": []}
     name = f"e{manifest.epoch:012d}-{shard:04d}.parquet"

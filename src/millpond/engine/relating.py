@@ -143,7 +143,9 @@ def needed_rows(
         for item, owner, stream in zip(relation.inputs, standing.inputs, streams, strict=True):
             if owner == store.owner:
                 spare = spare_of(relation, options) if revises(options, stream) else 0
-                wanted |= kept(db, relation, item, floored(rows, floors, options, stream), spare, horizon)
+                seen = floored(rows, floors, options, stream)
+                since = manifest.epoch if before.paused is None else before.paused
+                wanted |= kept(db, relation, item, seen, spare, horizon, since)
     return rows.filter(pa.array(wanted))
 
 

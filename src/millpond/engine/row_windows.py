@@ -47,11 +47,12 @@ def advance_rows(
     progress: QueryProgress,
     bound: int,
     revisions: Revisions,
+    pairs: bool = False,
 ) -> tuple[pa.Table | None, pa.Table | None]:
     """What late rows of the delta change in closed windows, and the answers of windows that progress has closed.
 
     Arguments:
-        late, progress, bound, revisions: as of `advance`.
+        late, progress, bound, revisions: as of `advance`. pairs: as of `difference`.
     """
     changed, fresh = None, None
     closed = progress.closed
@@ -63,7 +64,7 @@ def advance_rows(
             if low < closed:
                 old, new = touched(db, spec, behind, state.before(low), state.after(low))
                 was, now = (row_answers(db, spec, query, rows, low, closed) for rows in (old, new))
-                changed = difference(db, query, was, now, revisions(low, closed))
+                changed = difference(db, query, was, now, revisions(low, closed), pairs)
     if bound > closed:
         fresh = row_answers(db, spec, query, state.after(closed), closed, bound)
     return changed, fresh

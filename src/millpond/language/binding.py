@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millpond.language.aggregate_windows import CallWindows, refuse_windowed_calls
+from millpond.language.corrections import over_corrections
 from millpond.language.dialect import UNION
 from millpond.language.expressions import check_arguments, has_aggregate
 from millpond.language.fidelity_columns import with_fidelity
@@ -113,7 +114,11 @@ class SelectBinder:
         feeds = union_feeds(table, stream, window, self.schema, self.source)
         bound = self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
         bound = replace(bound, feeds=feeds) if feeds else bound
+        if window is not None or self.row_window is not None:
+            bound = over_corrections(bound, table, stream, self.schema, self.source)
         reduction = bound_reduction(table, self.schema, self.source)
+        if reduction is not None and stream.takes_back:
+            raise self.source.error(f"REDUCE is not available over {stream.name}, whose rows take others back", table)
         return bound if reduction is None else self.reduced(replace(bound, reduce=reduction))
 
     def reduced(self, query: BoundQuery) -> BoundQuery:

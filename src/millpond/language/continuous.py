@@ -132,6 +132,7 @@ class _Binder:
                 " AND ".join(f"({each})" for each in pushed[ref.alias]) or None if ref.alias in pushed else None,
                 self.checks(tree, ref) if elements else (),
                 self.reductions.get(ref.alias),
+                signed=self.streams[ref.alias].takes_back,
             )
             for ref in refs
             if ref.kind == "stream"
@@ -184,6 +185,8 @@ class _Binder:
             columns = tuple(c for c in stream.all_columns if c.name.lower() == stream.options.time.lower())
         reduction = bound_reduction(table, self.schema, source)
         if reduction is not None:
+            if stream.takes_back:
+                raise source.error(f"REDUCE is not available over {stream.name}, whose rows take others back", table)
             self.reduced[alias] = table.meta[REDUCE].place
             if not reduction.samples or reduction.function == "error":
                 raise source.error(
@@ -192,6 +195,8 @@ class _Binder:
                 )  # fmt: skip
             self.reductions[alias] = reduction
             columns = (*columns, _WEIGHT)
+        if stream.takes_back and all(c.name != "op" for c in columns):
+            columns += tuple(c for c in stream.all_columns if c.name == "op")
         return RelationRef(alias, "stream", stream.name, columns)
 
     def window(self, clause: WindowClause, stream: StreamDefinition) -> RelationWindow:

@@ -34,7 +34,7 @@ QUERY_OPTIONS = (
     "since", "empty", "revise_for", "materialize", "early", "flush", "flush_delay", "flush_windows", "every", "state",
 )  # fmt: skip
 DERIVED_OPTIONS = ("since", "empty", "revise_for", "every", "revisions", "late", "retention")
-REVISIONS = ("forward", "ignore", "final")
+REVISIONS = ("forward", "retract", "ignore", "final")
 MATERIALIZE = ("auto", "partial", "complete", "none")
 
 

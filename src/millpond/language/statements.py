@@ -43,7 +43,7 @@ class DeriveStream(Statement):
     name: str
     select: exp.Query
     options: QueryOptions
-    revisions: Literal["forward", "ignore", "final"] | None = None
+    revisions: Literal["forward", "retract", "ignore", "final"] | None = None
     retention: int | None = None
     late: Literal["revise", "drop"] | None = None
     if_not_exists: bool = False

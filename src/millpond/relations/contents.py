@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.synopses import query_table
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.compiled import compiled
 from millpond.types import RelationInput, RelationWindow
@@ -49,6 +50,7 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
             before that are final, so the row is seen from there on; 0 where first answers are final (`late='drop'`).
     """
     rows = rows.sort_by([("_t", "ascending"), ("_id", "ascending")])
+    rows = left_of(db, rows, spare) if item.signed else rows
     times = rows["_t"].to_numpy()
     visible = _visible(rows, times, spare)
     window = item.window
@@ -63,6 +65,32 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
     if not inside.all():
         columns, visible, end = columns.filter(pa.array(inside)), visible[inside], end[inside]
     return Content(columns, visible, end)
+
+
+def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: int | None = None) -> pa.Table:
+    """The rows that are not taken back: each with `op = '-'` undoes the oldest equal one of its event time with '+'.
+
+    One that comes too late to be seen at its own time undoes nothing: what it would change is final.
+
+    Arguments:
+        rows: in total order. since: rows of epochs from there on undo nothing yet, and are left; None: all do.
+    """
+    names = [n for n in rows.column_names if n not in ("_id", "_epoch", "_cut", "op")]
+    seen = f"coalesce(_cut - {spare}, _t) <= _t"
+    fresh = "false" if since is None else f"_epoch >= {since}"
+    key = ", ".join(f'"{_doubled(n)}"' for n in names)
+    sql = (
+        f"SELECT _row FROM (SELECT _row, op, {fresh} AS _fresh,"
+        f" count(*) FILTER (op = '-' AND {seen} AND NOT {fresh}) OVER (PARTITION BY {key}) AS _gone,"
+        f" row_number() OVER (PARTITION BY {key}, op ORDER BY _epoch, _id) AS _nth FROM rows)"
+        " WHERE _fresh OR (op = '+' AND _nth > _gone) ORDER BY _row"
+    )
+    numbered = rows.append_column("_row", pa.array(np.arange(rows.num_rows)))
+    return rows.take(query_table(db, sql, rows=numbered)["_row"])
+
+
+def _doubled(name: str) -> str:
+    return name.replace('"', '""')
 
 
 def _visible(rows: pa.Table, times: Ints, spare: int) -> Ints:

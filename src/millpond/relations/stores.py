@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.distinct import is_among
-from millpond.relations.contents import FOR_EVER, content_of
+from millpond.relations.contents import FOR_EVER, content_of, left_of
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
 from millpond.synopses.panes import casts_of, weighed
@@ -124,19 +124,34 @@ def spare_of(relation: Relational, options: QueryOptions) -> int:
 
 
 def kept(
-    db: duckdb.DuckDBPyConnection, relation: Relational, item: RelationInput, rows: pa.Table, spare: int, horizon: int
+    db: duckdb.DuckDBPyConnection,
+    relation: Relational,
+    item: RelationInput,
+    rows: pa.Table,
+    spare: int,
+    horizon: int,
+    since: int | None = None,
 ) -> Mask:
     """Which rows of a store an input can still need, when only instants from `horizon` on will be looked at again.
 
     A row that was pushed out of a window never comes back, whatever late rows follow; and of rows that never leave,
     ISTREAM of a plain selection needs none that it has reported.
+
+    Arguments:
+        since: rows of epochs from there on have not been answered yet: of those that take others back, both are needed.
     """
+    held = rows
+    if item.signed and rows.num_rows:
+        held = left_of(db, rows.sort_by([("_t", "ascending"), ("_id", "ascending")]), spare, since)
     full = RelationInput(item.alias, item.stream, item.window, tuple(Column(n, "") for n in rows.column_names))
-    content = content_of(db, full, rows, spare)
+    content = content_of(db, full, held, spare)
     inside = content.end >= horizon
     if relation.plan == "elements" and relation.operator == "istream":
         inside &= (content.end < FOR_EVER) | (content.begin >= horizon)
-    return is_among(rows["_id"].to_numpy(), content.rows["_id"].to_numpy()[inside])
+    mask: Mask = is_among(rows["_id"].to_numpy(), content.rows["_id"].to_numpy()[inside])
+    if item.signed and since is not None:
+        mask |= rows["_epoch"].to_numpy() >= since
+    return mask
 
 
 def merge_rows(parts: Sequence[pa.Table]) -> pa.Table:

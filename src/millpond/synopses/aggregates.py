@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from millpond.synopses.splits import ENTRIES, Component, Kind, Split
 from millpond.synopses.statistics import family_of, statistic
+from millpond.synopses.taken_back import split_of
 from millpond.synopses.weighted import weighted
 from millpond.types import Aggregate
 
@@ -49,6 +50,8 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
 
 
 def _split(aggregate: Aggregate, time: str) -> Split:
+    if aggregate.row:
+        return split_of(aggregate, time)
     function, arguments = aggregate.function, aggregate.arguments
     types = tuple(t.upper() for t in aggregate.argument_types)
     where = f" FILTER (WHERE {aggregate.filter})" if aggregate.filter else ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.synopses.aggregates import components_of
 from millpond.synopses.enums import query_ordered
@@ -77,7 +78,7 @@ def fold_windows(
         wanted = (ends > after) & (ends <= until) & ((ends - offset) % step == 0)
         chosen = panes if wanted.all() else panes.filter(pa.array(wanted))
         end = spec.panes.phase + ends[wanted] * spec.panes.width
-        return chosen.drop_columns(["pane"]).append_column("end", pa.array(end))
+        return _some(spec, chosen.drop_columns(["pane"]).append_column("end", pa.array(end)))
     codes = group_codes(db, spec, panes) if codes is None else codes
     rows, order = Rows.sort(codes, panes["pane"].to_numpy())
     after = after[order] if isinstance(after, np.ndarray) else after
@@ -112,7 +113,12 @@ def fold_windows(
         at = starts[np.searchsorted(rows.group[starts], group)] if len(group) else np.empty(0, np.int64)
         for name in spec.key_names:
             columns[name] = ordered[name].take(pa.array(at))
-    return pa.table({**columns, **folded})
+    return _some(spec, pa.table({**columns, **folded}))
+
+
+def _some(spec: PanesSpec, folded: pa.Table) -> pa.Table:
+    """Windows of groups that hold a row; where rows are taken back, none may be left."""
+    return folded.filter(pc.greater(folded["n"], 0)) if spec.signed and folded.num_rows else folded
 
 
 def prefix_of(size: int) -> str:

@@ -21,6 +21,7 @@ from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.rows import RowsKept, kept_for, partial_rows, together
 from millpond.synopses.splits import ENTRIES, Component
+from millpond.synopses.taken_back import SIGN
 from millpond.types import (
     WEIGHT,
     BoundQuery,
@@ -45,6 +46,7 @@ class PanesSpec:
     feeds: the streams of a union, of which `stream` is the first; empty: there is only `stream`.
     form: how panes are kept: as partials, as tuples, or as what is smaller. carried: the columns of a kept tuple.
     landmark: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
+    signed: rows with `op = '-'` take others back, and count -1 in `n`; groups with none left have no answer.
     direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
     reduce: how much of the past was left out when it was filled: its rows have weights.
     interval: rows are seen at the start of their interval (REDUCE BY INTERVAL, microseconds); None: at their own time.
@@ -66,6 +68,7 @@ class PanesSpec:
     carried: tuple[str, ...] = ()
     landmark: Landmark | None = None
     direct: int | None = None
+    signed: bool = False
     reduce: Reduction | None = None
     interval: int | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
@@ -113,7 +116,8 @@ class PanesSpec:
 
     def columns_of(self, stream: StreamDefinition) -> list[str]:
         """The stream's columns that the synopsis reads."""
-        return [c.name for c in stream.all_columns if _quoted(c.name) in self.texts or c.name == self.time]
+        own = {self.time, *(["op"] if self.signed else [])}
+        return [c.name for c in stream.all_columns if _quoted(c.name) in self.texts or c.name in own]
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -196,6 +200,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         feeds=query.feeds,
         landmark=None if query.window is None else query.window.landmark,
         reduce=query.reduce,
+        signed=query.signed,
     )
     used = {_quoted(name) for name in spec.columns_of(stream)}
     spec = replace(
@@ -205,7 +210,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
     )
     carried = carried_by(spec, stream)
     form = "eager" if options is None else options.state
-    if form == "eager" or carried is None or query.window is None or query.window.landmark is not None:
+    if spec.signed or form == "eager" or carried is None or query.window is None or query.window.landmark is not None:
         return spec
     return replace(spec, form=form, carried=carried)
 
@@ -261,7 +266,7 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
     columns = [f"({pane})::BIGINT AS pane", *(f"({e}) AS k{i}" for i, e in enumerate(spec.keys))]
     if extra:
         columns.append(extra)
-    columns.append("count(*)::BIGINT AS n")
+    columns.append(f"sum({SIGN})::BIGINT AS n" if spec.signed else "count(*)::BIGINT AS n")
     columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
     made = query_table(db, f"SELECT {', '.join(columns)} FROM {source} GROUP BY ALL", segment=segment)
     return shrink(db, spec.components, made)
