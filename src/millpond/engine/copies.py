@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.archive import fractions, kept_fraction, parse_design, seed_of
 from millpond.archive.layout import blocks_for, run_order
@@ -79,7 +80,18 @@ def write_section(
         return write_rows(folder, name, rows, time, *epochs, level)
     numbers = fractions(rows["_id"].to_numpy(), seed_of(stream))
     order, sizes = run_order(times_of(rows, time), numbers, blocks)
-    return write_rows(folder, name, rows.take(pa.array(order)), time, *epochs, level, sizes)
+    return write_rows(folder, name, _taken(rows, pa.array(order)), time, *epochs, level, sizes)
+
+
+def _taken(rows: pa.Table, order: pa.Array) -> pa.Table:
+    """Rows in another order; columns that are the same in all rows are not moved."""
+    epochs = pc.min_max(rows["_epoch"])
+    same = {"_epoch"} if epochs["min"] == epochs["max"] else set()
+    columns = [
+        column if field.name in same or column.null_count == rows.num_rows else column.take(order)
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return pa.table(columns, schema=rows.schema)
 
 
 def write_copies(
