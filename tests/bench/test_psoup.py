@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from bench.psoup import composite, workload
-from bench.psoup.__main__ import main, parse
+from bench.common import Budget, Clock
+from bench.psoup import composite, rate, workload
+from bench.psoup.__main__ import MINUTES, main, parse
 from bench.psoup.baselines import narrowest
 
 
@@ -67,6 +69,17 @@ def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["nonsense"])
     assert "nonsense" in capsys.readouterr().err
+
+
+def test_all_is_bounded_and_names_what_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse(["all"]).minutes == MINUTES and parse(["all", "--minutes", "3"]).minutes == 3
+    assert parse(["rate"]).minutes is None
+    options = parse(["rate", "--mixes", "broad", "--kernel", "7,8", "--stream", "12", "--minutes", "1"])
+    budget = Budget(Clock(), 0.0)
+    assert rate.run(options, Path("nowhere"), budget)
+    assert budget.left_out == ["rate: stream-broad-4096", "rate: kernel-broad-256", "rate: kernel-wide-256",
+                               "rate: kernel-broad-128"]  # fmt: skip
+    assert not capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -365,6 +365,19 @@ class BoxTable:
             return {a.expression: a.kind for a in self._attributes if a.uses > 0}
 
     @property
+    def intervals(self) -> int:
+        """How many intervals a plan would look at: those of all boxes, and of some that are gone."""
+        return self._iv_attribute.size
+
+    def most_used(self, most: int) -> list[tuple[str, str]]:
+        """The attributes that live queries use, as (expression, kind); of more than `most` those of most use."""
+        with self._lock:
+            used = [a for a in self._attributes if a.uses > 0]
+            if len(used) > most:
+                used = sorted(used, key=lambda a: -a.uses)[:most]
+            return [(a.expression, a.kind) for a in used]
+
+    @property
     def nbytes(self) -> int:
         """Memory of the arrays and dictionaries, about."""
         with self._lock:

@@ -16,7 +16,7 @@ from millpond.distinct import distinct
 from millpond.synopses import grid
 from millpond.synopses.blocks import Block, OrderedIndex
 from millpond.synopses.boxes import BoxTable, Compiled
-from millpond.synopses.match_plans import PLANNED, Plan, bitmaps_of, wanted_attributes, ways_of
+from millpond.synopses.match_plans import MAX_ATTRIBUTES, PLANNED, Plan, bitmaps_of, ways_of
 from millpond.types import Interval
 
 #: Nanoseconds of work, by estimate, that are always granted to a block.
@@ -131,14 +131,15 @@ def match_block(
     """
     from millpond.synopses import probe
 
-    snapshot = table.compile()
     n = len(block)
+    granted = max(work * n, LEAST_WORK)
+    if n and granted < 2 * PLANNED * table.intervals:
+        # Without a snapshot, which takes its time too when queries keep coming.
+        block.indexes(table.most_used(MAX_ATTRIBUTES))
+        return _none_explicit(n, table.version)
+    snapshot = table.compile()
     if not n or not len(snapshot.queries):
         return _nothing(snapshot, n)
-    granted = max(work * n, LEAST_WORK)
-    if granted < 2 * PLANNED * len(snapshot.iv_low):
-        block.indexes([snapshot.attributes[i] for i in wanted_attributes(snapshot)])
-        return _nothing(snapshot, n, limited=True)
     plan = Plan(block, snapshot)
     space = np.minimum(plan.expected, (n + 15) >> 4, where=np.isfinite(plan.expected), out=plan.expected.copy())
     chosen = _affordable(space, explicit_budget * n)
@@ -262,7 +263,12 @@ def match_rate(
     return snapshot.queries, rates
 
 
-def _nothing(snapshot: Compiled, n: int, limited: bool = False) -> Matches:
+def _none_explicit(n: int, version: int) -> Matches:
+    none = np.empty(0, np.int64)
+    return Matches(none, none.astype(np.uint32), none.astype(np.uint16), none.astype(np.int32), n, version, True)
+
+
+def _nothing(snapshot: Compiled, n: int) -> Matches:
     count = 0 if n else len(snapshot.queries)  # without rows every query is known to match none
     return Matches(
         snapshot.queries[:count],
@@ -271,7 +277,6 @@ def _nothing(snapshot: Compiled, n: int, limited: bool = False) -> Matches:
         np.empty(0, np.int32),
         n,
         snapshot.version,
-        limited,
     )
 
 
