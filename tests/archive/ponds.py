@@ -15,13 +15,13 @@ from millpond.engine.scan import Counters, Plan, Reduction, batches, plan
 START = 1_767_225_600_000_000
 
 
-def opened(path: Path, design: str = "plain", options: str = "") -> Any:
+def opened(path: Path, design: str = "plain", lateness: str = "1h") -> Any:
     """A pond with a stream `s`, opened inline."""
     pond = millpond.open(path, executor="inline")
     quoted = design.replace("'", "''")
     pond.sql(
         "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, a BIGINT, k VARCHAR)"
-        f" WITH (progress = 'ts', lateness = '1h', archive = '{quoted}'{options})"
+        f" WITH (progress = 'ts', lateness = '{lateness}', archive = '{quoted}')"
     )
     return pond
 

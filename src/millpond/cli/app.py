@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from millpond.cli import serve
+from millpond.cli import archive, serve
 from millpond.cli.output import Format, Writer
 from millpond.cli.session import FAILED, announce_start, opened, parse_settings, reached, reporting, say
 from millpond.errors import PondError
@@ -194,6 +194,7 @@ def _execute_on(pond: Any, script: str, form: Format) -> None:
 
 
 serve.register(app)
+app.add_typer(archive.commands)
 
 
 def main() -> Any:

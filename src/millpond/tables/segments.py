@@ -226,31 +226,38 @@ class SegmentTable:
         return self._from_log()
 
     def _from_log(self) -> list[Segment]:
-        """Segments from our statistics in the Delta log; a checkpoint keeps the text of `stats` as it was."""
-        found: dict[str, Segment] = {}
-        log = os.path.join(self.folder, "_delta_log")
-        names = sorted(os.listdir(log))
-        checkpoints = [n for n in names if ".checkpoint" in n and n.endswith(".parquet")]
-        since = -1
-        if checkpoints:
-            import pyarrow.parquet as pq
+        return list(live_segments(self.folder))
 
-            since = int(checkpoints[-1].split(".")[0])
-            for row in pq.read_table(os.path.join(log, checkpoints[-1]), columns=["add"]).to_pylist():
-                if row["add"] is not None:
-                    found[row["add"]["path"]] = _segment(row["add"]["path"], row["add"]["size"], row["add"]["stats"])
-        for name in names:
-            if not re.fullmatch(r"\d{20}\.json", name) or int(name[:20]) <= since:
-                continue
-            with open(os.path.join(log, name), encoding="utf-8") as file:
-                for line in file:
-                    action = json.loads(line)
-                    if "add" in action:
-                        add = action["add"]
-                        found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
-                    elif "remove" in action:
-                        found.pop(action["remove"]["path"], None)
-        return list(found.values())
+
+def live_segments(folder: str) -> tuple[Segment, ...]:
+    """The live segments of a table from our statistics in its Delta log, whoever has the table open.
+
+    A checkpoint keeps the text of `stats` as it was.
+    """
+    found: dict[str, Segment] = {}
+    log = os.path.join(folder, "_delta_log")
+    names = sorted(os.listdir(log))
+    checkpoints = [n for n in names if ".checkpoint" in n and n.endswith(".parquet")]
+    since = -1
+    if checkpoints:
+        import pyarrow.parquet as pq
+
+        since = int(checkpoints[-1].split(".")[0])
+        for row in pq.read_table(os.path.join(log, checkpoints[-1]), columns=["add"]).to_pylist():
+            if row["add"] is not None:
+                found[row["add"]["path"]] = _segment(row["add"]["path"], row["add"]["size"], row["add"]["stats"])
+    for name in names:
+        if not re.fullmatch(r"\d{20}\.json", name) or int(name[:20]) <= since:
+            continue
+        with open(os.path.join(log, name), encoding="utf-8") as file:
+            for line in file:
+                action = json.loads(line)
+                if "add" in action:
+                    add = action["add"]
+                    found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
+                elif "remove" in action:
+                    found.pop(action["remove"]["path"], None)
+    return tuple(found.values())
 
 
 def _segment(path: str, size: int, stats: str) -> Segment:

@@ -1,0 +1,196 @@
+"""Whether what archives say of their files is true: every file readable, counted, in order, statistics as written.
+
+It looks at files only, beside whatever runs: a file that upkeep has replaced since the table was read is no fault.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millpond.archive import fractions, seed_of
+from millpond.archive.sampling import PLACES
+from millpond.catalog import Catalog
+from millpond.catalog.state import apply
+from millpond.engine.copies import copies_on_disk, copy_folder, eager_copies, section_of
+from millpond.engine.segments import HIDDEN, times_of
+from millpond.errors import PondError
+from millpond.tables import Segment
+from millpond.tables.segments import live_segments
+from millpond.types import StreamDefinition
+
+
+@dataclass
+class Checked:
+    """What was found of one table. copy: '' is the archive itself. faults: one sentence each, with the file."""
+
+    stream: str
+    copy: str
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def catalog_on_disk(pond: str) -> Catalog:
+    """The catalog of a pond from its log, whoever has the pond open.
+
+    Raises: PondError when there is no pond.
+    """
+    path = os.path.join(pond, "catalog", "events.jsonl")
+    if not os.path.exists(os.path.join(pond, "pond.json")) or not os.path.exists(path):
+        raise PondError(f"there is no pond in {pond}")
+    catalog = Catalog()
+    with open(path, "rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                catalog = apply(catalog, json.loads(line))
+    return catalog
+
+
+def check_archives(pond: str, streams: Iterable[str] = ()) -> Iterator[Checked]:
+    """Check the archives of a pond with their copies, table by table.
+
+    Arguments:
+        streams: names; none: of all streams.
+    Raises: PondError when there is no pond, or no such stream.
+    """
+    catalog = catalog_on_disk(pond)
+    chosen = list(catalog.streams.values())
+    if streams:
+        found = {name: catalog.stream(name) for name in streams}
+        for name, stream in found.items():
+            if stream is None:
+                known = ", ".join(sorted(s.name for s in chosen)) or "none"
+                raise PondError(f"there is no stream '{name}' in {pond}; there are {known}")
+        chosen = [s for s in found.values() if s is not None]
+    for stream in chosen:
+        for copy in ("", *copies_on_disk(pond, stream)):
+            yield check_table(pond, stream, copy)
+
+
+def check_table(pond: str, stream: StreamDefinition, copy: str) -> Checked:
+    """Check one table: the rows of a stream, or a copy of them."""
+    found = Checked(stream.name, copy)
+    folder = copy_folder(pond, stream, copy)
+    if not os.path.isdir(os.path.join(folder, "_delta_log")):
+        found.faults.append(f"{folder} is no Delta table")
+        return found
+    segments = _live(folder)
+    whole = {section_of(s.path): s for s in _live(copy_folder(pond, stream, ""))} if copy else {}
+    for segment in segments:
+        found.files, found.rows, found.bytes = found.files + 1, found.rows + segment.rows, found.bytes + segment.size
+        faults = list(_faults(folder, stream, segment))
+        section = whole.get(section_of(segment.path))
+        if copy and not faults and section is not None:
+            faults = list(_against(pond, stream, copy, segment, section))
+        if faults and segment.path in {s.path for s in _live(folder)}:
+            found.faults += [f"{segment.path}: {fault}" for fault in faults]
+    wanted = eager_copies(stream).get(copy) if copy else None
+    if wanted is not None and any(s.kept != wanted for s in segments):
+        found.faults.append(f"not every file has the fraction {wanted} of the rows")
+    return found
+
+
+def _live(folder: str) -> tuple[Segment, ...]:
+    """The live files of a table; again when the log was cleaned up while it was read."""
+    for _ in range(5):
+        try:
+            return live_segments(folder)
+        except FileNotFoundError:
+            continue
+    return live_segments(folder)
+
+
+def _faults(folder: str, stream: StreamDefinition, segment: Segment) -> Iterator[str]:
+    """What is wrong with a file by itself. It is read row group by row group."""
+    path, time = os.path.join(folder, segment.path), stream.options.time
+    if not os.path.exists(path):
+        yield "the file is missing"
+        return
+    if os.path.getsize(path) != segment.size:
+        yield f"it has {os.path.getsize(path)} bytes, not {segment.size}"
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            if segment.blocks and file.metadata.num_row_groups != segment.blocks:
+                yield f"it has {file.metadata.num_row_groups} blocks, not {segment.blocks}"
+            yield from _of_rows(file, stream, segment, time)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        yield f"it cannot be read: {str(error).splitlines()[0]}"
+
+
+def _of_rows(file: pq.ParquetFile, stream: StreamDefinition, segment: Segment, time: str) -> Iterator[str]:
+    rows, low, high, last = 0, None, None, None
+    names = {n for n, _ in HIDDEN} | {c.name for c in stream.all_columns}
+    if not names <= set(file.schema_arrow.names):
+        yield f"column {sorted(names - set(file.schema_arrow.names))[0]} is missing"
+        return
+    at = file.schema_arrow.get_field_index(time)
+    # Files of one epoch have their rows as they came; merged ones, copies and blocks are in order.
+    ordered = bool(segment.level or segment.kept < 1 or segment.blocks)
+    seen: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    for group in range(file.metadata.num_row_groups):
+        table = file.read_row_group(group, use_threads=False)
+        rows += table.num_rows
+        if not table.num_rows:
+            continue
+        times, ids = times_of(table, time), table["_id"].to_numpy()
+        seen.append(ids)
+        epochs = table["_epoch"].to_numpy()
+        least, most = int(times.min()), int(times.max())
+        low, high = least if low is None else min(low, least), most if high is None else max(high, most)
+        statistics = file.metadata.row_group(group).column(at).statistics
+        if statistics is None or not statistics.has_min_max:
+            yield f"row group {group} has no statistics of {time}"
+        elif (_micros(statistics.min), _micros(statistics.max)) != (least, most):
+            yield f"the statistics of row group {group} are not those of its rows"
+        if epochs.min() < segment.first_epoch or epochs.max() > segment.last_epoch:
+            yield f"row group {group} has rows of other epochs than {segment.first_epoch} to {segment.last_epoch}"
+        if ordered:
+            later = (times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (ids[1:] > ids[:-1]))
+            first = (int(times[0]), int(ids[0]))
+            if not later.all() or (last is not None and not segment.blocks and first <= last):
+                yield f"the rows of row group {group} are not in the stream's order"
+            last = int(times[-1]), int(ids[-1])
+        if segment.blocks:
+            u = fractions(ids, seed_of(stream))
+            bounds = round(group / segment.blocks, PLACES), round((group + 1) / segment.blocks, PLACES)
+            if u.min() < bounds[0] or u.max() >= bounds[1]:
+                yield f"block {group} has rows of other blocks"
+    if rows != segment.rows:
+        yield f"it has {rows} rows, not {segment.rows}"
+    if seen and len(np.unique(np.concatenate(seen))) != rows:
+        yield "a row is in it twice"
+    if low is not None and high is not None:
+        exact = segment.kept == 1
+        if (exact and (low, high) != (segment.low, segment.high)) or low < segment.low or high > segment.high:
+            yield "its rows are of other event times than the table says"
+
+
+def _against(pond: str, stream: StreamDefinition, copy: str, segment: Segment, whole: Segment) -> Iterator[str]:
+    """What a copy's file has that its section does not say."""
+    try:
+        ids = [
+            pq.read_table(os.path.join(copy_folder(pond, stream, c), s.path), columns=["_id"], partitioning=None)["_id"]
+            for c, s in ((copy, segment), ("", whole))
+        ]
+    except (pa.ArrowException, OSError):
+        return  # the section's own fault, told where it belongs
+    mine, rows = (np.sort(each.to_numpy()) for each in ids)
+    if not np.array_equal(mine, rows[fractions(rows, seed_of(stream)) < segment.kept]):
+        yield f"it has other rows than the fraction {segment.kept} of its section"
+
+
+def _micros(value: object) -> int:
+    assert isinstance(value, dt.datetime)
+    return (value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+
+
+__all__ = ["Checked", "catalog_on_disk", "check_archives", "check_table"]
