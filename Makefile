@@ -16,7 +16,7 @@ demo: .venv/ready java ## real flights, out of order, through standing window qu
 test: lint java ## ruff, mypy and every test but the soak
 	$(RUN) -m pytest -n auto --dist loadgroup $(ARGS)
 
-test-deep: lint java ## the same with many more random cases for every property
+test-deep: lint java ## the same with many more random cases for every property, and repetitions (marked deep)
 	HYPOTHESIS_PROFILE=deep $(RUN) -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: .venv/ready ## ruff check, ruff format --check, mypy --strict

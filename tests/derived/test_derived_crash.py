@@ -42,7 +42,8 @@ MOMENTS = (
     "publish-after:7",
     "history-recorded:1",
 )
-MORE = (
+#: Once before or behind each step.
+BESIDE = (
     "part-before:3",
     "manifest-after:6",
     "publish-before:7",
@@ -50,6 +51,9 @@ MORE = (
     "history-unrecorded:1",
     "adoption-decided:1",
     "intake-after:9",
+)
+#: The same again, at other moments: where `deep` is asked for.
+AGAIN = (
     "part-after:9",
     "taken-before:8",
     "taken-after:12",
@@ -64,7 +68,7 @@ MORE = (
 )
 
 
-@pytest.mark.parametrize("moment", [*MOMENTS, *(pytest.param(m, marks=pytest.mark.slow) for m in MORE)])
+@pytest.mark.parametrize("moment", [*MOMENTS, *BESIDE, *(pytest.param(m, marks=pytest.mark.deep) for m in AGAIN)])
 def test_a_crash_changes_nothing(server: Server, undisturbed: dict[str, object], moment: str, tmp_path: Path) -> None:
     assert server.run(tmp_path, moment) == KILLED, "the moment never came"
     assert server.run(tmp_path) == 0

@@ -103,7 +103,7 @@ MOMENTS = (
     "vacuum-before:2",
     "copy-dropped:1",
 )
-#: More occurrences, and what is before and behind them.
+#: More occurrences, and what is before and behind them: where `deep` is asked for.
 MORE = (
     "catalog-after:4",
     "rows-after:7",
@@ -135,7 +135,7 @@ MORE = (
 )
 
 
-@pytest.mark.parametrize("moment", [*MOMENTS, *(pytest.param(m, marks=pytest.mark.slow) for m in MORE)])
+@pytest.mark.parametrize("moment", [*MOMENTS, *(pytest.param(m, marks=pytest.mark.deep) for m in MORE)])
 def test_a_crash_changes_nothing(server: Server, undisturbed: Undisturbed, moment: str) -> None:
     work = fresh(undisturbed.work)
     assert server.run(work, moment) == KILLED, "the moment never came"
