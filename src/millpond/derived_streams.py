@@ -47,7 +47,7 @@ def check_sources(statement: lang.DeriveStream) -> None:
 def streams_read(query: BoundQuery) -> list[str]:
     """The names of the streams that a query of answers reads."""
     inputs = query.relation.inputs if query.relation is not None else ()
-    return [*(i.stream for i in inputs), *(f.name for f in query.feeds)] or [query.stream]
+    return [*(n for i in inputs for n in i.names), *(f.name for f in query.feeds)] or [query.stream]
 
 
 def answer_options(

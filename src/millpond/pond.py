@@ -9,8 +9,9 @@ with millpond.open("traffic") as pond:
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,6 +37,8 @@ from millpond.sources.ingest import to_table
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
+from millpond.window_kinds import WindowKinds
+from millpond.windows.kinds import WindowKind
 
 if TYPE_CHECKING:
     from millpond.engine.spark import Starting
@@ -44,8 +47,11 @@ if TYPE_CHECKING:
 class Pond:
     """An open pond. Made by `millpond.open`; safe to use from several threads."""
 
-    def __init__(self, core: Core, start: Starting | None) -> None:
+    def __init__(
+        self, core: Core, start: Starting | None, window_kinds: Mapping[str, WindowKind] | None = None
+    ) -> None:
         self._core = core
+        self._kinds = WindowKinds(core, window_kinds)
         self._closed = False
         sweep_orphans(core)
         self._loop: InlineLoop | SparkLoop = SparkLoop(core, start) if start is not None else InlineLoop(core)
@@ -215,6 +221,29 @@ class Pond:
         """
         return self._register([text], [name], owner, self._options(materialize, options), limit)[0]
 
+    def register_window_kind(self, name: str, kind: WindowKind, times: Iterable[dt.datetime | int] = ()) -> str:
+        """Register a kind of windows of your own: `FROM s [KIND name]` takes its windows then, on any stream.
+
+        Arguments:
+            name: letters, digits and _. kind: has windows(), extent() and wids() (`millpond.windows.kinds.WindowKind`):
+                pure functions, which are pickled for the workers. Two attributes help: `grid`, microseconds on whose
+                multiples all windows start and end, so that times between need not be asked for; `longest`,
+                microseconds that no window is longer than, so that a registration reads no more of the archive.
+            times: more times to try it on, beside those that are tried anyhow (1970 to 2100).
+        Returns: what there is to say.
+        Raises: QueryError when its functions disagree, or the name stands for other windows.
+
+        Only who opens the pond can do this: it is code. A pond keeps the name and which windows it stands for, not the
+        code; `millpond.open(…, window_kinds={name: kind})` gives it again.
+        """
+        self._check()
+        return self._kinds.register(name, kind, times)
+
+    def drop_window_kind(self, name: str) -> str:
+        """Drop a registered kind of windows. Raises: QueryError while queries use it."""
+        self._check()
+        return self._kinds.drop(name)
+
     def register_many(
         self,
         texts: Sequence[str],
@@ -366,6 +395,7 @@ class Pond:
                 self._core.closing = True
                 self._core.notify()
             ready_of(self._core).stop()
+            self._kinds.close()
             self._core.close()
 
     def _check(self) -> None:
@@ -393,6 +423,7 @@ def open(
     *,
     master: str | None = None,
     clock: Callable[[], int] | None = None,
+    window_kinds: Mapping[str, WindowKind] | None = None,
     **settings: Any,
 ) -> Pond:
     """Open the pond in folder `path`, which is made when it does not exist. Spark starts meanwhile (`Pond.ready`).
@@ -401,6 +432,8 @@ def open(
         executor: 'spark', or 'inline' for tests: no JVM, epochs run when `step` or `drain` asks for them.
         master: a Spark master URL; None: this machine's cores. On a cluster `path` must be on shared storage.
         clock: a function that gives microseconds since 1970; None: the system clock.
+        window_kinds: kinds of windows of your own, by name; see `Pond.register_window_kind`. A pond whose queries use
+            one needs it at every opening, since a pond keeps no code.
         settings: see `millpond.engine.core.Settings` (shards, target, share, …).
     Raises: PondError when the folder is not a pond, or another process has it open.
 
@@ -424,7 +457,7 @@ def open(
         raise PondError(f"there is no executor '{executor}'; 'spark' and 'inline' are")
     core = open_core(os.fspath(path), make, clock, settings)
     try:
-        return Pond(core, start)
+        return Pond(core, start, window_kinds)
     except BaseException:
         core.close()
         raise

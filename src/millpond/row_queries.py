@@ -53,6 +53,10 @@ class Names:
         """The names of registered reduction functions."""
         return list(self._core.catalog.reductions)
 
+    def window_kinds(self) -> dict[str, tuple[str, int]]:
+        """References and lengths of registered kinds of windows, by name in small letters."""
+        return {name: (kind.reference, kind.length) for name, kind in self._core.catalog.kinds.items()}
+
 
 class RowQueries:
     """Adds row queries to the register of an open pond."""

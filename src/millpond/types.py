@@ -194,6 +194,8 @@ class Window:
     origin moved by range mod slide, so that nothing behind the binder needs to know of it.
 
     landmark: windows cover everything since the last landmark before their end instead; `range` is 0 then.
+    kind: windows of a registered kind instead (its reference, see `millpond.windows.registered`): RANGE and SLIDE are
+        one window then, since ids stand in the place of times, and `length` is how long windows are.
     """
 
     range: int
@@ -201,6 +203,23 @@ class Window:
     origin: int = 0
     attribute: str = "ts"
     landmark: Landmark | None = None
+    kind: str | None = None
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class KindDefinition:
+    """A kind of windows that was registered. reference: what the engine calls it.
+
+    fingerprint: which windows it gave for some times: another kind under its name is noticed. length: microseconds
+        of the longest window that it gave, or of the longest there is where the kind says that.
+    """
+
+    name: str
+    reference: str
+    fingerprint: str
+    length: int = 0
+    id: int = 0
 
 
 @dataclass(frozen=True)
@@ -271,7 +290,8 @@ class RelationInput:
     alias: what the SQL calls it. columns: those of the stream that the query needs. where: DuckDB SQL over the stream's
         columns, pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so
         that a row on which they fail goes to the dead letters. narrowed: see `BoundQuery`.
-    signed: rows with `op = '-'` take others back.
+    signed: rows with `op = '-'` take others back. feeds: the streams of a union, of which `stream` is the first;
+        empty: there is only `stream`.
     """
 
     alias: str
@@ -283,6 +303,12 @@ class RelationInput:
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
     signed: bool = False
+    feeds: tuple[Feed, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the streams that it reads."""
+        return tuple(f.name for f in self.feeds) or (self.stream,)
 
 
 @dataclass(frozen=True)
@@ -693,6 +719,7 @@ __all__ = [
     "Interval",
     "JoinFactor",
     "Key",
+    "KindDefinition",
     "Landmark",
     "OrderTerm",
     "Output",

@@ -116,8 +116,10 @@ class WindowQueries:
         catalog, relation = self.core.catalog, wanted.query.relation
         assert relation is not None
         streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
+        fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
+        history = [any(self.has_history(s.id) for s in each) for each in fed]
         stored = assign_stores(
-            catalog, wanted.query, streams, self._next_epoch, [self.has_history(s.id) for s in streams], wanted.number,
+            catalog, wanted.query, streams, self._next_epoch, history, wanted.number,
             self.core.settings.shards, wanted.options.since is not None, self.core.settings.share,
         )  # fmt: skip
         standing = wanted.standing("", self._next_epoch, stored.waits, inputs=stored.inputs)
@@ -173,6 +175,8 @@ def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) ->
             raise QueryError(f"empty='report' is not available over {query.stream}, whose rows take others back")
     if query.reduce is not None and options.state != "eager":
         raise QueryError(f"state='{options.state}' does not go with REDUCE, whose state has weights")
+    if query.window is not None and query.window.kind is not None:
+        _check_kind(options)
     if query.window is None and options.state != "eager":
         raise QueryError(f"state='{options.state}' is for windows of time with a SLIDE")
     stream = catalog.stream(query.stream) if query.row_window is not None else None
@@ -193,6 +197,18 @@ def check_reduction(query: BoundQuery) -> None:
         raise QueryError(
             "REDUCE BY INTERVAL is answered from summaries, and this stream has none; REDUCE sample(0.9) reads less"
         )
+
+
+def _check_kind(options: QueryOptions) -> None:
+    """Refuse what windows of a registered kind cannot be asked for."""
+    for name, given in (
+        ("empty='report'", options.empty == "report"),
+        (f"flush='{options.flush}'", options.flush != "at once"),
+        ("'early'", options.early is not None),
+        (f"state='{options.state}'", options.state != "eager"),
+    ):
+        if given:
+            raise QueryError(f"{name} is not available for windows of a registered kind")
 
 
 def _check_empty(query: BoundQuery) -> None:

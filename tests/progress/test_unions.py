@@ -194,7 +194,6 @@ WINDOW = "[RANGE TUMBLING 1 MINUTE]"
 @pytest.mark.parametrize(
     ("sql", "part"),
     [
-        ("SELECT count(*) FROM (a UNION b)", "needs a window over time"),
         (f"SELECT count(*) FROM (a UNION q) {WINDOW}", "'q' is not a stream"),
         (f"SELECT count(*) FROM (a UNION missing) {WINDOW}", "there is no stream, table or query 'missing'"),
         (f"SELECT count(*) FROM (a UNION DISTINCT b) {WINDOW}", "keeps every row"),

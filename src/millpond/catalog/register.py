@@ -33,7 +33,7 @@ from millpond.catalog.register_lines import (
 )
 from millpond.catalog.register_log import RegisterLog
 from millpond.catalog.register_reading import Reading
-from millpond.catalog.register_rows import DROPPED, OPTIONS, PAUSED, STATUS, Rows
+from millpond.catalog.register_rows import OPTIONS, PAUSED, STATUS, Rows
 from millpond.errors import QueryError
 
 #: Events behind a checkpoint after which a new one is worth while.
@@ -318,9 +318,8 @@ class Register(Reading):
         Returns: ids of the catalog's queries whose names newer selections have taken over.
         """
         with self._lock:
-            rows = self._rows.all[self._rows.all["status"] != DROPPED]
-            used = set(np.unique(rows["stream"]).tolist()) | set(np.unique(rows["second"]).tolist())
-        for stream in used - set(streams) - {-1}:
+            used = self._rows.streams
+        for stream in used - set(streams):
             self.drop_stream(stream)
         older = []
         for name, query in queries:

@@ -116,7 +116,8 @@ class Reading:
         return self._indexes.table(stream)
 
     def listing(self, owner: str | None = None, after: int = 0, most: int | None = None) -> pa.Table:
-        """Queries by ascending id: id, name, owner, status, stream, second (ids), materialize, epoch, invoked, calls.
+        """Queries by ascending id: id, name, owner, status, stream, second, others (ids), materialize, epoch, invoked,
+        calls.
 
         Arguments:
             owner: only this one's. after: only larger ids. most: at most so many.
@@ -130,6 +131,7 @@ class Reading:
             rows = rows[slots]
             names = [name_of(i, self._rows.names[s]) for i, s in zip(rows["id"].tolist(), slots, strict=True)]
             owners = pa.array(self._rows.owners, pa.string())
+            others = self._rows.others_of(rows["id"])
         plain = {n: pa.array(np.ascontiguousarray(rows[n])) for n in ("epoch", "stream", "second", "invoked", "calls")}
         return pa.table(
             {
@@ -138,6 +140,7 @@ class Reading:
                 "owner": owners.take(pa.array(np.ascontiguousarray(rows["owner"]))),
                 "status": pa.array(STATUS).take(pa.array(np.ascontiguousarray(rows["status"]))),
                 "materialize": pa.array(OPTIONS).take(pa.array(np.ascontiguousarray(rows["option"]))),
+                "others": others,
                 **plain,
             }
         )

@@ -10,7 +10,7 @@ LIVE, PAUSED, DROPPED = 0, 1, 2
 STATUS = ("live", "paused", "dropped")
 OPTIONS = ("auto", "partial", "complete", "none")
 
-#: Two streams at most; -1: none. invoked: microseconds since 1970, 0: never.
+#: Of its streams the first two; -1: none. invoked: microseconds since 1970, 0: never.
 ROW = np.dtype(
     [
         ("id", np.int64),
@@ -37,6 +37,7 @@ class Rows:
         self.names: list[str | None] = []
         self.owners: list[str] = []
         self.counts: list[int] = []
+        self.others: dict[int, tuple[int, ...]] = {}  # by query, its streams behind the second (unions)
         self._owner_numbers: dict[str, int] = {}
         self.live = 0
 
@@ -70,6 +71,8 @@ class Rows:
             self._data = data
         number = self.owner_number(owner)
         second = streams[1] if len(streams) > 1 else -1
+        if len(streams) > 2:
+            self.others[query] = streams[2:]
         self._data[self.size] = (
             query, offset, epoch, 0, 0, length, number, streams[0], second, LIVE, OPTIONS.index(option),
         )  # fmt: skip
@@ -96,6 +99,7 @@ class Rows:
         """Mark the query in a slot as dropped."""
         row = self._data[at]
         row["status"] = DROPPED
+        self.others.pop(int(row["id"]), None)
         self.counts[row["owner"]] -= 1
         self.names[at] = None
         self.live -= 1
@@ -103,12 +107,23 @@ class Rows:
     def streams_of(self, at: int) -> tuple[int, ...]:
         """The streams that the query in a slot reads."""
         row = self._data[at]
-        return (int(row["stream"]),) if row["second"] < 0 else (int(row["stream"]), int(row["second"]))
+        first = (int(row["stream"]),) if row["second"] < 0 else (int(row["stream"]), int(row["second"]))
+        return first + self.others.get(int(row["id"]), ())
+
+    @property
+    def streams(self) -> set[int]:
+        """The streams that any live query reads."""
+        rows = self.all[self.all["status"] != DROPPED]
+        used = set(np.unique(rows["stream"]).tolist()) | set(np.unique(rows["second"]).tolist())
+        return used.union(*self.others.values()) - {-1}
 
     def on_stream(self, stream: int) -> npt.NDArray[np.int64]:
         """Slots of the queries that read a stream."""
         rows = self.all
-        return np.flatnonzero(((rows["stream"] == stream) | (rows["second"] == stream)) & (rows["status"] != DROPPED))
+        reads = (rows["stream"] == stream) | (rows["second"] == stream)
+        if further := [query for query, streams in self.others.items() if stream in streams]:
+            reads |= np.isin(rows["id"], further)
+        return np.flatnonzero(reads & (rows["status"] != DROPPED))
 
     def keep_live(self) -> None:
         """Forget dropped queries."""
@@ -124,7 +139,13 @@ class Rows:
         columns = {name: pa.array(np.ascontiguousarray(rows[name])) for name in ROW.names or ()}
         columns["name"] = pa.array([self.names[i] for i in slots], pa.string())
         columns["owner"] = pa.array(self.owners, pa.string()).take(columns["owner"])
+        if self.others:
+            columns["others"] = self.others_of(rows["id"])
         return pa.table(columns)
+
+    def others_of(self, ids: npt.NDArray[np.int64]) -> pa.Array:
+        """Of each query its streams behind the second; NULL for most."""
+        return pa.array([self.others.get(query) for query in ids.tolist()], pa.list_(pa.int64()))
 
     @staticmethod
     def from_table(table: pa.Table) -> Rows:
@@ -142,6 +163,9 @@ class Rows:
         if table.num_rows:
             data["owner"][: table.num_rows] = owners.indices.to_numpy()
             rows.counts = np.bincount(data["owner"][: table.num_rows], minlength=len(rows.owners)).tolist()
+        if "others" in table.column_names:
+            pairs = zip(table["id"].to_pylist(), table["others"].to_pylist(), strict=True)
+            rows.others = {query: tuple(streams) for query, streams in pairs if streams is not None}
         rows._data, rows.size, rows.live = data, table.num_rows, table.num_rows
         rows.names = table["name"].to_pylist()
         return rows

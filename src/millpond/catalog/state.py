@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from millpond.progress import NEVER
 from millpond.relations import Rows
 from millpond.synopses import PanesSpec
-from millpond.types import QueryDefinition, StreamDefinition, TableDefinition, from_json
+from millpond.types import KindDefinition, QueryDefinition, StreamDefinition, TableDefinition, from_json
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
 
@@ -109,6 +109,7 @@ class Catalog:
     stores: dict[str, Store] = field(default_factory=dict)
     reductions: dict[str, str] = field(default_factory=dict)
     summaries: dict[int, Summary] = field(default_factory=dict)
+    kinds: dict[str, KindDefinition] = field(default_factory=dict)
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
         """The stream, table or query of that name, or None."""
@@ -141,9 +142,9 @@ class Catalog:
         return self.streams_of(standing)[0]
 
     def streams_of(self, standing: Standing) -> list[StreamDefinition]:
-        """The streams that a query reads, one per input; those of a union."""
+        """The streams that a query reads: of one input after the other, those of a union together."""
         if standing.inputs:
-            return [self.streams[self.stores[owner].spec.stream] for owner in standing.inputs]
+            return [self.streams[s] for owner in standing.inputs for s in self.stores[owner].spec.streams]
         return [self.streams[s] for s in self.synopses[standing.synopsis].spec.streams]
 
     def on_stream(self, stream: int) -> list[Standing]:
@@ -178,6 +179,11 @@ class Catalog:
         """The summary copies whose partials a synopsis makes."""
         return [s for s in self.summaries.values() if s.owner == owner]
 
+    def of_kind(self, reference: str) -> list[Standing]:
+        """The queries over windows of a registered kind."""
+        windows = [(q, q.definition.query.window) for q in self.queries.values()]
+        return [q for q, window in windows if window is not None and window.kind == reference]
+
     def users(self, owner: str) -> list[Standing]:
         """The queries that a synopsis or a store serves."""
         return [q for q in self.queries.values() if q.synopsis == owner or owner in q.inputs]
@@ -209,6 +215,11 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
         queries = {k: q for k, q in catalog.queries.items() if k != event.get("replaces")}
         after = replace(after, synopses=synopses, queries={**queries, standing.id: standing}, next_id=standing.id + 1)
         return _without_unused(after)
+    if do == "create_kind":
+        kind = from_json(KindDefinition, event["definition"])
+        return replace(after, kinds={**catalog.kinds, kind.name.lower(): kind}, next_id=kind.id + 1)
+    if do == "drop_kind":
+        return replace(after, kinds={k: d for k, d in catalog.kinds.items() if k != event["name"].lower()})
     if do == "drop_query":
         return _without_unused(replace(after, queries={k: q for k, q in catalog.queries.items() if k != event["id"]}))
     if do == "set_summaries":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -130,12 +131,17 @@ def reached(
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
     """`NAME=VALUE` pairs as keyword arguments; a value that is JSON (a number, true) is read as that, else it is text.
 
+    `window_kind.months=calendar.kinds:Months` gives a kind of windows that the pond's queries use.
+
     >>> parse_settings(["shards=4", "master=local[2]"])
     {'shards': 4, 'master': 'local[2]'}
     """
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if equals and name.startswith("window_kind."):
+            settings.setdefault("window_kinds", {})[name.removeprefix("window_kind.")] = _imported(value)
+            continue
         if not equals or not name.isidentifier():
             raise typer.BadParameter(f"'{pair}' is not NAME=VALUE")
         try:
@@ -143,6 +149,19 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         except ValueError:
             settings[name] = value
     return settings
+
+
+def _imported(reference: str) -> Any:
+    """What `package.module:NAME` names, looked for in the working directory as well; of a class an instance."""
+    module, _, name = reference.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+        return found() if isinstance(found, type) else found
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise typer.BadParameter(f"'{reference}' is no kind of windows: {error}; it is package.module:NAME") from None
+    finally:
+        sys.path.remove(os.getcwd())
 
 
 def say(text: str) -> None:

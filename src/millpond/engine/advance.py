@@ -43,7 +43,9 @@ def revise_for(query: BoundQuery, options: QueryOptions) -> int:
     if query.row_window is not None:
         return revised_for(query, options)
     assert query.window is not None
-    return options.revise_for if options.revise_for is not None else max(DAY, 10 * query.window.range)
+    if options.revise_for is not None:
+        return options.revise_for
+    return max(DAY, 10 * (query.window.range if query.window.kind is None else query.window.length))
 
 
 def horizon_of(query: BoundQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:

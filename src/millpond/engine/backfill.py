@@ -46,6 +46,7 @@ from millpond.synopses.rows import fold
 from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
 from millpond.types import StreamDefinition, from_json, to_json
+from millpond.windows import registered
 
 #: Back-fills of relational queries are called by this and the query's id.
 RELATION = "relation"
@@ -288,6 +289,7 @@ def _plan(path: str) -> Any:
 def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
     from millpond.catalog.state import Synopsis
 
+    registered.use(pond)
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
     if task == len(plan["tasks"]):
@@ -312,6 +314,7 @@ def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
 def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     from millpond.catalog.state import Synopsis
 
+    registered.use(pond)
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
     stream = from_json(StreamDefinition, plan["stream"])

@@ -24,7 +24,7 @@ from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.panes import regroup
 from millpond.types import BoundQuery, QueryOptions
 from millpond.windows import Cover
-from millpond.windows.covers import FAR
+from millpond.windows.panes import FAR
 
 
 class Shown(State, Protocol):

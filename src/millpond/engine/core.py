@@ -24,6 +24,7 @@ from millpond.engine.copies import copies_folder, copies_on_disk, copy_folder, e
 from millpond.engine.derived import derived_folder, reached
 from millpond.engine.entries import summaries_folder
 from millpond.engine.executors import Executor
+from millpond.engine.granularity import is_needed
 from millpond.engine.load import Load
 from millpond.engine.matching_pace import MatchingPace, share_of
 from millpond.engine.merging import results_folder
@@ -179,7 +180,15 @@ class Core:
         source: FileSource | DerivedSource | None = None
         if definition.derived is not None:
             folder = derived_folder(self.path, definition)
-            source = DerivedSource(definition, log, folder, lambda: reached(self.catalog, self.published, definition))
+            source = DerivedSource(
+                definition,
+                log,
+                folder,
+                lambda: reached(self.catalog, self.published, definition),
+                lambda announced, bound: is_needed(
+                    self.catalog, self.published.progress, self.published.queries, definition.id, announced, bound
+                ),
+            )
         elif definition.options.source == "files":
             source = FileSource(definition, log, settle=self.settings.settle)
         runtime = StreamRuntime(

@@ -20,6 +20,7 @@ from millpond.engine.bounds import bound_of
 from millpond.engine.core import Core, copies_of
 from millpond.engine.derived import announced, bounds_of, followers, pass_adopted, takeable
 from millpond.engine.early import due
+from millpond.engine.granularity import moves
 from millpond.engine.merging import end_of_need, query_owner, results_folder
 from millpond.engine.records import (
     Manifest,
@@ -32,7 +33,7 @@ from millpond.engine.records import (
 )
 from millpond.engine.smoothing import due as flush_due
 from millpond.engine.tasks import map_epoch, merge_epoch
-from millpond.engine.unions import progress_of
+from millpond.engine.unions import progress_of, with_unions
 from millpond.errors import EngineError
 from millpond.progress import FOREVER, NEVER, StreamProgress, absorb
 from millpond.sources.derived import DerivedSource
@@ -102,6 +103,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
         core.catalog_log.snapshot(catalog)
         state = (*core.state.segments, *(s for a in adoptions for s in a.state))
         progress = {str(s): published.progress.get(str(s), StreamProgress()) for s in catalog.streams}
+        progress = with_unions(catalog, progress, published.progress)
         queries = dict(published.queries)
         for adoption in adoptions:
             queries.update(adoption.progress)
@@ -194,7 +196,7 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
         window = standing.definition.query.window
         if standing.inputs:
             until = announced(standing.definition.options, bound_of(core.catalog, standing, states, clock))
-            if standing.status == "live" and _moves(known, standing.definition.options, until):
+            if standing.status == "live" and moves(known, standing.definition.options, until):
                 return True
             continue
         state = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, states)
@@ -207,7 +209,7 @@ def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
             continue
         # The first end that is not closed yet; nothing was closed while the bound was not known.
         end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
-        start = int(Cover(Panes(1), window).starts(np.array([end]))[0])
+        start = NEVER if window.kind is not None else int(Cover(Panes(1), window).starts(np.array([end]))[0])
         reported = standing.definition.options.empty == "report" or start <= state.high
         if end <= reached and reported:
             return True
@@ -226,15 +228,6 @@ def _clock_due(core: Core, clock: int) -> bool:
         if flush_due(definition.query, definition.options, progress, clock):
             return True
     return False
-
-
-def _moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:
-    """Whether a relational query has something to report when its bound becomes `bound`."""
-    if known.pending is not None and known.pending < bound:
-        return True
-    if options.every is None or known.first is None:
-        return False
-    return -(-max(known.closed, known.first) // options.every) * options.every < bound
 
 
 def _resumed(core: Core) -> bool:

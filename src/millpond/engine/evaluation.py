@@ -25,7 +25,7 @@ from millpond.synopses.panes import group_codes
 from millpond.types import BoundQuery, QueryOptions, Window
 from millpond.windows import Cover, Rows, first_end_after, last_end_until, late_pairs
 from millpond.windows.candidates import Ints, Reach
-from millpond.windows.covers import FAR
+from millpond.windows.panes import FAR
 
 #: Windows that one ungrouped query with empty='report' may report in one epoch.
 EMPTY_LIMIT = 5_000_000
@@ -49,6 +49,8 @@ def end_pane(spec: PanesSpec, window: Window, bound: int) -> int:
     """The last window end at or before `bound`, as a pane number."""
     if bound <= NEVER:
         return -FAR
+    if window.kind is not None:
+        return spec.panes.pane(bound)
     return max(-FAR, min(FAR, (last_end_until(window, bound) - spec.panes.phase) // spec.panes.width))
 
 

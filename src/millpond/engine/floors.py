@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 from millpond.distinct import distinct
 from millpond.engine.records import Floor, QueryProgress
 from millpond.progress import NEVER
-from millpond.types import QueryOptions, StreamDefinition
+from millpond.types import QueryOptions
 
 
-def revises(options: QueryOptions, stream: StreamDefinition) -> bool:
-    """Whether late rows of a stream revise what a relational query has reported."""
-    return stream.options.late == "revise" and not options.delay
+def revises(options: QueryOptions, late: str) -> bool:
+    """Whether late rows of an input (`late`: what they do) revise what a relational query has reported."""
+    return late == "revise" and not options.delay
 
 
 def floor_of(progress: QueryProgress, revising: bool, spare: int) -> int:
@@ -43,21 +43,21 @@ def floor_of(progress: QueryProgress, revising: bool, spare: int) -> int:
 def new_floor(
     progress: QueryProgress,
     options: QueryOptions,
-    fresh: Sequence[tuple[StreamDefinition, pa.Table]],
+    fresh: Sequence[tuple[str, pa.Table]],
     spares: Sequence[int],
     floors: Sequence[int],
 ) -> QueryProgress:
     """The progress with a floor for the rows of the epoch, if any of them lies behind what can change.
 
     Arguments:
-        fresh: stream and new rows of each input; spares, floors: `revise_for` of each, and `floor_of`.
+        fresh: what late rows do, and new rows, of each input; spares, floors: `revise_for` of each, and `floor_of`.
     """
     behind = False
-    for (stream, rows), spare, floor in zip(fresh, spares, floors, strict=True):
+    for (late, rows), spare, floor in zip(fresh, spares, floors, strict=True):
         if not rows.num_rows or floor <= NEVER:
             continue
         seen = rows["_t"].to_numpy()
-        if not _ignores_cuts(options, stream):
+        if not _ignores_cuts(options, late):
             seen = np.maximum(seen, pc.fill_null(rows["_cut"], NEVER).to_numpy() - spare)
         behind = behind or bool((seen < floor).any())
     if not behind:
@@ -67,16 +67,16 @@ def new_floor(
     return replace(progress, floors=(*progress.floors, new))
 
 
-def floored(rows: pa.Table, progress: QueryProgress, options: QueryOptions, stream: StreamDefinition) -> pa.Table:
+def floored(rows: pa.Table, progress: QueryProgress, options: QueryOptions, late: str) -> pa.Table:
     """Rows of an input, with cuts that say from when on the query sees them."""
-    if not rows.num_rows or not (progress.floors or _ignores_cuts(options, stream)):
+    if not rows.num_rows or not (progress.floors or _ignores_cuts(options, late)):
         return rows
     place = rows.column_names.index("_cut")
-    cut = pa.nulls(rows.num_rows, pa.int64()) if _ignores_cuts(options, stream) else rows["_cut"]
+    cut = pa.nulls(rows.num_rows, pa.int64()) if _ignores_cuts(options, late) else rows["_cut"]
     epoch = rows["_epoch"]
     for floor in progress.floors:
         own = pc.and_(pc.greater_equal(epoch, floor.first), pc.less_equal(epoch, floor.last))
-        limit = pa.scalar(floor.edge if revises(options, stream) else floor.closed, pa.int64())
+        limit = pa.scalar(floor.edge if revises(options, late) else floor.closed, pa.int64())
         cut = pc.if_else(own, pc.max_element_wise(cut, limit), cut)
     return rows.set_column(place, "_cut", cut)
 
@@ -90,8 +90,8 @@ def pruned(progress: QueryProgress, inputs: Sequence[pa.Table]) -> QueryProgress
     return replace(progress, floors=kept)
 
 
-def _ignores_cuts(options: QueryOptions, stream: StreamDefinition) -> bool:
-    return bool(options.delay) and stream.options.late == "revise"
+def _ignores_cuts(options: QueryOptions, late: str) -> bool:
+    return bool(options.delay) and late == "revise"
 
 
 __all__ = ["floor_of", "floored", "new_floor", "pruned", "revises"]

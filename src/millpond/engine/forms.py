@@ -74,11 +74,16 @@ def as_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table)
 
 
 def settled(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, partials: Sequence[pa.Table], tuples: Sequence[pa.Table]
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    partials: Sequence[pa.Table],
+    tuples: Sequence[pa.Table],
+    eager: pa.Table | None = None,
 ) -> Forms:
     """Pane rows in the form that is smaller: tuples of a pane and group that outweigh a partial become one.
 
-    So do those of which there is a partial already: one more tuple adds nothing to it.
+    So do those of which there is a partial already: one more tuple adds nothing to it; and those of groups that are
+    eager (given by their keys, see `adapting`).
     """
     table = merge_cuts(db, spec, partials)
     rows = [t for t in tuples if t.num_rows]
@@ -87,11 +92,30 @@ def settled(
         return Forms(table, loose)
     places, known = _places(db, spec, loose, table)
     _, place, count = np.unique(places, return_inverse=True, return_counts=True)
-    heavy = (count[place] > most_tuples(db, spec, loose)) | known
+    heavy = (count[place] > most_tuples(db, spec, loose)) | known | is_in(db, spec, loose, eager)
     if not heavy.any():
         return Forms(table, loose)
     grown = aggregated(db, spec, loose.filter(pa.array(heavy)))
     return Forms(merge_cuts(db, spec, [table, grown]), loose.filter(pa.array(~heavy)))
+
+
+def is_in(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table, groups: pa.Table | None) -> NDArray[np.bool_]:
+    """Which rows are of some groups, given by their keys."""
+    if groups is None or not groups.num_rows or not rows.num_rows:
+        return np.zeros(rows.num_rows, bool)
+    mine, theirs = codes_of(db, spec, [rows, groups])
+    return np.isin(mine, theirs)
+
+
+def codes_of(db: duckdb.DuckDBPyConnection, spec: PanesSpec, tables: Sequence[pa.Table]) -> list[Ints]:
+    """The group of each row of several tables, as numbers that mean the same in all."""
+    counts = [t.num_rows for t in tables]
+    some = [t.select(list(spec.key_names)) for t in tables if t.num_rows]
+    if not spec.keys or not some:
+        return [np.zeros(n, np.int64) for n in counts]
+    codes = group_codes(db, spec, pa.concat_tables(some, promote_options="permissive"))
+    ends = np.cumsum(counts)
+    return [codes[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
 def most_tuples(db: duckdb.DuckDBPyConnection, spec: PanesSpec, tuples: pa.Table) -> int:

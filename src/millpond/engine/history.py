@@ -18,7 +18,7 @@ from millpond.engine.mapping import Parcel, cut, tolerant_partial
 from millpond.engine.own_marks import counted
 from millpond.engine.records import QueryProgress
 from millpond.engine.segments import archive_folder, read_rows, row_schema
-from millpond.engine.unions import entering, read_columns
+from millpond.engine.unions import entering, own_names
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
 from millpond.tables import Segment
 from millpond.tables.chunks import pack
@@ -70,18 +70,20 @@ def tasks_of(segments: Sequence[Segment], most: int) -> list[list[Segment]]:
 
 
 def fed_tasks(
-    core: Core, streams: Sequence[StreamDefinition], wanted: Range
+    core: Core, streams: Sequence[StreamDefinition], wanted: Range | Sequence[Range]
 ) -> tuple[list[tuple[int, list[Segment]]], int, int | None]:
     """Map tasks over the archives of one stream, or of those of a union.
 
     Returns: (place of the stream, its segments) of each task, rows in all, and the event time below which retention had
     removed rows of any (None: it had not). Call it while the core is pinned.
+
+    wanted: the rows to read, of all streams or of each.
     """
     tasks: list[tuple[int, list[Segment]]] = []
     rows, gone = 0, []
     for place, stream in enumerate(streams):
         kept, removed = core.streams[stream.id].archive.snapshot
-        segments = segments_in(kept, wanted)
+        segments = segments_in(kept, wanted if isinstance(wanted, Range) else wanted[place])
         rows += sum(s.rows for s in segments)
         gone += [] if removed is None else [removed]
         tasks += [(place, t) for t in tasks_of(segments, max(1, (core.executor.cores - 1) // len(streams)))]
@@ -134,7 +136,7 @@ def map_history(
     parts = []
     first = stream if first is None else first
     schema = row_schema(first)
-    columns = read_columns(spec, stream, first)
+    columns = own_names(spec, stream, first, spec.columns_of(first))
     for read in batches(pond, stream, segments, wanted, columns) if tables is None else tables(columns):
         rows = entering(counted(read, stream.options) if by_cut else read, spec, stream.id, schema)
         extra = f"_bound AS {CUT}" if by_cut else ""

@@ -90,10 +90,12 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             for shard, part in cut(db, spec, synopsis.owner, form, manifest.shards):
                 yield Parcel(shard, synopsis.owner, task, pack(part))
     for store in catalog.stores.values():
-        if store.spec.stream != stream.id or store.first_epoch > manifest.epoch or not counting.num_rows:
+        if stream.id not in store.spec.streams or store.first_epoch > manifest.epoch or not counting.num_rows:
             continue
+        first = row_schema(catalog.streams[store.spec.stream]) if store.spec.feeds else segment.schema
         try:
-            table, failed = tolerant(partial_call(rows_of, db, store.spec), counting)
+            rows = entering(counting, store.spec, stream.id, first)
+            table, failed = tolerant(partial_call(rows_of, db, store.spec), rows)
         except duckdb.Error as error:
             failures[store.owner] = one_line(error)
             continue

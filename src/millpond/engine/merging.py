@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing, Synopsis
+from millpond.engine.adapting import MODES, choose, eager_groups, forget_modes, put_together
 from millpond.engine.advance import advance, revise_for, without_replaced
 from millpond.engine.catching_up import catch_up
 from millpond.engine.cuts import CUT, merge_cuts, with_cut, without_cut
@@ -42,7 +43,7 @@ from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.smoothing import smoothed
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.engine.tolerance import one_line
-from millpond.engine.unions import late_of, progress_of
+from millpond.engine.unions import late_of, progress_of, with_unions
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
 from millpond.relations import merge_rows
 from millpond.synopses import PanesSpec, connection, merge_partials, query_table
@@ -70,11 +71,11 @@ def query_owner(query: int) -> str:
 def progress_after(
     manifest: Manifest, catalog: Catalog, reports: Iterable[dict[str, Any]]
 ) -> dict[str, StreamProgress]:
-    """Progress of every stream after the epoch: the same in every shard."""
+    """Progress of every stream, and of every union that is read, after the epoch: the same in every shard."""
     summaries: dict[int, list[ItemSummary]] = defaultdict(list)
     for report in sorted(reports, key=lambda r: r["task"]):
         summaries[report["stream"]] += [from_json(ItemSummary, s) for s in report["summaries"]]
-    return {
+    after = {
         str(stream.id): absorb_announced(
             manifest.progress.get(str(stream.id), StreamProgress()),
             summaries[stream.id],
@@ -91,6 +92,7 @@ def progress_after(
         )
         for stream in catalog.streams.values()
     }
+    return with_unions(catalog, after, manifest.progress)
 
 
 def merge_shard(
@@ -121,7 +123,13 @@ def merge_shard(
         try:
             delta, forms = _delta(db, synopsis.spec, parts.get(synopsis.owner, []))
             merged += clock.perf_counter() - begun
-            delta, too_late = _on_time(manifest, synopsis, delta)
+            delta, too_late = _on_time(manifest, catalog, synopsis, delta)
+            panes = state_of(
+                PaneState(db, pond, pond_id, segments, shard, synopsis.owner, synopsis.spec, manifest.epoch, delta,
+                          forms=forms)
+            )  # fmt: skip
+            state += choose(db, manifest, catalog, synopsis, panes)
+            forms = panes.forms
             marked = _marked(manifest, catalog, synopsis, delta)
             stored = [marked] if forms is None else [_marked(manifest, catalog, synopsis, t) for t in forms.tables]
             state += [pane_chunk(synopsis.owner, synopsis.spec, manifest.epoch, t) for t in stored if t.num_rows]
@@ -133,8 +141,7 @@ def merge_shard(
                 catalog,
                 shard,
                 synopsis,
-                delta,
-                forms,
+                panes,
                 marked,
                 too_late,
                 progress,
@@ -148,6 +155,7 @@ def merge_shard(
             failures.update({str(q.id): one_line(error) for q in catalog.users(synopsis.owner)})
     forget(pond_id, set(catalog.synopses))
     forget_rows(pond_id, set(catalog.synopses))
+    forget_modes(pond_id, set(catalog.synopses))
     if catalog.stores:
         given = partial(partial, _given, db, pond, segments)
         Shard(
@@ -199,8 +207,7 @@ def _advance_synopsis(
     catalog: Catalog,
     shard: int,
     synopsis: Synopsis,
-    delta: pa.Table,
-    forms: Forms | None,
+    panes: PaneState,
     marked: pa.Table,
     too_late: int,
     progress: dict[str, StreamProgress],
@@ -215,9 +222,7 @@ def _advance_synopsis(
     bound, high, known = reached.bound, reached.high, progress_of(catalog, spec, manifest.progress)
     stirred = any(s.stream in spec.streams for s in manifest.splits)
     users = catalog.users(synopsis.owner)
-    panes = state_of(
-        PaneState(db, pond, pond_id, segments, shard, synopsis.owner, spec, manifest.epoch, delta, forms=forms)
-    )
+    delta = panes.delta
     lowest: list[int] = []
     for standing in users:
         before = manifest.queries.get(str(standing.id), QueryProgress())
@@ -298,11 +303,11 @@ def _waits(manifest: Manifest, synopsis: Synopsis, standing: Standing) -> bool:
     return standing.status in ("paused", "backfilling") or _unanswered_since(manifest, synopsis, standing) is not None
 
 
-def _on_time(manifest: Manifest, synopsis: Synopsis, delta: pa.Table) -> tuple[pa.Table, int]:
+def _on_time(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, delta: pa.Table) -> tuple[pa.Table, int]:
     """The rows of a delta that count for windows that end with rows, and how many come too late; panes as they are."""
     if synopsis.spec.rows is None:
         return delta, 0
-    known = manifest.progress.get(str(synopsis.spec.stream), StreamProgress())
+    known = progress_of(catalog, synopsis.spec, manifest.progress)
     return on_time(synopsis.spec, delta, known.bound, known.high)
 
 
@@ -364,7 +369,8 @@ def _compact(
     for (owner, kind), group in sorted(by_owner.items()):
         epoch = max(c.epoch for c in group)
         if kind == PANES and owner in catalog.synopses and catalog.synopses[owner].spec.form != "eager":
-            chunks += _compact_forms(db, manifest, catalog, owner, group)
+            eager = eager_groups(db, pond, manifest, catalog, catalog.synopses[owner], shard)
+            chunks += _compact_forms(db, manifest, catalog, owner, group, eager)
         elif kind == PANES and owner in catalog.synopses:
             synopsis = catalog.synopses[owner]
             try:
@@ -383,6 +389,8 @@ def _compact(
                 table = table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
             if table.num_rows:
                 chunks.append(pane_chunk(owner, synopsis.spec, epoch, table))
+        elif kind == MODES and owner in catalog.synopses:
+            chunks += put_together(db, manifest, catalog, catalog.synopses[owner], group)
         elif kind == ROWS and owner in catalog.stores:
             rows = needed_rows(db, manifest, catalog, catalog.stores[owner], merge_rows([c.table for c in group]))
             if rows.num_rows:
@@ -415,7 +423,12 @@ def _compact(
 
 
 def _compact_forms(
-    db: duckdb.DuckDBPyConnection, manifest: Manifest, catalog: Catalog, owner: str, group: Sequence[Chunk]
+    db: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    catalog: Catalog,
+    owner: str,
+    group: Sequence[Chunk],
+    eager: pa.Table | None,
 ) -> list[Chunk]:
     """Pane rows of both forms put together, each in the form that is smaller now."""
     synopsis = catalog.synopses[owner]
@@ -429,7 +442,7 @@ def _compact_forms(
         if not waits:
             tuples = [t.drop_columns([CUT]) if CUT in t.column_names else t for t in tuples]
             partials = [without_cut(db, spec, t) for t in partials]
-        forms = settled(db, spec, partials, tuples)
+        forms = settled(db, spec, partials, tuples, eager)
     except FAULTS:  # as in `_compact`
         return list(group)
     return [pane_chunk(owner, spec, epoch, t) for t in forms.tables]

@@ -17,8 +17,9 @@ from millpond.engine.records import QueryProgress
 from millpond.progress import NEVER, StreamProgress
 from millpond.types import DAY, BoundQuery, StreamDefinition
 from millpond.windows import first_end_after
-from millpond.windows.covers import FAR
 from millpond.windows.landmarks import last_before
+from millpond.windows.panes import FAR
+from millpond.windows.registered import axis_of
 
 
 def landmark_for(query: BoundQuery, time: int) -> int:
@@ -58,6 +59,9 @@ def read_since(standing: Standing, start: int, high: int) -> int:
     query = standing.definition.query
     if start <= NEVER or query.window is None:  # rows are numbered from the start of the retained stream
         return NEVER
+    if query.window.kind is not None:
+        longest = axis_of(query.window.kind).longest
+        return NEVER if longest is None else min(start, high) - longest
     if query.window.landmark is not None:
         return landmark_for(query, min(start, high))
     return min(start, high) - query.window.range * (4 if standing.definition.options.empty == "report" else 1)

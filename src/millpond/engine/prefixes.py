@@ -14,8 +14,8 @@ import pyarrow as pa
 from millpond.engine.cuts import regroup_cuts
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec
-from millpond.windows.covers import FAR
 from millpond.windows.landmarks import BEGINNING, last_before
+from millpond.windows.panes import FAR
 
 
 def stretch_of(spec: PanesSpec, settled: int) -> int:

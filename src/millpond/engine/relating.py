@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing, Store
 from millpond.engine.advance import Advanced
-from millpond.engine.bounds import bound_of, high_of
+from millpond.engine.bounds import bound_of, high_of, specs_of
 from millpond.engine.derived import announced
 from millpond.engine.early import EARLY, due
 from millpond.engine.early_relations import Speculation
@@ -24,6 +24,7 @@ from millpond.engine.records import Floor, Manifest, QueryProgress
 from millpond.engine.relation_answers import Given, Input, advance_relation
 from millpond.engine.state import state_folder
 from millpond.engine.tolerance import one_line
+from millpond.engine.unions import Fed, late_of, progress_of
 from millpond.errors import SourceError
 from millpond.language.duck import quote
 from millpond.progress import NEVER, StreamProgress
@@ -31,7 +32,7 @@ from millpond.relations import kept, merge_rows, needed, spare_of
 from millpond.sources.tables import read_table
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
-from millpond.types import Relational, StreamDefinition, to_json
+from millpond.types import Relational, to_json
 
 #: Chunks of state that are rows of stores.
 ROWS = "rows"
@@ -95,12 +96,20 @@ def keep_silent(pond_id: str, manifest: Manifest, owner: str) -> None:
         _kept[pond_id, owner] = replace(held, epoch=manifest.epoch)
 
 
-def marked(stream: StreamDefinition, known: StreamProgress, delta: pa.Table) -> pa.Table:
-    """An epoch's rows as they are stored: a late row can revise what lies behind the largest event time at most."""
-    if stream.options.late == "drop" or delta["_cut"].null_count == delta.num_rows or known.bound <= known.high:
+def marked(spec: Fed, late: str, known: StreamProgress, delta: pa.Table) -> pa.Table:
+    """An epoch's rows as they are stored: a late row can revise what lies behind the largest event time at most.
+
+    A row of a union is late when it is behind the progress of the union, whatever it was in its own stream.
+    """
+    at = delta.column_names.index("_cut")
+    if spec.feeds:
+        behind = pc.less(delta["_t"], known.bound)
+        cut = pc.if_else(behind, pa.scalar(min(known.bound, known.high), pa.int64()), pa.scalar(None, pa.int64()))
+        return delta.set_column(at, "_cut", cut)
+    if late == "drop" or delta["_cut"].null_count == delta.num_rows or known.bound <= known.high:
         return delta
     cut = pc.min_element_wise(delta["_cut"], known.high, skip_nulls=False)
-    return delta.set_column(delta.column_names.index("_cut"), "_cut", cut)
+    return delta.set_column(at, "_cut", cut)
 
 
 def row_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
@@ -120,7 +129,8 @@ def horizon_of(catalog: Catalog, standing: Standing, progress: QueryProgress, hi
     relation = standing.definition.query.relation
     assert relation is not None
     options = standing.definition.options
-    spare = spare_of(relation, options) if any(revises(options, s) for s in catalog.streams_of(standing)) else 0
+    revising = any(revises(options, late_of(catalog, spec)) for spec in specs_of(catalog, standing))
+    spare = spare_of(relation, options) if revising else 0
     return max(NEVER, progress.start, max(progress.edge, min(progress.closed, high)) - spare)
 
 
@@ -134,16 +144,17 @@ def needed_rows(
         relation = standing.definition.query.relation
         if before is None or relation is None or standing.status == "backfilling":
             return rows
-        streams, options = catalog.streams_of(standing), standing.definition.options
-        high = high_of(streams, manifest.progress)
+        specs, options = specs_of(catalog, standing), standing.definition.options
+        high = high_of(catalog, specs, manifest.progress)
         horizon = horizon_of(catalog, standing, before, high)
         # Rows of this epoch may get a floor.
         mine = Floor(manifest.epoch, manifest.epoch, before.closed, max(before.edge, min(before.closed, high)))
-        floors = before if len(streams) == 1 else replace(before, floors=(*before.floors, mine))
-        for item, owner, stream in zip(relation.inputs, standing.inputs, streams, strict=True):
+        floors = before if len(specs) == 1 else replace(before, floors=(*before.floors, mine))
+        for item, owner, spec in zip(relation.inputs, standing.inputs, specs, strict=True):
             if owner == store.owner:
-                spare = spare_of(relation, options) if revises(options, stream) else 0
-                seen = floored(rows, floors, options, stream)
+                late = late_of(catalog, spec)
+                spare = spare_of(relation, options) if revises(options, late) else 0
+                seen = floored(rows, floors, options, late)
                 since = manifest.epoch if before.paused is None else before.paused
                 wanted |= kept(db, relation, item, seen, spare, horizon, since)
     return rows.filter(pa.array(wanted))
@@ -153,7 +164,7 @@ def need_of(catalog: Catalog, standing: Standing, progress: Mapping[str, StreamP
     """The event time before which a query needs no row; NEVER when that is not a matter of time."""
     relation = standing.definition.query.relation
     assert relation is not None
-    horizon = horizon_of(catalog, standing, known, high_of(catalog.streams_of(standing), progress))
+    horizon = horizon_of(catalog, standing, known, high_of(catalog, specs_of(catalog, standing), progress))
     return min(_reach(relation, horizon), default=NEVER)
 
 
@@ -205,10 +216,9 @@ class Shard:
         for store in self.catalog.stores.values():
             if store.home != self.number or store.first_epoch > manifest.epoch:
                 continue
-            stream = self.catalog.streams[store.spec.stream]
-            known = manifest.progress.get(str(stream.id), StreamProgress())
+            known, late = progress_of(self.catalog, store.spec, manifest.progress), late_of(self.catalog, store.spec)
             parts = [p for p in self.parts.get(store.owner, ()) if p.num_rows]
-            delta = marked(stream, known, merge_rows(parts)) if parts else None
+            delta = marked(store.spec, late, known, merge_rows(parts)) if parts else None
             if delta is not None:
                 self.state.append(row_chunk(store.owner, manifest.epoch, delta))
             else:
@@ -277,11 +287,10 @@ class Shard:
         query, options = standing.definition.query, standing.definition.options
         assert query.relation is not None
         inputs = []
-        known = high_of(self.catalog.streams_of(standing), self.manifest.progress)
+        known = high_of(self.catalog, specs_of(self.catalog, standing), self.manifest.progress)
         horizon = horizon_of(self.catalog, standing, before, known)
         for item, owner in zip(query.relation.inputs, standing.inputs, strict=True):
             store = self.catalog.stores[owner]
-            stream = self.catalog.streams[store.spec.stream]
             if owner not in rows:
                 rows[owner] = store_rows(
                     self.db, self.pond, self.pond_id, self.manifest, self.catalog, store, deltas[owner], self.segments
@@ -291,8 +300,8 @@ class Shard:
                 held = empty_rows(self.db, item.columns)
             elif (low := needed(item, horizon - 1)) is not None and low > NEVER:
                 held = held.filter(pc.greater_equal(held["_t"], low))
-            high = self.progress.get(str(stream.id), StreamProgress()).high
-            inputs.append(Input(held, stream, high))
+            high = progress_of(self.catalog, store.spec, self.progress).high
+            inputs.append(Input(held, late_of(self.catalog, store.spec), high))
         tables = tables_of(self.catalog, query.relation)
         return advance_relation(
             self.db, query, options, inputs, tables, before, bound, since, given, known, speculation

@@ -34,7 +34,7 @@ from millpond.relations import (
     shown,
     spare_of,
 )
-from millpond.types import BoundQuery, QueryOptions, StreamDefinition
+from millpond.types import BoundQuery, QueryOptions
 
 Given = Callable[[int, int], pa.Table | None]
 
@@ -43,11 +43,11 @@ Given = Callable[[int, int], pa.Table | None]
 class Input:
     """What an epoch has for one input of a query.
 
-    rows: of its store, this epoch's included. stream: what they are of. high: its high watermark after the epoch.
+    rows: of its store, this epoch's included. late: what late ones do. high: the high watermark after the epoch.
     """
 
     rows: pa.Table
-    stream: StreamDefinition
+    late: str
     high: int
 
 
@@ -74,12 +74,12 @@ def advance_relation(
     relation = query.relation
     assert relation is not None
     progress = replace(progress, edge=max(progress.edge, min(progress.closed, high)))
-    own = [revises(options, i.stream) for i in inputs]
+    own = [revises(options, i.late) for i in inputs]
     spares = [spare_of(relation, options) if r else 0 for r in own]
-    came = [(i.stream, i.rows.filter(pc.greater_equal(i.rows["_epoch"], since))) for i in inputs]
+    came = [(i.late, i.rows.filter(pc.greater_equal(i.rows["_epoch"], since))) for i in inputs]
     floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
     progress = new_floor(pruned(progress, [i.rows for i in inputs]), options, came, spares, floors)
-    inputs = [replace(i, rows=floored(i.rows, progress, options, i.stream)) for i in inputs]
+    inputs = [replace(i, rows=floored(i.rows, progress, options, i.late)) for i in inputs]
     fresh_rows = [i.rows.filter(pc.greater_equal(i.rows["_epoch"], since)) for i in inputs]
     items = list(zip(relation.inputs, inputs, spares, strict=True))
     contents = [content_of(db, item, i.rows, spare) for item, i, spare in items]

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.catalog import Standing
+from millpond.catalog import Catalog, Standing
 from millpond.engine.backfill import RELATION, Adoption, start_of
-from millpond.engine.bounds import bound_of, high_of
+from millpond.engine.bounds import bound_of, high_of, specs_of
 from millpond.engine.core import Core
 from millpond.engine.derived import announced
 from millpond.engine.floors import floored, revises
@@ -31,9 +31,11 @@ from millpond.engine.relating import (
     row_chunk,
     tables_of,
 )
+from millpond.engine.segments import row_schema
 from millpond.engine.state import state_folder
+from millpond.engine.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.errors import QueryError
-from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.progress import FOREVER, NEVER
 from millpond.relations import Rows, kept, merge_rows, needed, rows_needed, rows_of, spare_of
 from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, write_chunks
@@ -42,7 +44,7 @@ from millpond.types import WEIGHT, RelationInput, StreamDefinition
 
 def archived_rows(
     core: Core,
-    stream: StreamDefinition,
+    streams: Sequence[StreamDefinition],
     spec: Rows,
     item: RelationInput,
     wanted: Range,
@@ -51,7 +53,10 @@ def archived_rows(
     live_from: int | None = None,
     scans: list[Scan] | None = None,
 ) -> pa.Table:
-    """The rows of a range of the archive that a store would keep. Rows on which an expression fails are left out.
+    """The rows of a range of the archives that a store would keep. Rows on which an expression fails are left out.
+
+    Arguments:
+        streams: that feed the store.
 
     Arguments:
         now, live_from: of a reduced input, NOW of the scan, and the first epoch whose rows are whole. scans: gets it.
@@ -60,33 +65,38 @@ def archived_rows(
     db = connection()
     parts = []
     held = 0
+    first = streams[0]
+    schema = row_schema(first)
     with core.pinned():
-        columns = [c for c in dict.fromkeys(spec.columns) if c not in (stream.options.time, WEIGHT)]
-        if item.reduce is not None:
-            scan = Scan(item.reduce, now, live_from)
-            scan.steps = resolve(core, [stream], scan, wanted)
-            read = portion_rows(core.path, stream, portions(core, stream, scan, wanted), columns, scan.counters)
+        scan = None if item.reduce is None else Scan(item.reduce, now, live_from)
+        if scan is not None:
+            scan.steps = resolve(core, streams, scan, wanted)
             if scans is not None:
                 scans.append(scan)
-        else:
-            segments = segments_in(core.streams[stream.id].archive.segments, wanted)
-            read = batches(core.path, stream, segments, wanted, columns)
-        for segment in read:
-            found = tolerant(partial(rows_of, db, spec), counted(segment, stream.options))[0]
-            if found.num_rows:
-                parts.append(found)
-                held += found.num_rows
-            if most is not None and held > most:
-                raise QueryError(
-                    f"the windows over {stream.name} hold more than {most} rows, which are read in this process;"
-                    " a shorter window, or a filter below it, helps"
-                )
+        for stream in streams:
+            named = own_names(spec, stream, first, [c for c in spec.columns if c != WEIGHT])
+            columns = [c for c in dict.fromkeys(named) if c != stream.options.time]
+            if scan is not None:
+                read = portion_rows(core.path, stream, portions(core, stream, scan, wanted), columns, scan.counters)
+            else:
+                segments = segments_in(core.streams[stream.id].archive.segments, wanted)
+                read = batches(core.path, stream, segments, wanted, columns)
+            for segment in read:
+                rows = entering(counted(segment, stream.options), spec, stream.id, schema)
+                found = tolerant(partial(rows_of, db, spec), rows)[0]
+                if found.num_rows:
+                    parts.append(found)
+                    held += found.num_rows
+                if most is not None and held > most:
+                    raise QueryError(
+                        f"the windows over {stream.name} hold more than {most} rows, which are read in this process;"
+                        " a shorter window, or a filter below it, helps"
+                    )
     return merge_rows(parts) if parts else empty_rows(db, item.columns)
 
 
 def read_inputs(
     core: Core,
-    streams: Sequence[StreamDefinition],
     items: Sequence[RelationInput],
     published: Published,
     since: int,
@@ -104,14 +114,23 @@ def read_inputs(
         most, live_from, scans: see `archived_rows`.
     """
     found = []
-    for n, (item, stream) in enumerate(zip(items, streams, strict=True)):
-        lows = [needed(i, since) for i, s in zip(items, streams, strict=True) if s.id == stream.id]
+    catalog = core.catalog
+    for n, item in enumerate(items):
+        first = catalog.stream(item.stream)
+        if first is None:
+            raise QueryError(f"the stream '{item.stream}' was dropped")
+        lows = [needed(i, since) for i in items if i.names == item.names]
         low = None if any(each is None or each <= NEVER for each in lows) else min(e for e in lows if e is not None)
         wanted = Range(low, None if until is None else until + 1, published.epoch)
-        state = published.progress.get(str(stream.id), StreamProgress())
-        spec = rows_needed(item, stream) if specs is None else specs[n]
-        rows = archived_rows(core, stream, spec, item, wanted, most, state.high, live_from, scans)
-        found.append(Input(marked(stream, state, rows), stream, state.high))
+        spec = rows_needed(item, first) if specs is None else specs[n]
+        state, late = progress_of(catalog, spec, published.progress), late_of(catalog, spec)
+        fed = streams_of(catalog, spec)
+        rows = archived_rows(core, fed, spec, item, wanted, most, state.high, live_from, scans)
+        if spec.feeds:  # the archive says what a row was behind in its own stream only: all of them count
+            rows = rows.set_column(rows.column_names.index("_cut"), "_cut", pa.nulls(rows.num_rows, pa.int64()))
+        else:
+            rows = marked(spec, late, state, rows)
+        found.append(Input(rows, late, state.high))
     return found
 
 
@@ -122,7 +141,6 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
         standing = catalog.queries.get(query)
         if standing is None:
             return None
-        streams = catalog.streams_of(standing)
     epoch = standing.first_epoch - 1
     published = read_published(core.path, epoch) if epoch else Published()
     definition = standing.definition
@@ -133,10 +151,11 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
     start = start_of(standing, bound)
     known = QueryProgress(closed=start, start=start)
     horizon = min(
-        start, horizon_of(catalog, standing, replace(known, closed=max(start, bound)), _high(published, streams))
+        start,
+        horizon_of(catalog, standing, replace(known, closed=max(start, bound)), _high(catalog, standing, published)),
     )
     specs = [catalog.stores[owner].spec for owner in standing.inputs]
-    inputs = read_inputs(core, streams, relation.inputs, published, max(NEVER, horizon - 1), None, specs)
+    inputs = read_inputs(core, relation.inputs, published, max(NEVER, horizon - 1), None, specs)
     seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
     if start > NEVER:
         known = replace(known, first=start if any(i.high > NEVER for i in inputs) else None)
@@ -145,20 +164,20 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
     tables = tables_of(catalog, relation)
     done = advance_relation(
         db, definition.query, definition.options, inputs, tables, known, bound, FOREVER, lambda low, high: None,
-        _high(published, streams),
+        _high(catalog, standing, published),
     )  # fmt: skip
     home = catalog.stores[standing.inputs[0]].home
     return Adoption(
         f"{RELATION}{query}",
         (query,),
         {str(query): done.progress},
-        _state(core, standing, inputs, done.progress, home, epoch, _high(published, streams)),
+        _state(core, standing, inputs, done.progress, home, epoch, _high(catalog, standing, published)),
         _results(core, standing, done.answers, home, epoch),
     )
 
 
-def _high(published: Published, streams: Sequence[StreamDefinition]) -> int:
-    return high_of(streams, published.progress)
+def _high(catalog: Catalog, standing: Standing, published: Published) -> int:
+    return high_of(catalog, specs_of(catalog, standing), published.progress)
 
 
 def _state(
@@ -176,9 +195,9 @@ def _state(
         if catalog.stores[owner].first_epoch < standing.first_epoch:
             continue
         options = standing.definition.options
-        spare = spare_of(relation, options) if revises(options, each.stream) else 0
+        spare = spare_of(relation, options) if revises(options, each.late) else 0
         rows[owner] = each.rows  # inputs with one store read the same rows
-        seen = floored(each.rows, progress, options, each.stream)
+        seen = floored(each.rows, progress, options, each.late)
         masks[owner] = masks.get(owner, False) | kept(db, relation, item, seen, spare, horizon)
     chunks = [row_chunk(o, epoch, rows[o].filter(pa.array(m))) for o, m in sorted(masks.items()) if m.any()]
     if not chunks:

@@ -22,7 +22,7 @@ from millpond.engine.records import manifest_path
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.tables import Chunk, Segment, read_chunks
-from millpond.windows.covers import FAR
+from millpond.windows.panes import FAR
 
 #: Rows of a synopsis kept in memory beyond what open windows need.
 KEPT_ROWS = 500_000
@@ -62,7 +62,7 @@ class PaneState:
         segments: the shard's committed state files, oldest first.
         epoch: the running epoch. delta: merged partials of this epoch. forms: the delta in the forms that are stored.
         since: for a query that answered last before this epoch: what came from it on is delta (see `parts`, `show`).
-        settled: see `prefixes.fold_prefix`.
+        settled: see `prefixes.fold_prefix`. eager: keys of groups that are kept as partials (see `adapting`).
     """
 
     db: duckdb.DuckDBPyConnection
@@ -77,6 +77,7 @@ class PaneState:
     since: int | None = None
     forms: Forms | None = None
     settled: int = -FAR
+    eager: pa.Table | None = None
     _before: _Kept | None = field(default=None, init=False)
     _with_delta: tuple[_Kept, Forms] | None = field(default=None, init=False)
     _views: dict[tuple[str, int], pa.Table] = field(default_factory=dict, init=False)
@@ -192,7 +193,7 @@ class PaneState:
         if sum(t.num_rows for t in whole.tables) > KEPT_ROWS and held < low:
             held, whole = low, Forms(_from(whole.partials, low), _from(whole.tuples, low))
         if whole.tuples.num_rows and not rounds and not keeps_lists(self.spec):  # else the order of the files counts
-            whole = settled(self.db, self.spec, [whole.partials], [whole.tuples])
+            whole = settled(self.db, self.spec, [whole.partials], [whole.tuples], self.eager)
         if rewritten:
             whole = Forms(fold_prefix(self.db, self.spec, whole.partials, self.settled), whole.tuples)
         _kept[(self.pond_id, self.owner, self.shard)] = _Kept(

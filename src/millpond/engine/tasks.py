@@ -13,6 +13,7 @@ from millpond.engine.merging import merge_shard
 from millpond.engine.records import Manifest, manifest_path, read_manifest
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
+from millpond.windows import registered
 
 _catalogs: dict[tuple[str, int], Catalog] = {}
 _manifests: dict[tuple[str, int, int], Manifest] = {}
@@ -38,6 +39,7 @@ def manifest_at(pond: str, pond_id: str, epoch: int) -> Manifest:
 
 def map_epoch(pond: str, pond_id: str, epoch: int, task: int) -> Iterator[Parcel]:
     """Map task `task` of an epoch."""
+    registered.use(pond)
     manifest = manifest_at(pond, pond_id, epoch)
     return map_split(pond, manifest, catalog_at(pond, pond_id, manifest.version), task)
 
@@ -46,5 +48,6 @@ def merge_epoch(
     pond: str, pond_id: str, epoch: int, shard: int, parcels: Sequence[Parcel]
 ) -> tuple[dict[str, Any], Payload]:
     """Merge task of a shard in an epoch."""
+    registered.use(pond)
     manifest = manifest_at(pond, pond_id, epoch)
     return merge_shard(pond, pond_id, manifest, catalog_at(pond, pond_id, manifest.version), shard, parcels), b""

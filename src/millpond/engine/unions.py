@@ -10,6 +10,8 @@ Late rows revise. Where a stream says late='drop', the rows that are late in it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,35 +19,107 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog
 from millpond.engine.retention import is_cut
 from millpond.progress import StreamProgress, meld
-from millpond.synopses import PanesSpec
 from millpond.types import WEIGHT, BoundQuery, Feed, StreamDefinition
 
 #: Bits of a row's id that say its place in its stream; the place of the stream in the union stands above.
 PLACE = 58
 
 
-def streams_of(catalog: Catalog, spec: PanesSpec) -> list[StreamDefinition]:
+class Fed(Protocol):
+    """What takes the rows of a stream or of a union: a synopsis (`PanesSpec`), a store of a relation (`Rows`)."""
+
+    @property
+    def stream(self) -> int:
+        """The stream by whose names it knows its columns."""
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """The streams of a union; empty for one stream."""
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """The ids of all streams."""
+
+    @property
+    def narrowed(self) -> tuple[tuple[str, str], ...]:
+        """(quoted name, type) of columns that it takes with the type that they had before they were widened."""
+
+
+@dataclass(frozen=True)
+class Union:
+    """A union, or one stream where there are no feeds, that nothing is kept for (see `Fed`)."""
+
+    stream: int
+    feeds: tuple[Feed, ...] = ()
+    narrowed: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """See `Fed`."""
+        return tuple(f.stream for f in self.feeds) or (self.stream,)
+
+
+def streams_of(catalog: Catalog, spec: Fed) -> list[StreamDefinition]:
     """The streams that feed a synopsis, in the order of the union."""
     return [catalog.streams[s] for s in spec.streams]
 
 
-def progress_of(catalog: Catalog, spec: PanesSpec, progress: Mapping[str, StreamProgress]) -> StreamProgress:
-    """The progress of what feeds a synopsis: of its stream, or melded of those of a union."""
+def union_key(streams: Sequence[int]) -> str:
+    """What the progress of a union is recorded under, beside that of streams, which goes by their ids.
+
+    >>> union_key([3, 1])
+    '3+1'
+    """
+    return "+".join(map(str, streams))
+
+
+def unions_in(catalog: Catalog) -> dict[str, Fed]:
+    """The unions that standing queries read, by `union_key`."""
+    fed: list[Fed] = [s.spec for s in catalog.synopses.values()]
+    fed += [s.spec for s in catalog.stores.values()]
+    return {union_key(spec.streams): spec for spec in fed if spec.feeds}
+
+
+def progress_of(catalog: Catalog, spec: Fed, progress: Mapping[str, StreamProgress]) -> StreamProgress:
+    """The progress of what feeds a synopsis: of its stream, or melded of those of a union.
+
+    What was announced of a union stays announced when a stream that was idle speaks again.
+    """
     states = [progress.get(str(s), StreamProgress()) for s in spec.streams]
     if not spec.feeds:
         return states[0]
     by = [s.options.marks_by for s in streams_of(catalog, spec)]
     places = {f.columns.index(b) for f, b in zip(spec.feeds, by, strict=True) if b is not None}
     # Groups are those of the first stream's column; others may only say of the same one.
-    return meld(states, groups=by[0] is not None and len(places) == 1)
+    melded = meld(states, groups=by[0] is not None and len(places) == 1)
+    known = progress.get(union_key(spec.streams))
+    if known is None or known.bound <= melded.bound:
+        return melded
+    return replace(melded, bound=known.bound, groups={g: b for g, b in melded.groups.items() if b > known.bound})
 
 
-def late_of(catalog: Catalog, spec: PanesSpec) -> str:
+def with_unions(
+    catalog: Catalog, streams: Mapping[str, StreamProgress], before: Mapping[str, StreamProgress]
+) -> dict[str, StreamProgress]:
+    """Progress of streams with that of the unions that standing queries read.
+
+    Arguments:
+        streams: progress of the streams now. before: that of everything as it was recorded last.
+    """
+    found = dict(streams)
+    for key, spec in unions_in(catalog).items():
+        known = {key: before[key]} if key in before else {}
+        state = progress_of(catalog, spec, {**streams, **known})
+        found[key] = StreamProgress(state.bound, state.high, ended=state.ended)
+    return found
+
+
+def late_of(catalog: Catalog, spec: Fed) -> str:
     """What late rows do to the queries of a synopsis: 'revise' or 'drop'."""
     return "revise" if spec.feeds else catalog.streams[spec.stream].options.late
 
 
-def entering(rows: pa.Table, spec: PanesSpec, stream: int, schema: pa.Schema) -> pa.Table:
+def entering(rows: pa.Table, spec: Fed, stream: int, schema: pa.Schema) -> pa.Table:
     """Rows of one of the streams as the synopsis takes them.
 
     Arguments:
@@ -78,16 +152,12 @@ def entering(rows: pa.Table, spec: PanesSpec, stream: int, schema: pa.Schema) ->
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def read_columns(spec: PanesSpec, stream: StreamDefinition, first: StreamDefinition) -> Sequence[str]:
-    """The columns of a stream of the union that a synopsis reads."""
+def own_names(spec: Fed, stream: StreamDefinition, first: StreamDefinition, columns: Sequence[str]) -> Sequence[str]:
+    """What columns, named as in the union's first stream, are called in one of its streams."""
     if not spec.feeds:
-        return spec.columns_of(stream)
-    wanted, feed = set(spec.columns_of(first)), _feed(spec, stream.id)
-    return [b for a, b in zip(spec.feeds[0].columns, feed.columns, strict=True) if a in wanted]
-
-
-def _feed(spec: PanesSpec, stream: int) -> Feed:
-    return next(f for f in spec.feeds if f.stream == stream)
+        return columns
+    feed = next(f for f in spec.feeds if f.stream == stream.id)
+    return [b for a, b in zip(spec.feeds[0].columns, feed.columns, strict=True) if a in columns]
 
 
 def is_retained(catalog: Catalog, query: BoundQuery) -> bool:

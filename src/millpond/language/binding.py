@@ -107,11 +107,11 @@ class SelectBinder:
         """The bound query."""
         self.check_clauses()
         table, stream = self.stream()
-        window = bound_window(table, stream, self.source)
+        window = bound_window(table, stream, self.source, self.schema)
         self.row_window = bound_row_window(table, stream, self.source)
         self.calls = CallWindows(self.select, self.text, table.meta.get(WINDOW), stream, self.source)
         window = window or self.calls.query
-        feeds = union_feeds(table, stream, window, self.schema, self.source)
+        feeds = union_feeds(table, stream, self.schema, self.source)
         bound = self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
         bound = replace(bound, feeds=feeds) if feeds else bound
         if window is not None or self.row_window is not None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from millpond.language.dialect import TO_STREAM, UNION, CheckedCast, render
+from millpond.language.dialect import TO_STREAM, CheckedCast, render
 from millpond.language.duck import Refused, describe, quote
 from millpond.language.expressions import column
 from millpond.language.factors import conjuncts
@@ -22,13 +22,15 @@ from millpond.language.joining import join_plan
 from millpond.language.places import Source, nearest
 from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_text
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
+from millpond.language.unions import union_feeds
 from millpond.language.weights import weigh
-from millpond.language.window_clause import REVISIONS, WINDOW, WORKS, WindowClause
+from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
 from millpond.types import (
     WEIGHT,
     BoundQuery,
     Column,
     ConstantInput,
+    Feed,
     Output,
     Reduction,
     Relational,
@@ -88,6 +90,7 @@ class _Binder:
         self.windows: dict[str, RelationWindow] = {}
         self.reductions: dict[str, Reduction] = {}
         self.reduced: dict[str, tuple[int, int]] = {}
+        self.feeds: dict[str, tuple[Feed, ...]] = {}
         names = [node.name.lower() for node in select.find_all(exp.Identifier)]
         self.names = frozenset(names)
         aliases = {t.alias_or_name.lower() for t in tables_of(select)}
@@ -133,6 +136,7 @@ class _Binder:
                 self.checks(tree, ref) if elements else (),
                 self.reductions.get(ref.alias),
                 signed=self.streams[ref.alias].takes_back,
+                feeds=self.feeds[ref.alias],
             )
             for ref in refs
             if ref.kind == "stream"
@@ -167,13 +171,9 @@ class _Binder:
         source = self.source
         if revisions := table.meta.get(REVISIONS):
             raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)
-        if table.meta.get(UNION):
-            raise source.error(
-                "a union of streams in FROM has a window with SLIDE behind it", table,
-                f"FROM (a UNION ALL b) {WORKS}; or a union of relations: SELECT … FROM a [RANGE …] UNION ALL SELECT …",
-            )  # fmt: skip
         clause = table.meta.get(WINDOW)
         self.streams[alias] = stream
+        self.feeds[alias] = union_feeds(table, stream, self.schema, source)
         self.windows[alias] = self.window(clause, stream) if clause is not None else RelationWindow("unbounded")
         partition = {name.lower() for name in self.windows[alias].partition}
         columns = tuple(

@@ -172,7 +172,7 @@ class MillpondParser(DuckDBParser):
         table = members[0]
         table.meta[UNION] = members[1:]  # a node in its own meta could not be copied
         self._parse_suffix(table)
-        if WINDOW not in table.meta and REDUCE not in table.meta and (alias := self._parse_table_alias()) is not None:
+        if REDUCE not in table.meta and (alias := self._parse_table_alias()) is not None:
             table.set("alias", alias)
             self._parse_suffix(table)
         return table

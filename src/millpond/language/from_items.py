@@ -84,7 +84,7 @@ def stream_of_side(schema: Schema, name: exp.Identifier, source: Source) -> Stre
     return found
 
 
-def bound_window(table: exp.Table, stream: StreamDefinition, source: Source) -> Window | None:
+def bound_window(table: exp.Table, stream: StreamDefinition, source: Source, schema: Schema) -> Window | None:
     """The window behind a stream's name with its column checked and ALIGN START folded into the origin."""
     clause = table.meta.get(WINDOW)
     if clause is None:
@@ -92,18 +92,38 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source) -> 
     assert isinstance(clause, WindowClause)
     if clause.slide_rows is not None:
         return None  # see `row_windows`
+    if clause.extent == "kind":
+        check_attribute(clause, stream, source)
+        reference, length = _kind(clause, source, schema)
+        return Window(1, 1, 0, stream.options.time, kind=reference, length=length)
     return time_window(clause, stream, source)
 
 
 def time_window(clause: WindowClause, stream: StreamDefinition, source: Source) -> Window:
     """A window that slides by time, or grows from a landmark, as it is bound."""
     if clause.extent not in ("range", "all") or clause.slide is None:
+        if clause.extent == "kind":
+            raise source.error(
+                "a window of a registered kind stands behind its stream", clause.place, "FROM s [KIND …]"
+            )
         raise source.error("windows of this kind are not available yet", clause.place, WORKS)
     check_attribute(clause, stream, source)
     if clause.extent == "all":
         return Window(0, clause.slide, 0, stream.options.time, _landmark(clause, source))
     shift = clause.range % clause.slide if clause.align_start else 0
     return Window(clause.range, clause.slide, (clause.origin + shift) % clause.slide, stream.options.time)
+
+
+def _kind(clause: WindowClause, source: Source, schema: Schema) -> tuple[str, int]:
+    """The reference of a registered kind of windows, and how long they are at most."""
+    known: dict[str, tuple[str, int]] = getattr(schema, "window_kinds", dict)()
+    found = known.get(clause.kind.lower())
+    if found is None:
+        raise source.error(
+            f"there is no window kind '{clause.kind}'", clause.kind_place,
+            "one that was registered: pond.register_window_kind(name, kind)", nearest(clause.kind, list(known)),
+        )  # fmt: skip
+    return found
 
 
 def check_attribute(clause: WindowClause, stream: StreamDefinition, source: Source) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -30,6 +31,7 @@ from millpond.language.reduce_clause import refuse_reduction
 from millpond.language.relations import RelationQuery
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
+from millpond.language.unions import in_words_of
 from millpond.language.window_clause import WINDOW
 from millpond.types import BoundQuery, Column, JoinFactor, Selection, Side, Span, StreamDefinition
 
@@ -218,12 +220,22 @@ class _RowBinder(SelectBinder):
     def analyse(self, marks: Marks | None) -> Analysis:
         """The bound query and its factors."""
         query, self.marks = self.bind(), marks
-        stream = self.rows.stream
+        first = self.rows.stream
         (span,) = self.spans([(query.stream, self.rows.alias)])
-        reader = FactorReader(lambda node, sql: self.kind(stream.all_columns, node, sql), marks)
-        found = [self.read(reader, node, negated) for node, negated in self.leaves(marks)]
-        factors = [f for f in found if f is not None]
-        return Analysis(query, [stream], [span], [factors], select=self.select)
+        streams = [self.fed(f.name) for f in query.feeds] or [first]
+        factors = []
+        for stream in streams:  # the condition in the words of each stream of a union
+            reader = FactorReader(partial(self.kind, stream.all_columns), marks)
+            leaves = [(in_words_of(first, stream, node), negated) for node, negated in self.leaves(marks)]
+            found = [self.read(reader, node, negated) for node, negated in leaves]
+            factors.append([f for f in found if f is not None])
+        return Analysis(query, streams, [span] * len(streams), factors, select=self.select)
+
+    def fed(self, name: str) -> StreamDefinition:
+        """A stream of the union."""
+        found = self.schema.lookup(name)
+        assert isinstance(found, StreamDefinition)
+        return found
 
     def leaves(self, marks: Marks | None) -> list[tuple[exp.Expr, bool]]:
         """The factors of all conditions, resolved."""
@@ -284,7 +296,7 @@ class _PairBinder(_RowBinder):
         first, left = self.stream()
         second, right = self.named(join.this)
         for table, stream in ((first, left), (second, right)):
-            if bound_window(table, stream, self.source) is not None:
+            if bound_window(table, stream, self.source, self.schema) is not None:
                 raise self.source.error("joins of streams with windows in brackets are not available yet", table)
             refuse_reduction(
                 table,

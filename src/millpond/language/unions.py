@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millpond.language.dialect import UNION
+from millpond.language.dialect import UNION, CheckedCast
+from millpond.language.expressions import column
 from millpond.language.from_items import Schema, find
 from millpond.language.places import Source
 from millpond.language.window_clause import REVISIONS, WINDOW, WORKS
-from millpond.types import Column, Feed, StreamDefinition, Window
+from millpond.types import Column, Feed, StreamDefinition
 
 #: Streams that one union may have.
 MOST = 16
@@ -25,18 +26,14 @@ _WIDER = {
 }
 
 
-def union_feeds(
-    table: exp.Table, stream: StreamDefinition, window: Window | None, schema: Schema, source: Source
-) -> tuple[Feed, ...]:
+def union_feeds(table: exp.Table, stream: StreamDefinition, schema: Schema, source: Source) -> tuple[Feed, ...]:
     """The streams of a union in FROM; empty for a single stream.
 
-    Raises: StatementError where a member is no stream, columns don't match by position, or there is no time window.
+    Raises: StatementError where a member is no stream, or columns don't match by position.
     """
     members: list[exp.Table] = table.meta.get(UNION, [])
     if not members:
         return ()
-    if window is None:
-        raise source.error("a union of streams needs a window over time", table, f"FROM (a UNION ALL b) {WORKS}")
     if len(members) >= MOST:
         raise source.error(f"a union has at most {MOST} streams", members[MOST - 1])
     feeds = [_feed(stream, stream, table, source)]
@@ -75,5 +72,24 @@ def _feed(first: StreamDefinition, stream: StreamDefinition, table: exp.Table, s
     return Feed(stream.id, stream.name, tuple(c.name for c in given), stream.options.late == "drop")
 
 
-def _fits(column: Column, wanted: Column) -> bool:
-    return column.type == wanted.type or wanted.type in _WIDER.get(column.type, ())
+def in_words_of(first: StreamDefinition, stream: StreamDefinition, node: exp.Expr) -> exp.Expr:
+    """An expression over the columns of a union (those of its first stream), over the columns of one of its streams.
+
+    A column of a narrower type is widened as it enters the union.
+    """
+    if stream.id == first.id and stream.name == first.name:
+        return node
+    own = {a.name: (a, b) for a, b in zip(first.all_columns, stream.all_columns, strict=True)}
+
+    def renamed(each: exp.Expr) -> exp.Expr:
+        if not isinstance(each, exp.Column) or each.name not in own:
+            return each
+        wanted, given = own[each.name]
+        found = column(given.name)
+        return found if given.type == wanted.type else CheckedCast(this=found, kind=wanted.type)
+
+    return node.transform(renamed)
+
+
+def _fits(given: Column, wanted: Column) -> bool:
+    return given.type == wanted.type or wanted.type in _WIDER.get(given.type, ())

@@ -22,22 +22,34 @@ REVISIONS = "millpond_revisions"
 FINAL = "millpond_final"
 
 PARAMETERS = (
-    "RANGE", "ROWS", "TUMBLING", "SLIDE", "ON", "ORIGIN", "ALIGN", "NOW", "PARTITION BY", "SINCE", "BY",
+    "RANGE", "ROWS", "TUMBLING", "SLIDE", "ON", "ORIGIN", "ALIGN", "NOW", "PARTITION BY", "SINCE", "BY", "KIND",
 )  # fmt: skip
 #: Other spellings of parameters in the literature.
 SYNONYMS = {"WA": "ON", "WATTR": "ON", "RATTR": "ON", "PA": "PARTITION BY", "PATTR": "PARTITION BY"}
 WORKS = "[RANGE 5 MINUTES SLIDE 1 MINUTE] or [RANGE TUMBLING 5 MINUTES]"
 KINDS = (
     f"{WORKS}, [RANGE ALL SLIDE 1 HOUR], [ROWS 100 SLIDE 10], [PARTITION BY a ROWS 100 SLIDE 10], "
-    "[RANGE 5 MINUTES SLIDE 1 ROW]; without SLIDE a relation: [RANGE 5 MINUTES], [ROWS 100], [NOW], [RANGE UNBOUNDED]"
+    "[RANGE 5 MINUTES SLIDE 1 ROW]; [KIND months] where one is registered; "
+    "without SLIDE a relation: [RANGE 5 MINUTES], [ROWS 100], [NOW], [RANGE UNBOUNDED]"
 )
 
 #: What a window behind an aggregate can begin with.
-_FIRST = {"RANGE", "ROWS", "TUMBLING", "SLIDE", "ORIGIN", "ALIGN", "SINCE", "PARTITION BY", "PARTITION", "SATTR"} | (
-    set(SYNONYMS)
-)
+_FIRST = {
+    "RANGE",
+    "ROWS",
+    "TUMBLING",
+    "SLIDE",
+    "ORIGIN",
+    "ALIGN",
+    "SINCE",
+    "PARTITION BY",
+    "PARTITION",
+    "SATTR",
+    "KIND",
+} | (set(SYNONYMS))
 
 Place = tuple[int, int]
+Extent = Literal["range", "rows", "all", "now", "unbounded", "kind"]
 
 
 @dataclass(frozen=True)
@@ -45,14 +57,14 @@ class WindowClause:
     """A window as written; times in microseconds.
 
     extent: 'range' (rows of the last `range`), 'rows' (the last `rows` rows), 'all' (everything since a landmark),
-        'now' and 'unbounded' (relations only).
+        'now' and 'unbounded' (relations only), 'kind' (windows of the registered kind `kind`, at `kind_place`).
     slide, slide_rows: how far apart windows end, by time or by rows; both None: a relation, defined at every instant.
     numbered: what rows are counted in: their rank in event time, or their arrival.
     since, every, zone: the landmark (None: the start of the stream), how often there is a new one.
     attribute: the column after ON. partition: columns of PARTITION BY with their places. place: the brackets.
     """
 
-    extent: Literal["range", "rows", "all", "now", "unbounded"]
+    extent: Extent
     place: Place
     range: int = 0
     rows: int = 0
@@ -67,11 +79,13 @@ class WindowClause:
     align_start: bool = False
     attribute: str | None = None
     attribute_place: Place = (0, 0)
+    kind: str = ""
+    kind_place: Place = (0, 0)
 
     @property
     def is_relation(self) -> bool:
         """Whether it has no SLIDE: a relation of CQL, defined at every instant."""
-        return self.slide is None and self.slide_rows is None
+        return self.slide is None and self.slide_rows is None and self.extent != "kind"
 
 
 def begins_window(bracket: Token, word: Token, follows: Token | None) -> bool:
@@ -93,7 +107,7 @@ class _WindowReader:
     parser: MillpondParser
     open: Token = field(init=False)
     seen: set[str] = field(default_factory=set)
-    extent: Literal["range", "rows", "all", "now", "unbounded"] | None = None
+    extent: Extent | None = None
     range: int = 0
     rows: int = 0
     slide: int | None = None
@@ -112,6 +126,7 @@ class _WindowReader:
         self.open = self.parser._curr
         self.attribute_place = (self.open.start, self.open.end + 1)
         self.slide_token = self.open
+        self.kind, self.kind_place = "", self.attribute_place
 
     @property
     def token(self) -> Token:
@@ -154,11 +169,15 @@ class _WindowReader:
             align_start=self.align_start,
             attribute=self.attribute,
             attribute_place=self.attribute_place,
+            kind=self.kind,
+            kind_place=self.kind_place,
         )
 
     def check(self, extent: str) -> None:
         """Refuse parameters that do not go together."""
         slides = self.slide is not None or self.slide_rows is not None
+        if extent == "kind" and (slides or self.seen - {"KIND", "ON"}):
+            self.fail("a registered kind says all of its windows by itself", self.open, expected=f"[KIND {self.kind}]")
         if extent in ("now", "unbounded") and slides:
             self.fail(
                 f"{extent.upper()} has no SLIDE: it is a relation, defined at every instant",
@@ -207,7 +226,7 @@ class _WindowReader:
         self.parser._advance()
         getattr(self, f"read_{word.lower().replace(' ', '_')}")(token)
 
-    def covers(self, extent: Literal["range", "rows", "all", "now", "unbounded"], token: Token) -> None:
+    def covers(self, extent: Extent, token: Token) -> None:
         """The window covers this; twice is once too often."""
         if self.extent is not None and not (self.extent == "all" and extent == "all"):
             self.fail("a window has one extent", token, expected="either RANGE or ROWS")
@@ -242,6 +261,11 @@ class _WindowReader:
             self.slide_rows = self.rows
         elif self.extent == "range":
             self.slide = self.range
+
+    def read_kind(self, token: Token) -> None:
+        self.covers("kind", token)
+        self.kind_place = (self.token.start, self.token.end + 1)
+        self.kind = self.name("KIND")
 
     def read_now(self, token: Token) -> None:
         self.covers("now", token)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import duckdb
 import numpy as np
@@ -26,6 +26,7 @@ from millpond.types import (
     DAY,
     WEIGHT,
     Column,
+    Feed,
     QueryOptions,
     Reduction,
     Relational,
@@ -47,6 +48,7 @@ class Rows:
     stream: id of the stream; time: its event-time column; where, columns, checks: as of `RelationInput`; casts: (quoted
     name, type) of columns that must be cast to what they were declared. reduce: how much of the past was left out.
     narrowed: (quoted name, type) of columns that were widened since; rows are taken with this type, or fail.
+    feeds: the streams of a union, of which `stream` is the first; empty: there is only `stream`.
     """
 
     stream: int
@@ -57,19 +59,26 @@ class Rows:
     casts: tuple[tuple[str, str], ...] = ()
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
+    feeds: tuple[Feed, ...] = ()
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """The ids of the streams whose rows it takes."""
+        return tuple(f.stream for f in self.feeds) or (self.stream,)
 
     @property
     def key(self) -> str:
         """A text that is equal for equal definitions."""
-        reduced = [] if self.reduce is None else [to_json(self.reduce)]
-        text = json.dumps([self.stream, self.time, self.where, self.checks, self.columns, *reduced])
+        more = [] if self.reduce is None else [to_json(self.reduce)]
+        more += [[astuple(f) for f in self.feeds]] if self.feeds else []
+        text = json.dumps([self.stream, self.time, self.where, self.checks, self.columns, *more])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def serves(self, wanted: Rows) -> bool:
         """Whether it keeps every row and column of `wanted`, and no other rows."""
         if self.reduce is not None or wanted.reduce is not None:  # other samples, other rows
             return self is wanted
-        mine, theirs = ((s.stream, s.where, s.checks, s.narrowed) for s in (self, wanted))
+        mine, theirs = ((s.stream, s.where, s.checks, s.narrowed, s.feeds) for s in (self, wanted))
         return mine == theirs and set(wanted.columns) <= set(self.columns)
 
     def with_columns(self, wanted: Rows) -> Rows:
@@ -83,7 +92,9 @@ def rows_needed(item: RelationInput, stream: StreamDefinition) -> Rows:
     """The rows that an input needs."""
     casts = casts_of(stream) if item.where or item.checks else ()
     names = tuple(c.name for c in item.columns)
-    return Rows(stream.id, stream.options.time, names, item.where, item.checks, casts, item.reduce, item.narrowed)
+    return Rows(
+        stream.id, stream.options.time, names, item.where, item.checks, casts, item.reduce, item.narrowed, item.feeds
+    )
 
 
 def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.Table:

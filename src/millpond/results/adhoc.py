@@ -30,15 +30,17 @@ from millpond.engine.reducing import (
     take_counters,
 )
 from millpond.engine.scan import Counters
+from millpond.engine.segments import row_schema
 from millpond.engine.summaries import map_entries, served
 from millpond.engine.tolerance import one_line
-from millpond.engine.unions import is_retained, progress_of
+from millpond.engine.unions import Union, entering, is_retained, progress_of
 from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
 from millpond.results.coverage import with_coverage
 from millpond.results.fidelity import answered, scan_for, with_exactness
 from millpond.results.hot import retained_from
 from millpond.results.measuring import decision_for
+from millpond.results.moments import now_of
 from millpond.synopses import (
     PanesSpec,
     connection,
@@ -63,6 +65,7 @@ from millpond.types import (
     from_json,
     to_json,
 )
+from millpond.windows import registered
 from millpond.windows.panes import WHOLE
 
 #: Rows below which a history query is answered in this process, without a job.
@@ -86,7 +89,7 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
     published = core.published
     progress = published.progress.get(str(stream.id), StreamProgress())
     if query.feeds:
-        progress = progress_of(core.catalog, spec_of(query, stream), published.progress)
+        progress = progress_of(core.catalog, Union(stream.id, query.feeds), published.progress)
         states = [published.progress.get(str(f.stream), StreamProgress()) for f in query.feeds]
         progress = replace(progress, high=now(states))
     scan = scan_for(query, progress.high)
@@ -100,15 +103,17 @@ def _select(
 ) -> pa.Table:
     published = core.published
     wanted = Range(epoch=published.epoch)
-    retained = retained_from(stream, published)
     windowed = query.window is not None or query.row_window is not None
-    if not windowed and retained > NEVER:
-        # As row queries see it: whether upkeep has removed the files yet makes no difference.
-        wanted = replace(wanted, low=retained)
-    if not query.grouped:
-        return plain_rows(core, stream, query, wanted, scan)
     if not windowed:
-        table = whole(core, stream, query, wanted, scan=scan)[0]
+        # As row queries see it: whether upkeep has removed the files yet makes no difference.
+        streams = streams_read(core, query, stream)
+        latest = now_of(published, [streams]) if query.feeds else None
+        wanted = replace(wanted, high=None if latest is None else latest + 1)
+        lows = [retained_from(s, published) for s in streams]
+        ranges = [replace(wanted, low=low if low > NEVER else None) for low in lows]
+        if not query.grouped:
+            return plain_rows(core, stream, query, ranges, scan)
+        table = whole(core, stream, query, ranges, scan=scan)[0]
         return table if scan is None else with_exactness(table, query, scan.stretches, most=scan.most)
     # Windows that end with a row hold the instant of their end.
     until = max(progress.bound, progress.high + (query.row_window is not None))
@@ -119,6 +124,11 @@ def _select(
     shown = _shown(query, answers, columns)
     shown = with_coverage(shown, removed, query.row_window) if is_retained(core.catalog, query) else shown
     return shown if scan is None else with_exactness(shown, query, scan.stretches, most=scan.most)
+
+
+def streams_read(core: Core, query: BoundQuery, stream: StreamDefinition) -> list[StreamDefinition]:
+    """The streams of a query's union, or its only one."""
+    return [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
 
 
 def last_windows(
@@ -132,11 +142,11 @@ def whole(
     core: Core,
     stream: StreamDefinition,
     query: BoundQuery,
-    wanted: Range,
+    wanted: Range | Sequence[Range],
     strict: bool = True,
     scan: Scan | None = None,
 ) -> tuple[pa.Table, int | None]:
-    """Groups over all rows of a range at once: the query with a window that holds all of time.
+    """Groups over all rows of a range (or one for each stream of a union) at once: a window that holds all of time.
 
     Returns: the answer, and the event time below which retention had removed rows (None: it had not).
 
@@ -182,7 +192,7 @@ def grouped(
     core: Core,
     stream: StreamDefinition,
     query: BoundQuery,
-    wanted: Range,
+    wanted: Range | Sequence[Range],
     bound: int,
     strict: bool = True,
     last: bool = False,
@@ -197,18 +207,20 @@ def grouped(
     Returns: the answers, and the event time below which retention had removed rows (None: it had not).
     """
     shards = 1 if spec_of(query, stream).single else core.settings.shards
-    job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "bound": bound})
-    job |= {"strict": strict, "last": last, "high": high}
+    streams = streams_read(core, query, stream)
+    ranges = [wanted] * len(streams) if isinstance(wanted, Range) else list(wanted)
+    job = to_json({"stream": to_json(stream), "query": to_json(query), "wanted": to_json(ranges), "bound": bound})
+    job |= {"strict": strict, "last": last, "high": high, "pond": core.path}
     with core.pinned():
-        streams = [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
         tasks: Sequence[tuple[int, Sequence[Any]]]
         found = None
         if scan is not None:
-            scan.steps = scan.steps or resolve(core, streams, scan, wanted)
-            tasks, rows, removed = reduced_tasks(core, streams, scan, wanted)
+            widest = _widest(ranges)
+            scan.steps = scan.steps or resolve(core, streams, scan, widest)
+            tasks, rows, removed = reduced_tasks(core, streams, scan, widest)
         else:
-            tasks, rows, removed = fed_tasks(core, streams, wanted)
-            found = None if last else served(core, stream, spec_of(query, stream), [query], wanted, strict=strict)
+            tasks, rows, removed = fed_tasks(core, streams, ranges)
+            found = None if last else served(core, stream, spec_of(query, stream), [query], ranges[0], strict=strict)
         if found is not None:
             tasks, rows, removed = (
                 [(0, t) for t in tasks_of(found.left, 1)],
@@ -217,7 +229,7 @@ def grouped(
             )
             job |= found.job
         # The rows of a union are not measured, nor are weighted ones: their windows are made from panes.
-        kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, wanted)
+        kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, ranges[0])
         job["direct"] = scan is None and found is None and _is_direct(core, stream, query, kept)
         job["reduced"] = scan is not None
         started = time.perf_counter()
@@ -244,7 +256,7 @@ def grouped(
 
 def _is_direct(core: Core, stream: StreamDefinition, query: BoundQuery, segments: Sequence[Segment]) -> bool:
     """Whether windows are cheaper to make straight from rows than from panes; see `millpond.windows.costs`."""
-    if query.window is None:  # windows of rows have no panes
+    if query.window is None or query.window.kind is not None:  # windows of rows have no panes
         return False
     spec = spec_of(query, stream)
     # A window that is one pane is made straight from rows anyhow.
@@ -260,12 +272,13 @@ def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
 
 
 def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int) -> Iterator[Parcel]:
+    registered.use(pond)
     first, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     if task == len(tasks):
         yield from map_entries(pond, job, _spec(job, query, first), "adhoc", shards, task)
         return
     place, listed = tasks[task]
-    stream, wanted = from_json(StreamDefinition, job["streams"][place]), from_json(Range, job["wanted"])
+    stream, wanted = from_json(StreamDefinition, job["streams"][place]), from_json(Range, job["wanted"][place])
     spec, strict = _spec(job, query, first), job["strict"]
     if not job["reduced"]:
         segments = [from_json(Segment, s) for s in listed]
@@ -280,6 +293,7 @@ def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, t
 
 
 def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
+    registered.use(job["pond"])
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     parcels, report = take_counters(parcels)
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
@@ -293,23 +307,33 @@ def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, A
     return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 
 
+def _widest(ranges: Sequence[Range]) -> Range:
+    """The range that holds the ranges of all streams of a union."""
+    lows = [r.low for r in ranges]
+    return replace(ranges[0], low=None if None in lows else min(low for low in lows if low is not None))
+
+
 def plain_rows(
-    core: Core, stream: StreamDefinition, query: BoundQuery, wanted: Range, scan: Scan | None = None
+    core: Core,
+    stream: StreamDefinition,
+    query: BoundQuery,
+    wanted: Range | Sequence[Range],
+    scan: Scan | None = None,
 ) -> pa.Table:
-    """Rows of the stream that pass the filter, in total order or as ORDER BY says."""
-    job = {"stream": to_json(stream), "query": to_json(query), "wanted": to_json(wanted), "reduced": scan is not None}
+    """Rows of the streams that pass the filter, in total order or as ORDER BY says."""
+    streams = streams_read(core, query, stream)
+    ranges = [wanted] * len(streams) if isinstance(wanted, Range) else list(wanted)
+    job = {"query": to_json(query), "wanted": to_json(ranges), "streams": to_json(streams), "reduced": scan is not None}
     with core.pinned():
-        tasks: list[Any]
+        tasks: Sequence[tuple[int, Sequence[Any]]]
         if scan is not None:
-            scan.steps = scan.steps or resolve(core, [stream], scan, wanted)
-            planned, rows, _ = reduced_tasks(core, [stream], scan, wanted)
-            tasks = [to_json(t) for _, t in planned]
+            widest = _widest(ranges)
+            scan.steps = scan.steps or resolve(core, streams, scan, widest)
+            tasks, rows, _ = reduced_tasks(core, streams, scan, widest)
         else:
-            segments = segments_in(core.streams[stream.id].archive.segments, wanted)
-            tasks = [to_json(t) for t in tasks_of(segments, max(1, core.executor.cores - 1))]
-            rows = sum(s.rows for s in segments)
+            tasks, rows, _ = fed_tasks(core, streams, ranges)
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
-        map_task = partial(_map_plain, core.path, job, tasks)
+        map_task = partial(_map_plain, core.path, job, to_json(tasks))
         try:
             outcomes = executor.run(map_task, len(tasks), _forward, 1, background=True)
         except FAULTS as error:
@@ -342,15 +366,16 @@ def _tail(query: BoundQuery, distinct: bool) -> str:
     return f"ORDER BY {', '.join(terms)}{limit}" + (f" OFFSET {query.offset}" if query.offset else "")
 
 
-def _map_plain(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterator[Parcel]:
-    stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
+def _map_plain(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], task: int) -> Iterator[Parcel]:
+    stream, query = from_json(StreamDefinition, job["streams"][0]), from_json(BoundQuery, job["query"])
     counters = Counters()
-    wanted = from_json(Range, job["wanted"])
+    place, listed = tasks[task]
+    own, schema = from_json(StreamDefinition, job["streams"][place]), row_schema(stream)
+    union = Union(stream.id, query.feeds)
     if job["reduced"]:
-        portions = [from_json(Portion, p) for p in tasks[task]]
-        read = portion_rows(pond, stream, portions, None, counters)
+        read = portion_rows(pond, own, [from_json(Portion, p) for p in listed], None, counters)
     else:
-        read = batches(pond, stream, [from_json(Segment, s) for s in tasks[task]], wanted)
+        read = batches(pond, own, [from_json(Segment, s) for s in listed], from_json(Range, job["wanted"][place]))
     outputs = [f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select]
     outputs += [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
     outputs += [] if query.distinct else [f"epoch_us({_q(stream.options.time)}) AS _t", "_id"]
@@ -362,7 +387,7 @@ def _map_plain(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterat
     most = replace(query, limit=None if query.limit is None else query.limit + query.offset, offset=0)
     sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
     for rows in read:
-        found = query_table(connection(), sql, segment=rows)
+        found = query_table(connection(), sql, segment=entering(rows, union, own.id, schema))
         if found.num_rows:
             yield Parcel(0, "", task, pack(found))
     if job["reduced"]:

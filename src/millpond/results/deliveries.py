@@ -6,7 +6,7 @@ it comes back with its cursor and gets what it has missed from hot rows and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from millpond.results.ready import Ready, ready_of
 from millpond.results.selection import pinned_views, plan_for
 from millpond.results.stretch import Stretch
 from millpond.results.subscription import AnswerBatch, Cursor
+from millpond.results.united import entered, own_columns, together
 from millpond.synopses.blocks import event_times
 from millpond.types import Selection
 
@@ -46,7 +47,9 @@ def subscribe_selection(
         QueryError: there is no such query, it has groups or joins, or the cursor is another query's.
     """
     registered = core.register.get(query)
-    if registered.selection.query.grouped or len(registered.selection.sides) > 1:
+    if registered.selection.query.grouped or (
+        len(registered.selection.sides) > 1 and not registered.selection.query.feeds
+    ):
         what = "groups" if registered.selection.query.grouped else "pairs of rows"
         raise QueryError(f"query '{registered.name}' answers with {what}, which an epoch can change: invoke it instead")
     return _deliver(core, registered, _start(registered, since), timeout)
@@ -123,12 +126,24 @@ class _TooMany(Exception):
 def _rows(ready: Ready, query: int, plan: Plan, after: int, until: int, most: int) -> pa.Table | None:
     """The matching rows of the epochs after < e <= until."""
     _, views = pinned_views(ready, plan)
-    view: View = views[0]
-    side = plan.selection.sides[0]
-    wanted = Wanted(query, side, 0, until, after)
+    if not plan.query.feeds:
+        wanted = Wanted(query, plan.selection.sides[0], 0, until, after)
+        return _rows_of(ready, plan, views[0], wanted, plan.columns, most)
+    parts: list[pa.Table] = []
+    for number, (view, side) in enumerate(zip(views, plan.selection.sides, strict=True)):
+        wanted = Wanted(query, side, number, until, after)
+        names = (*own_columns(plan.query, number, view.stream, plan.columns), "_bound")
+        rows = _rows_of(ready, plan, view, wanted, names, most - sum(p.num_rows for p in parts))
+        if rows is not None:
+            parts.append(entered(plan.query, plan.streams[0], view.stream, rows))
+    return together(parts, plan.streams[0])
+
+
+def _rows_of(ready: Ready, plan: Plan, view: View, wanted: Wanted, names: Sequence[str], most: int) -> pa.Table | None:
+    """The matching rows of one stream."""
+    after = wanted.after
     stretch = _constant(plan.selection)
-    names = [*plan.columns, plan.streams[0].options.time, "_id", "_epoch"]
-    columns = list(dict.fromkeys(names))
+    columns = list(dict.fromkeys([*names, view.stream.options.time, "_id", "_epoch"]))
     found = hot_parts(view, matcher(ready.sets, view, wanted), hot_stretch(view, stretch), after)
     count = sum(len(rows) for _, rows in found)
     if most < ANSWER_ROWS and count > most:

@@ -169,7 +169,7 @@ def show(core: Core, what: str) -> pa.Table:
         {
             "synopsis": s.owner,
             "stream": _streams(core.catalog, s.spec),
-            "pane": duration(s.spec.panes.width) if s.spec.rows is None else "rows",
+            "pane": _pane(s.spec),
             "filter": s.spec.where or "",
             "keys": ", ".join(s.spec.keys),
             "components": len(s.spec.components),
@@ -466,6 +466,13 @@ def _analysis(core: Core, standing: Standing | None) -> list[str]:
             f"rows reported: {progress.windows}, revised: {progress.revisions}, rows too late: {progress.too_late}"
         )
     return lines
+
+
+def _pane(spec: PanesSpec) -> str:
+    """What a synopsis keeps of each group, for SHOW SYNOPSES."""
+    if spec.rows is not None:
+        return "rows"
+    return duration(spec.panes.width) if spec.panes.kind is None else spec.panes.kind.split("@")[0]
 
 
 def _lines(lines: list[str]) -> pa.Table:

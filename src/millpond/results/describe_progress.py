@@ -12,6 +12,7 @@ from millpond.engine.records import QueryProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
 from millpond.results.explain_windows import duration, moment
+from millpond.sources.derived import DerivedSource
 from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
 from millpond.windows import first_end_after
 
@@ -44,6 +45,10 @@ def show_progress(core: Core) -> pa.Table:
     for stream in catalog.streams.values():
         state = published.progress.get(str(stream.id), StreamProgress())
         rows += _stream_rows(stream, state, published.clock)
+        source = core.streams[stream.id].source if stream.id in core.streams else None
+        if isinstance(source, DerivedSource) and source.withheld:
+            handed = f"{source.withheld} announcements rolled up, {source.handed_on} handed on"
+            rows[-1 - len(state.partitions)]["generator"] += f"; to what its readers need: {handed}"
     for standing in catalog.queries.values():
         known = published.queries.get(str(standing.id), QueryProgress())
         streams = catalog.streams_of(standing)

@@ -21,7 +21,8 @@ def explain_selection(
 ) -> pa.Table:
     """How a row query is answered, a line a row. analyze: where it is reduced it is answered, to tell what is read."""
     names = ", ".join(side.stream for side in selection.sides)
-    lines = [f"row query over {'stream' if len(selection.sides) == 1 else 'streams'} {names}"]
+    kind = "the union of streams" if selection.query.feeds else "stream" if len(selection.sides) == 1 else "streams"
+    lines = [f"row query over {kind} {names}"]
     for side in selection.sides:
         lines += _side(side, len(selection.sides) > 1)
     if selection.join is not None:
@@ -120,7 +121,9 @@ def show_selections(core: Core, schema: pa.Schema, after: int = 0, most: int | N
     streams = pa.array([s.name for s in core.catalog.streams.values()], pa.string())
     first = streams.take(pc.index_in(listed["stream"].cast(pa.int64()), ids).combine_chunks())
     second = streams.take(pc.index_in(listed["second"].cast(pa.int64()), ids).combine_chunks())
-    both = pc.binary_join_element_wise(first, second, ", ", null_handling="skip")
+    known_names = {s.id: s.name for s in core.catalog.streams.values()}
+    rest = [None if o is None else ", ".join(known_names.get(s, "") for s in o) for o in listed["others"].to_pylist()]
+    both = pc.binary_join_element_wise(first, second, pa.array(rest, pa.string()), ", ", null_handling="skip")
     known = {"query": listed["name"], "id": listed["id"], "status": listed["status"], "stream": both}
     columns = [known[f.name] if f.name in known else pa.nulls(listed.num_rows, f.type) for f in schema]
     return pa.table(columns, schema=schema)

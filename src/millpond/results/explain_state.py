@@ -7,17 +7,24 @@ import os
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.catalog import Standing
+from millpond.catalog import Standing, Synopsis
 from millpond.distinct import distinct
+from millpond.engine.adapting import current, first_open, recorded
 from millpond.engine.core import Core
 from millpond.engine.cuts import CUT
 from millpond.engine.forms import TUPLES, are_tuples, as_partials, row_bytes
 from millpond.engine.segments import row_schema
 from millpond.engine.state import PANES, state_folder
+from millpond.engine.unions import progress_of, streams_of
+from millpond.progress import NEVER, StreamProgress
+from millpond.results.explain_windows import duration
 from millpond.synopses import PanesSpec, connection, merge_partials
 from millpond.synopses.panes import carried_by, group_codes
 from millpond.tables import read_chunks
 from millpond.types import StreamDefinition
+
+#: Groups that are named.
+SHOWN = 5
 
 
 def state_lines(core: Core, standing: Standing) -> list[str]:
@@ -50,10 +57,41 @@ def state_lines(core: Core, standing: Standing) -> list[str]:
         f"  bytes: {sum(held)} (partials {held[0]}, tuples {held[1]})",
         f"  all as partials: {whole.nbytes} bytes",
     ]
+    lines += _adaptive_lines(core, synopsis)
     width = _tuple_bytes(spec, stream, whole)
     if width is not None:
         lines.append(f"  all as tuples: about {width * pc.sum(whole['n']).as_py()} bytes")
     return lines
+
+
+def _adaptive_lines(core: Core, synopsis: Synopsis) -> list[str]:
+    """The condition by which groups are chosen, and which groups it has made eager."""
+    catalog, published, spec = core.catalog, core.published, synopsis.spec
+    known = progress_of(catalog, spec, published.progress)
+    condition = current(connection(), catalog, synopsis, known)
+    low = first_open(synopsis, catalog, published.queries)
+    if condition is None or low is None:
+        return []
+    since = spec.panes.start(low)
+    latest = recorded(core.path, core.state.segments, synopsis.owner, since).latest(connection(), spec, since)
+    eager = latest.filter(latest["eager"]) if latest.num_rows else latest
+    lines = [
+        f"  a group is eager from {condition.upper:.1f} active tuples on, and goes back below {condition.lower:.1f}:"
+        f" a partial has {condition.aggr} bytes, a tuple {condition.tup}, an extent lasts {duration(condition.wed)}"
+    ]
+    if spec.feeds:
+        highs = [published.progress.get(str(s.id), StreamProgress()).high for s in streams_of(catalog, spec)]
+        shown = [
+            f"{f.name} {duration(max(highs) - high) if high > NEVER else 'without rows'}"
+            for f, high in zip(spec.feeds, highs, strict=True)
+        ]
+        lines.append(f"  offsets of sources behind the furthest: {', '.join(shown)}")
+    names = [n for n in spec.key_names if eager.num_rows]
+    some = (
+        [", ".join(map(str, row.values())) for row in eager.select(names).slice(0, SHOWN).to_pylist()] if names else []
+    )
+    more = f" and {eager.num_rows - SHOWN} more" if eager.num_rows > SHOWN else ""
+    return [*lines, f"  eager now: {eager.num_rows} groups" + (f": {'; '.join(sorted(some))}{more}" if some else "")]
 
 
 def _groups(spec: PanesSpec, tuples: list[pa.Table], partials: list[pa.Table]) -> tuple[set[int], set[int]]:

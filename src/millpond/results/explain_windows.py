@@ -55,6 +55,8 @@ def duration(micros: int) -> str:
 
 def window_line(window: Window) -> str:
     """The window of a query in words."""
+    if window.kind is not None:
+        return f"window: of the registered kind '{window.kind.split('@')[0]}'"
     if window.landmark is not None:
         return f"window: since {landmark_text(window.landmark)}, slide {duration(window.slide)}"
     return f"window: range {duration(window.range)}, slide {duration(window.slide)}, origin {moment(window.origin)}"
@@ -80,6 +82,8 @@ def pane_lines(query: BoundQuery, spec: PanesSpec) -> list[str]:
     windows = windows_of(query)
     window = windows[0]
     width, step, _ = spec.panes.shape(window)
+    if window.kind is not None:
+        return ["panes: none; each row updates the windows that hold it, a partial for each group and window"]
     if window.landmark is not None:
         return [
             f"panes: {duration(spec.panes.width)} wide, {step} per slide; a window has all since its landmark",

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millpond.catalog import Standing
 from millpond.engine.advance import horizon_of
-from millpond.engine.bounds import high_of
+from millpond.engine.bounds import high_of, specs_of
 from millpond.engine.core import Core
 from millpond.engine.floors import revises
 from millpond.engine.merging import query_owner, results_folder
@@ -73,11 +73,13 @@ def _final_instant(core: Core, standing: Standing, published: Published, progres
     streams = core.catalog.streams_of(standing)
     known = [published.progress.get(str(s.id), StreamProgress()) for s in streams]
     ended = progress.closed >= FOREVER and all(k.bound >= FOREVER for k in known)
-    revising = any(revises(standing.definition.options, s) for s in streams)
+    specs = specs_of(core.catalog, standing)
+    revising = any(revises(standing.definition.options, late_of(core.catalog, spec)) for spec in specs)
     if not revising or (ended and all(_ends_for_good(core, s) for s in streams)):
         return progress.closed - 1
     # What the next epoch measures late rows by is this epoch's watermark, if that is further.
-    return horizon_of_relation(core.catalog, standing, progress, high_of(streams, published.progress)) - 1
+    high = high_of(core.catalog, specs, published.progress)
+    return horizon_of_relation(core.catalog, standing, progress, high) - 1
 
 
 def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Table:

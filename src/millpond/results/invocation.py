@@ -29,6 +29,7 @@ from millpond.synopses import PanesSpec, connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.types import EXACT, NUMBER, Aggregate, BoundQuery, Column, StreamDefinition
 from millpond.windows.landmarks import BEGINNING, last_before
+from millpond.windows.registered import axis_of
 
 
 def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
@@ -128,6 +129,10 @@ def _start_of(query: BoundQuery, now: int, until: int) -> int:
     if query.window is None:
         assert query.row_window is not None and query.row_window.range is not None
         return now - query.row_window.range
+    if query.window.kind is not None:  # of the windows that hold NOW, the one that ends first
+        axis = axis_of(query.window.kind)
+        held = axis.held((until - 1) // axis.grid * axis.grid)
+        return axis.start_of(held.start) if len(held) else until
     if query.window.landmark is None:
         return now - query.window.range
     return int(last_before(query.window.landmark, np.array([until]))[0])

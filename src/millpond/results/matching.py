@@ -257,6 +257,23 @@ def cold_stretch(view: View, stretch: Stretch) -> Stretch | None:
     return None if begin is not None and begin > end else Stretch(begin, end, first)
 
 
+def cold_rows(core: Core, view: View, stretch: Stretch, epoch: int) -> int:
+    """How many rows may lie in the part of a stretch behind the horizon; 0 where it is the last n rows that count."""
+    cold = cold_stretch(view, stretch)
+    if cold is None or cold.first_id is not None:
+        return 0
+    wanted = Range(cold.begin, None if cold.end is None else cold.end + 1, epoch)
+    return sum(s.rows for s in segments_in(archive_segments(core, view), wanted))
+
+
+def archive_range(view: View, stretch: Stretch, epoch: int) -> Range:
+    """A stretch as what a job over the archive reads, without what retention takes away."""
+    begin = stretch.begin
+    if view.retained > NEVER:
+        begin = view.retained if begin is None else max(begin, view.retained)
+    return Range(begin, None if stretch.end is None else stretch.end + 1, epoch)
+
+
 def archive_rows(
     core: Core,
     view: View,

@@ -24,7 +24,8 @@ def decision_for(
     core: Core, stream: StreamDefinition, query: BoundQuery, spec: PanesSpec, segments: Sequence[Segment]
 ) -> Decision | None:
     """The cost rule on the newest rows of a stream's archive; None where it does not apply: no rows, or no RANGE."""
-    if query.window is None or query.window.landmark is not None or not segments:
+    window = query.window
+    if window is None or window.landmark is not None or window.kind is not None or not segments:
         return None
     newest = max(segments, key=lambda s: (s.high, s.path))
     time = stream.options.time
@@ -41,6 +42,6 @@ def decision_for(
     if not made.num_rows:
         return None
     panes = len(pc.unique(made["pane"]))
-    width, step, _ = spec.panes.shape(query.window)
+    width, step, _ = spec.panes.shape(window)
     measured = Measured(pc.sum(made["n"]).as_py() / panes * width, width, step, made.num_rows / panes)
     return decide(measured, any(is_exact(c, made) for c in spec.components))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,9 +17,11 @@ from millpond.engine.core import Core
 from millpond.engine.history import Range, segments_in
 from millpond.engine.records import Published, published_path, read_published
 from millpond.engine.segments import archive_folder, read_rows, row_schema
+from millpond.engine.unions import union_key
 from millpond.errors import QueryError
 from millpond.language.statements import AsOf
-from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.progress import FOREVER, NEVER, StreamProgress, meld
+from millpond.progress import now as latest
 from millpond.results.hot import Ints, Snapshot, View, archive_segments
 from millpond.results.stretch import Stretch
 from millpond.synopses.blocks import event_times
@@ -43,7 +45,7 @@ class Moment:
     progress: int
 
 
-def moment_of(core: Core, snapshot: Snapshot, streams: Sequence[StreamDefinition], as_of: AsOf = None) -> Moment:
+def moment_of(core: Core, snapshot: Snapshot, streams: Inputs, as_of: AsOf = None) -> Moment:
     """The moment of an invocation.
 
     Arguments:
@@ -80,29 +82,44 @@ def record_of(core: Core, published: Published, epoch: int) -> Published:
     return read_published(core.path, epoch)
 
 
-def _states(published: Published, streams: Iterable[StreamDefinition]) -> list[tuple[StreamProgress, bool]]:
-    """Progress of the streams that have rows, and whether they are idle."""
+#: What a query reads side by side: streams, and unions of streams.
+Inputs = Sequence[StreamDefinition | Sequence[StreamDefinition]]
+
+
+def _states(published: Published, inputs: Inputs) -> list[tuple[StreamProgress, bool]]:
+    """Progress of the inputs that have rows, and whether they are idle; the high of a union is its NOW."""
     found = []
-    for stream in streams:
-        state = published.progress.get(str(stream.id))
-        if state is None or state.high <= NEVER:
+    for each in inputs:
+        streams = [each] if isinstance(each, StreamDefinition) else list(each)
+        fed = [(s, published.progress.get(str(s.id), StreamProgress())) for s in streams]
+        states = [replace(p, idle=_is_silent(published, s, p)) for s, p in fed]
+        heard = [p for p in states if p.high > NEVER]
+        if not heard:
             continue
-        idle = stream.options.idle
-        silent = idle is not None and all(published.clock - p.seen > idle for p in state.partitions.values())
-        found.append((state, silent))
+        if isinstance(each, StreamDefinition):
+            found.append((heard[0], heard[0].idle))
+            continue
+        known = published.progress.get(union_key([s.id for s in streams]), StreamProgress())
+        bound = max(known.bound, meld(states).bound)
+        found.append((StreamProgress(bound, latest(heard)), all(p.idle for p in heard)))
     return found
 
 
-def now_of(published: Published, streams: Sequence[StreamDefinition]) -> int | None:
+def _is_silent(published: Published, stream: StreamDefinition, state: StreamProgress) -> bool:
+    idle = stream.options.idle
+    return idle is not None and all(published.clock - p.seen > idle for p in state.partitions.values())
+
+
+def now_of(published: Published, inputs: Inputs) -> int | None:
     """The largest event time admitted; of several streams the least of those not idle; None while there is no row."""
-    states = _states(published, streams)
+    states = _states(published, inputs)
     awake = [p.high for p, idle in states if not idle]
     return min(awake) if awake else max((p.high for p, _ in states), default=None)
 
 
-def progress_of(published: Published, streams: Sequence[StreamDefinition]) -> int:
+def progress_of(published: Published, inputs: Inputs) -> int:
     """The announced progress; of several streams the least of those not idle."""
-    states = _states(published, streams)
+    states = _states(published, inputs)
     awake = [p.bound for p, idle in states if not idle]
     return min(awake) if awake else max((p.bound for p, _ in states), default=NEVER)
 

@@ -67,7 +67,7 @@ def plan_of(selection: Selection, streams: tuple[StreamDefinition, ...]) -> Plan
     """Work out how answers of a selection are made."""
     query = selection.query
     empty = empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
-    if len(streams) > 1:
+    if len(streams) > 1 and not query.feeds:
         return Plan(selection, streams, (), None, empty)
     texts = _texts(query)
     columns = tuple(c.name for c in streams[0].all_columns if _q(c.name) in texts)

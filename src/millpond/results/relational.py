@@ -8,18 +8,20 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.catalog import Standing
+from millpond.engine.bounds import specs_of
 from millpond.engine.core import Core
 from millpond.engine.records import Published, QueryProgress
 from millpond.engine.reducing import Scan, described
 from millpond.engine.relating import FAULTS, Input
 from millpond.engine.relation_history import read_inputs
 from millpond.engine.tolerance import one_line
+from millpond.engine.unions import late_of
 from millpond.errors import QueryError
 from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import Content, answers, content_of, shown, snapshot, spare_of
-from millpond.results.moments import now_of, progress_of, record_of
+from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.types import BoundQuery, Column, QueryOptions, Relational, RelationInput, StreamDefinition
@@ -36,14 +38,15 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
             ('timestamp', t): τ is t, with all that is known today. ('epoch', n): NOW when epoch n was published.
     """
     query = standing.definition.query
-    now, published = _moment(core, core.catalog.streams_of(standing), as_of)
+    inputs = _inputs(core, query)
+    now, published = _moment(core, inputs, as_of)
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select), Column("final", "BOOLEAN")]
     if now is None:
         return empty_answers(connection(), columns)
     scans: list[Scan] = []
     first = standing.first_epoch
-    found = _at(core, query, core.catalog.streams_of(standing), published, now, live_from=first, scans=scans)
-    final = "true" if progress_of(core.published, core.catalog.streams_of(standing)) > now else "false"
+    found = _at(core, query, published, now, live_from=first, scans=scans)
+    final = "true" if progress_of(core.published, inputs) > now else "false"
     shown_at = f'make_timestamp({now}) AS "at"'
     sql = f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL"
     return _told(query_table(connection(), sql, f=found), scans)
@@ -65,9 +68,9 @@ def relation_moment(
     core: Core, published: Published, standing: Standing, as_of: AsOf
 ) -> tuple[int, int, int | None, int | None, bool]:
     """now, progress, begin, end, final of an invocation, as an `Answer` has them."""
-    streams = core.catalog.streams_of(standing)
-    now, _ = _moment(core, streams, as_of)
-    progress = progress_of(published, streams)
+    inputs = _inputs(core, standing.definition.query)
+    now, _ = _moment(core, inputs, as_of)
+    progress = progress_of(published, inputs)
     return (NEVER if now is None else now), progress, now, now, now is not None and progress > now
 
 
@@ -75,13 +78,13 @@ def current_relation(core: Core, standing: Standing) -> pa.Table:
     """R at the last final instant: what `SELECT … FROM query` sees of a relation."""
     query = standing.definition.query
     known = core.published.queries.get(str(standing.id), QueryProgress())
-    streams = core.catalog.streams_of(standing)
+    assert query.relation is not None
     if known.closed <= NEVER:
         return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
-    last = max((_end(i, s, core.published) for i, s in _pairs(query, streams)), default=NEVER)
+    last = max((_end(core, i, core.published) for i in query.relation.inputs), default=NEVER)
     instant = known.closed - 1 if known.closed < FOREVER else last
     options, first = standing.definition.options, standing.first_epoch
-    found = _at(core, query, streams, core.published, instant, options, first)
+    found = _at(core, query, core.published, instant, options, first)
     return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
 
 
@@ -91,20 +94,19 @@ def select_relational(core: Core, query: BoundQuery) -> pa.Table:
     Raises: QueryError when it cannot be evaluated.
     """
     assert query.relation is not None
-    streams = [s for i in query.relation.inputs if (s := core.catalog.stream(i.stream)) is not None]
     published = core.published
-    now = now_of(published, streams)
+    now = now_of(published, _inputs(core, query))
     outputs = [Column(o.name, o.type) for o in query.select]
     scans: list[Scan] = []
     if query.relation.operator is None:
         if now is None:
             now = -FOREVER  # the relation over nothing
-        found = _at(core, query, streams, published, now, scans=scans)
+        found = _at(core, query, published, now, scans=scans)
         sql = f"SELECT {_outputs(query)} FROM f ORDER BY ALL"
         return _told(query_table(connection(), sql, f=found), scans)
     if now is None:
         return empty_answers(connection(), [Column("at", "TIMESTAMP"), *outputs])
-    inputs = read_inputs(core, streams, query.relation.inputs, published, NEVER, now, most=INPUT_ROWS, scans=scans)
+    inputs = read_inputs(core, query.relation.inputs, published, NEVER, now, most=INPUT_ROWS, scans=scans)
     try:
         found = answers(
             connection(), query, _contents(query, inputs, None), _tables(core, query.relation), NEVER, now + 1
@@ -116,7 +118,17 @@ def select_relational(core: Core, query: BoundQuery) -> pa.Table:
     return _told(table.drop_columns(["revision", "op"]), scans)
 
 
-def _moment(core: Core, streams: Sequence[StreamDefinition], as_of: AsOf) -> tuple[int | None, Published]:
+def _inputs(core: Core, query: BoundQuery) -> Inputs:
+    """The streams that a relation is over, unions together."""
+    assert query.relation is not None
+    found: list[StreamDefinition | Sequence[StreamDefinition]] = []
+    for item in query.relation.inputs:
+        streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+        found += [streams] if item.feeds else streams
+    return found
+
+
+def _moment(core: Core, streams: Inputs, as_of: AsOf) -> tuple[int | None, Published]:
     """The instant that is asked about, and the epoch whose rows are seen."""
     published = core.published
     if as_of is None:
@@ -136,7 +148,6 @@ def _moment(core: Core, streams: Sequence[StreamDefinition], as_of: AsOf) -> tup
 def _at(
     core: Core,
     query: BoundQuery,
-    streams: Sequence[StreamDefinition],
     published: Published,
     instant: int,
     options: QueryOptions | None = None,
@@ -146,9 +157,7 @@ def _at(
     """R(τ), columns c0, c1, … `options`: late rows count as they do for a standing query; None: like all others."""
     assert query.relation is not None
     items = query.relation.inputs
-    inputs = read_inputs(
-        core, streams, items, published, instant, instant, most=INPUT_ROWS, live_from=live_from, scans=scans
-    )
+    inputs = read_inputs(core, items, published, instant, instant, most=INPUT_ROWS, live_from=live_from, scans=scans)
     try:
         contents = _contents(query, inputs, options)
         return snapshot(connection(), query, contents, _tables(core, query.relation), instant)
@@ -162,7 +171,7 @@ def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions 
     for item, each in zip(query.relation.inputs, inputs, strict=True):
         spare = FOREVER
         if options is not None:
-            spare = 0 if each.stream.options.late == "drop" else spare_of(query.relation, options)
+            spare = 0 if each.late == "drop" else spare_of(query.relation, options)
         found.append(content_of(connection(), item, each.rows, spare))
     return found
 
@@ -180,16 +189,12 @@ def _outputs(query: BoundQuery) -> str:
     )
 
 
-def _pairs(query: BoundQuery, streams: Sequence[StreamDefinition]) -> list[tuple[RelationInput, StreamDefinition]]:
-    assert query.relation is not None
-    return list(zip(query.relation.inputs, streams, strict=True))
-
-
-def _end(item: RelationInput, stream: StreamDefinition, published: Published) -> int:
-    state = published.progress.get(str(stream.id))
-    if state is None or state.high <= NEVER:
+def _end(core: Core, item: RelationInput, published: Published) -> int:
+    streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+    high = max((published.progress[str(s.id)].high for s in streams if str(s.id) in published.progress), default=NEVER)
+    if high <= NEVER:
         return NEVER
-    return state.high + (item.window.range + 1 if item.window.kind == "range" else 0)
+    return high + (item.window.range + 1 if item.window.kind == "range" else 0)
 
 
 def explain_relational(core: Core, query: BoundQuery, standing: Standing | None) -> pa.Table:
@@ -211,7 +216,8 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None)
             )
         else:
             text = "unbounded"
-        lines.append(f"input {item.stream}: {text}; keeps {', '.join(c.name for c in item.columns)}")
+        name = " UNION ALL ".join(item.names)
+        lines.append(f"input {name}: {text}; keeps {', '.join(c.name for c in item.columns)}")
         if item.reduce is not None:
             whole = "" if standing is None else f"; rows from epoch {standing.first_epoch} on are live and whole"
             lines.append(f"reduce: {reduction_text(item.reduce)}{whole}")
@@ -233,7 +239,7 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None)
         for owner in dict.fromkeys(standing.inputs):
             others = sorted(q.definition.name for q in catalog.users(owner) if q.id != standing.id)
             lines.append(f"store {owner}, " + (f"shared with {', '.join(others)}" if others else "its own"))
-        late = ", ".join(dict.fromkeys(s.options.late for s in catalog.streams_of(standing)))
+        late = ", ".join(dict.fromkeys(late_of(catalog, spec) for spec in specs_of(catalog, standing)))
         spare = duration(spare_of(relation, standing.definition.options))
         lines.append(f"late rows: {late}" + (f", for {spare} behind progress" if "revise" in late else ""))
         lines.append(

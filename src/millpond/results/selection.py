@@ -16,20 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.engine.core import Core
-from millpond.engine.history import Range, segments_in
 from millpond.errors import QueryError
 from millpond.language.statements import AsOf
 from millpond.progress import NEVER
 from millpond.results.adhoc import ANSWER_ROWS, QUICK_ROWS, whole
 from millpond.results.fidelity import sampled
-from millpond.results.hot import HotBlock, Outdated, Snapshot, View, archive_segments
+from millpond.results.hot import HotBlock, Outdated, Snapshot, View
 from millpond.results.joins import join_columns, join_rows
 from millpond.results.matching import (
     Rows,
     Wanted,
+    archive_range,
     archive_rows,
     check_rows,
-    cold_stretch,
+    cold_rows,
     hot_parts,
     hot_stretch,
     in_order,
@@ -42,6 +42,7 @@ from millpond.results.ready import Ready, ready_of
 from millpond.results.reduced_rows import reduced_answer
 from millpond.results.stretch import Stretch
 from millpond.results.trees import aggregate_rows
+from millpond.results.united import entered, last_stretches, own_columns, together
 from millpond.types import BoundQuery, Edge, QueryOptions, Selection, Side, Span, StreamDefinition
 
 _NOTHING_KEPT = QueryOptions(materialize="none")
@@ -177,16 +178,21 @@ def _invoke(
 ) -> Answer:
     plan = plan_for(ready, registered)
     snapshot, views = pinned_views(ready, plan)
-    moment = moment_of(ready.core, snapshot, plan.streams, as_of)
-    stretches = []
+    union = plan.query.feeds
+    moment = moment_of(ready.core, snapshot, [plan.streams] if union else plan.streams, as_of)
+    stretches: list[Stretch] = []
+    since = None
     for view, side in zip(views, plan.selection.sides, strict=True):
         span = side.span if begin is None and end is None else Span(begin or side.span.begin, end or side.span.end)
-        stretches.append(stretch_of(ready.core, view, span, moment))
-    call = _Call(ready, registered, plan, views, stretches, moment, most)
+        if not union or span.begin.kind != "rows":
+            stretches.append(stretch_of(ready.core, view, span, moment))
+    if len(stretches) < len(views):  # the last rows are those of all streams together
+        stretches, since = last_stretches(ready, plan.query.feeds, views, span, moment)
+    call = _Call(ready, registered, plan, views, stretches, moment, most, since)
     if not registered.id:
         return _answered(call.table(), moment, stretches[0])
     own = as_of is None and begin is None and end is None
-    at = (tuple((v.rows, v.retained) for v in views), tuple(stretches))
+    at = (tuple((v.rows, v.retained) for v in views), (*stretches, since))
     table = ready.keeper.answer(registered.id, registered.options.materialize, at, call.table, own)
     check_rows(table.num_rows, most)
     return _answered(table, moment, stretches[0])
@@ -206,7 +212,7 @@ def start_ready(core: Core) -> None:
         ready.keeper.memory(used, budget)
         ready.keeper.published(snapshot.published.epoch, lambda query: _current(ready, query), ready.sets.shares())
 
-    ready.hot.start(then, queried)
+    ready.hot.start(then, queried | {s for each in listed["others"].drop_null().to_pylist() for s in each})
 
 
 def _current(ready: Ready, query: int) -> None:
@@ -268,6 +274,7 @@ class _Call:
     stretches: list[Stretch]
     moment: Moment
     most: int
+    since: tuple[int, int] | None = None
 
     def wanted(self, number: int) -> Wanted:
         """Whose rows are asked for on one side."""
@@ -283,6 +290,8 @@ class _Call:
         """The finished rows."""
         if sampled(self.plan.query):
             return self.reduced()
+        if self.plan.query.feeds:
+            return self.united()
         if len(self.views) > 1:
             return self.joined()
         return self.grouped() if self.plan.query.grouped else self.plain()
@@ -292,6 +301,8 @@ class _Call:
         query, view, stretch, side = self.plan.query, self.views[0], self.stretches[0], self.plan.selection.sides[0]
         if stretch is NOTHING:
             stretch = Stretch(0, -1)
+        if self.since is not None:
+            stretch = Stretch(self.since[0], stretch.end, self.since[1])
         registered = self.registered.registered_epoch
         live_from = None if registered is None else registered + 1
         now = NEVER if self.moment.now is None else self.moment.now
@@ -359,24 +370,40 @@ class _Call:
 
     def _much_is_cold(self) -> bool:
         """Whether so much lies behind the horizon that a job should aggregate it where it is read."""
-        view, stretch = self.views[0], self.stretches[0]
-        cold = cold_stretch(view, stretch)
-        if cold is None or cold.first_id is not None:
-            return False
-        high = None if cold.end is None else cold.end + 1
-        wanted = Range(cold.begin, high, self.moment.epoch)
-        return sum(s.rows for s in segments_in(archive_segments(self.ready.core, view), wanted)) > QUICK_ROWS
+        return cold_rows(self.ready.core, self.views[0], self.stretches[0], self.moment.epoch) > QUICK_ROWS
 
     def _from_archive(self) -> pa.Table:
         """Groups over the whole stretch, all of it read from the archive by a background job."""
-        view, stretch, side = self.views[0], self.stretches[0], self.plan.selection.sides[0]
-        begin = stretch.begin
-        if view.retained > NEVER:
-            begin = view.retained if begin is None else max(begin, view.retained)
-        wanted = Range(begin, None if stretch.end is None else stretch.end + 1, self.moment.epoch)
-        where = None if side.where is None else f"coalesce(TRY({side.where}), false)"
-        query: BoundQuery = replace(self.plan.query, where=where)
-        return whole(self.ready.core, view.stream, query, wanted)[0]
+        wanted = archive_range(self.views[0], self.stretches[0], self.moment.epoch)
+        query: BoundQuery = replace(self.plan.query, where=_tried(self.plan.selection.sides[0]))
+        return whole(self.ready.core, self.views[0].stream, query, wanted)[0]
+
+    def united(self) -> pa.Table:
+        """Rows of a union, or groups over them."""
+        plan, query = self.plan, self.plan.query
+        first = plan.streams[0]
+        cold = sum(cold_rows(self.ready.core, v, s, self.moment.epoch) for v, s in self._pairs)
+        if query.grouped and self.since is None and cold > QUICK_ROWS:
+            ranges = [archive_range(v, s, self.moment.epoch) for v, s in self._pairs]
+            return whole(self.ready.core, first, replace(query, where=_tried(plan.selection.sides[0])), ranges)[0]
+        most = ANSWER_ROWS if query.grouped or query.limit is not None or query.distinct else self.most
+        parts = []
+        for number in range(len(query.feeds)):
+            names = own_columns(query, number, self.views[number].stream, plan.columns)
+            rows = self.rows(number, (*names, "_id", "_bound"), most)
+            if rows is not None:
+                parts.append(entered(query, first, self.views[number].stream, rows, self.since))
+        table = together(parts, first)
+        check_rows(0 if table is None else table.num_rows, most)
+        if query.grouped:
+            return aggregate_rows(query, first, () if table is None else [table])
+        answer = plan.empty if table is None else plan.answer(table)
+        check_rows(answer.num_rows, self.most)
+        return answer
+
+    @property
+    def _pairs(self) -> list[tuple[View, Stretch]]:
+        return list(zip(self.views, self.stretches, strict=True))
 
     def joined(self) -> pa.Table:
         """Pairs of rows of two streams."""
@@ -404,6 +431,11 @@ class _Call:
         selection = self.plan.selection
         pair = (sides[0], sides[1])
         return self.ready.pairs.answer(self.registered.id, selection, streams, pair, stretches, self.most)
+
+
+def _tried(side: Side) -> str | None:
+    """A side's condition for a job over the archive: a row on which it fails does not match."""
+    return None if side.where is None else f"coalesce(TRY({side.where}), false)"
 
 
 def matching_count(ready: Ready, registered: Registered) -> int:

@@ -76,18 +76,28 @@ class DerivedSource:
         definition: the stream. log: its intake log: what is in there is known.
         folder: where tasks put its rows.
         reached: how far the source is published; None: it has not begun.
+        needed: (announced, reached) -> whether progress without rows is of use to anybody; see `engine.granularity`.
 
     Attributes:
+        handed_on, withheld: announcements without rows that were recorded, and those that wait or were overtaken, since
+            the pond was opened.
         changed: nothing ever changes after it was taken; here because files have it.
     """
 
     changed: tuple[str, ...] = ()
 
     def __init__(
-        self, definition: StreamDefinition, log: IntakeLog, folder: str, reached: Callable[[], Reached | None]
+        self,
+        definition: StreamDefinition,
+        log: IntakeLog,
+        folder: str,
+        reached: Callable[[], Reached | None],
+        needed: Callable[[int, int], bool] = lambda announced, bound: True,
     ) -> None:
         assert definition.derived is not None
         self.derivation, self.log, self.folder, self._reached = definition.derived, log, folder, reached
+        self._needed = needed
+        self.handed_on, self.withheld = 0, 0
         known = [i.epoch for i in log.items() if i.epoch is not None]
         self._epoch = max(known, default=-1)  # up to which the log knows what there is
         self._bound = max((i.bound for i in log.items() if i.bound is not None), default=NEVER)
@@ -117,13 +127,18 @@ class DerivedSource:
             items = self._items(history["files"], history["epoch"], history["bound"], clock_us)
             self._epoch, self._bound = history["epoch"], history["bound"]
         reached = self._reached()
-        if reached is not None and reached.epoch > self._epoch:
+        if reached is not None and (reached.epoch > self._epoch or reached.bound > self._bound):
             files = sorted(n for n in self._files() if self._epoch < epoch_of(n) <= reached.epoch)
-            if files or reached.bound > self._bound:
+            further = reached.bound > self._bound
+            if files or (further and self._needed(self._bound, reached.bound)):
                 items += self._items(files, reached.epoch, reached.bound, clock_us)
+                self.handed_on += not files
+            elif further and reached.epoch > self._epoch:
+                self.withheld += 1
         taken = self.log.append(items)
         if reached is not None:
-            self._epoch, self._bound = max(self._epoch, reached.epoch), max(self._bound, reached.bound)
+            self._epoch = max(self._epoch, reached.epoch)
+        self._bound = max([self._bound, *(i.bound for i in items if i.bound is not None)])
         return taken
 
     def _files(self) -> list[str]:

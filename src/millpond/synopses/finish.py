@@ -19,7 +19,8 @@ from millpond.synopses.splits import VALUE, Component, Split
 from millpond.types import NUMBER, Aggregate, BoundQuery, Column, Window
 from millpond.windows import Cover, Rows
 from millpond.windows.candidates import Ints
-from millpond.windows.covers import FAR
+from millpond.windows.panes import FAR
+from millpond.windows.registered import axis_of
 
 
 def identity(query: BoundQuery) -> list[str]:
@@ -77,8 +78,10 @@ def fold_windows(
         ends = panes["pane"].to_numpy() + 1
         wanted = (ends > after) & (ends <= until) & ((ends - offset) % step == 0)
         chosen = panes if wanted.all() else panes.filter(pa.array(wanted))
-        end = spec.panes.phase + ends[wanted] * spec.panes.width
-        return _some(spec, chosen.drop_columns(["pane"]).append_column("end", pa.array(end)))
+        found = chosen.drop_columns(["pane"])
+        for name, column in _instants(spec, ends[wanted]).items():
+            found = found.append_column(name, column)
+        return _some(spec, found)
     codes = group_codes(db, spec, panes) if codes is None else codes
     rows, order = Rows.sort(codes, panes["pane"].to_numpy())
     after = after[order] if isinstance(after, np.ndarray) else after
@@ -101,7 +104,7 @@ def fold_windows(
         runs = rows.runs(group, end, each.range // spec.panes.width)
         found = fold_columns(db, wanted_here, ordered, *runs)
         folded.update({prefix_of(each.range) + name: column for name, column in found.items() if name != "n"})
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {"end": pa.array(spec.panes.phase + end * spec.panes.width)}
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {**_instants(spec, end)}
     if cover.grows:
         known = starts_at > -FAR
         start = spec.panes.phase + np.where(known, starts_at, 0) * spec.panes.width
@@ -119,6 +122,14 @@ def fold_windows(
 def _some(spec: PanesSpec, folded: pa.Table) -> pa.Table:
     """Windows of groups that hold a row; where rows are taken back, none may be left."""
     return folded.filter(pc.greater(folded["n"], 0)) if spec.signed and folded.num_rows else folded
+
+
+def _instants(spec: PanesSpec, ends: Ints) -> dict[str, pa.Array]:
+    """Column `end` of windows that end before some panes, microseconds; of a registered kind `start` as well."""
+    if spec.panes.kind is None:
+        return {"end": pa.array(spec.panes.phase + ends * spec.panes.width)}
+    axis = axis_of(spec.panes.kind)
+    return {"end": pa.array(axis.ends(ends - 1)), "start": pa.array(axis.starts(ends - 1))}
 
 
 def prefix_of(size: int) -> str:
@@ -140,8 +151,8 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, 
     """Answers from folded windows: the window's columns, the select list, hidden identity columns `_k*`."""
     finals = [f"({_final(a, time, folded, query.window)})::{a.type} AS {a.name}" for a in query.aggregates]
     keys = [f"{k.name}::{k.type} AS {k.name}" for k in query.keys]
-    grows = query.window is None or query.window.landmark is not None
-    start = '"start"' if grows or query.window is None else f'"end" - {query.window.range}'
+    own = query.window is None or query.window.landmark is not None or query.window.kind is not None
+    start = '"start"' if own or query.window is None else f'"end" - {query.window.range}'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
     if query.row_window is not None:
         ends.append("number AS window_number")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.synopses.aggregates import components_of
+from millpond.synopses.blocks import event_times
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.entries import shrink
 from millpond.synopses.enums import query_ordered
@@ -34,6 +35,7 @@ from millpond.types import (
     to_json,
 )
 from millpond.windows import Panes, Rows
+from millpond.windows.registered import axis_of
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class PanesSpec:
         """The FROM item with its WHERE over a segment, and the pane of each of its rows, as DuckDB SQL."""
         where = f" WHERE ({self.where})" if self.where else ""
         time = f'epoch_us("{self.time}")'
+        if self.panes.kind is not None:  # see `bucketed`
+            return f"{self.source}{where}", "_pane"
         if self.interval is not None:
             time = f"({Panes(self.interval).sql(time)} * {self.interval})"
         if self.direct is None:
@@ -128,18 +132,19 @@ class PanesSpec:
     def key(self) -> str:
         """A stable text that is equal for equal definitions; state is stored under it."""
         parts = (self.stream, self.time, self.where, self.keys, self.panes.width, self.panes.phase, self.single)
+        own = [] if self.panes.kind is None else [self.panes.kind]
         marks = [] if self.landmark is None else [to_json(self.landmark)]
-        rows = [] if self.rows is None else [astuple(self.rows)]
+        rows = [] if self.rows is None else [astuple(self.rows)[:-1]]  # of a union the feeds say it
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
         kept = [] if self.form == "eager" else [self.form]
         kept += [] if self.reduce is None else [to_json(self.reduce)]
-        text = json.dumps([parts, [c.name for c in self.components], *marks, *rows, *union, *kept])
+        text = json.dumps([parts, [c.name for c in self.components], *marks, *rows, *union, *kept, *own])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property
     def _sharable(self) -> tuple[object, ...]:
         """What must be the same for two queries to share a synopsis."""
-        shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds)
+        shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds, self.panes.kind)
         return (*shape, self.form, self.landmark, self.reduce, self.narrowed)
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
@@ -212,6 +217,8 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
     form = "eager" if options is None else options.state
     if spec.signed or form == "eager" or carried is None or query.window is None or query.window.landmark is not None:
         return spec
+    if query.window.kind is not None:
+        return spec
     return replace(spec, form=form, carried=carried)
 
 
@@ -262,6 +269,8 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
     segment = weighed(segment) if spec.weighted else segment
     if spec.rows is not None:
         return partial_rows(db, spec, segment, extra)
+    if spec.panes.kind is not None:
+        segment = bucketed(spec, spec.panes.kind, segment)
     source, pane = spec.paned
     columns = [f"({pane})::BIGINT AS pane", *(f"({e}) AS k{i}" for i, e in enumerate(spec.keys))]
     if extra:
@@ -277,6 +286,12 @@ def weighed(segment: pa.Table) -> pa.Table:
     if WEIGHT in segment.column_names:
         return segment
     return segment.append_column(WEIGHT, pa.array(np.ones(segment.num_rows)))
+
+
+def bucketed(spec: PanesSpec, kind: str, segment: pa.Table) -> pa.Table:
+    """The rows of a segment once for each window of a registered kind that holds them, told by column `_pane`."""
+    rows, windows = axis_of(kind).bucket(event_times(segment, spec.time))
+    return segment.take(pa.array(rows)).append_column("_pane", pa.array(windows))
 
 
 def merge_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:

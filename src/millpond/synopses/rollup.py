@@ -28,6 +28,8 @@ def rolls_up(have: PanesSpec, needed: PanesSpec, query: BoundQuery) -> bool:
     """
     if have.rows is not None or needed.rows is not None or have.feeds or needed.feeds or query.window is None:
         return False
+    if have.panes.kind is not None or needed.panes.kind is not None:  # a row is in each of its windows
+        return False
     same = (have.stream, have.time, have.where) == (needed.stream, needed.time, needed.where)
     if not same or not set(needed.keys) <= set(have.keys) or not have.agrees(needed):
         return False

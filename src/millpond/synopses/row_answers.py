@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from millpond.distinct import distinct, is_among
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.panes import PanesSpec
-from millpond.synopses.rows import codes_of, cuts_of, partition_codes, together, weights
+from millpond.synopses.rows import arrivals, codes_of, cuts_of, partition_codes, together, weights
 from millpond.types import BoundQuery, RowWindow
 from millpond.windows import row_runs
 from millpond.windows.candidates import Ints
@@ -64,7 +64,7 @@ def _runs(
     weight = weights(n, numbered)
     partition = partition_codes(db, spec, table)
     by_rank = window.numbered == "rank"
-    order = row_runs.sorted_by(partition, time, ids) if by_rank else row_runs.sorted_by(partition, ids)
+    order = row_runs.sorted_by(partition, *((time, ids) if by_rank else arrivals(table)))
     if order is not None:
         partition, time, ids, n, weight = (x[order] for x in (partition, time, ids, n, weight))
         numbered = numbered[order]

@@ -42,6 +42,7 @@ class RowsKept:
     partition: how many of its keys, the first ones, are columns of PARTITION BY.
     rows, range: the largest extent of a window that it can answer, in rows and in microseconds.
     numbered: as of `RowWindow`. late: of the stream.
+    union: rows of several streams; what came first of them is said by their epochs (column `came`), then by `_id`.
     behind: a row that lies more than this (microseconds) behind progress when it comes is too late: it has no number
         and is in no window. 0 where late rows are dropped. A query that answers behind progress (`QueryOptions.delay`)
         drops rows that lie behind what it has answered.
@@ -53,6 +54,7 @@ class RowsKept:
     numbered: Literal["rank", "arrival"] = "rank"
     late: Literal["revise", "drop"] = "revise"
     behind: int = 0
+    union: bool = False
 
     def serves(self, needed: RowsKept) -> bool:
         """Whether a query that needs `needed` can be answered from it."""
@@ -68,10 +70,24 @@ def kept_for(query: BoundQuery, late: Literal["revise", "drop"], options: QueryO
     """What the synopsis of a query over a window of rows keeps."""
     window = query.row_window
     assert window is not None
+    if query.feeds:
+        late = "revise"  # see `millpond.engine.unions`
     behind = 0 if late == "drop" else revised_for(query, options)
     if options.delay:
         late, behind = "drop", options.delay
-    return RowsKept(len(window.partition), window.rows or 0, window.range or 0, window.numbered, late, behind)
+    return RowsKept(
+        len(window.partition), window.rows or 0, window.range or 0, window.numbered, late, behind, bool(query.feeds)
+    )
+
+
+#: The column that says in which epoch a row of a union came.
+CAME = "came"
+
+
+def arrivals(table: pa.Table) -> tuple[Ints, ...]:
+    """Rows in order of these came one behind the other: by `_id`, of a union by epoch and `_id`."""
+    ids = table["_id"].to_numpy()
+    return (table[CAME].to_numpy(), ids) if CAME in table.column_names else (ids,)
 
 
 def revised_for(query: BoundQuery, options: QueryOptions) -> int:
@@ -108,7 +124,8 @@ def partial_rows(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Tab
     assert spec.rows is not None
     head = [f'epoch_us("{spec.time}")::BIGINT AS pane']
     keys = [f"({e}) AS k{i}" for i, e in enumerate(spec.keys)]
-    own = ["_id", *([extra] if extra else [])]
+    came = spec.rows.union and spec.rows.numbered == "arrival"
+    own = ["_id", *([f"_epoch AS {CAME}"] if came else []), *([extra] if extra else [])]
     singles = [_of_one(c) for c in spec.components]
     if all(s is not None for s in singles):
         columns = [f"({sql}) AS {name}" for c, s in zip(spec.components, singles, strict=True)
@@ -220,7 +237,8 @@ def fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, since:
     partition = partition_codes(db, spec, table)
     by_rank = kept.numbered == "rank"
     at = np.flatnonzero(old) if by_rank else np.arange(len(time))
-    order = sorted_by(partition[at], time[at], ids[at]) if by_rank else sorted_by(partition[at], ids[at])
+    places = (time, ids) if by_rank else arrivals(table)
+    order = sorted_by(partition[at], *(place[at] for place in places))
     at = at if order is None else at[order]
     if not by_rank:
         at = at[_before_first(partition[at], ~old[at])]
@@ -240,7 +258,7 @@ def fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, since:
     last = gone[np.r_[starts[1:], len(gone)] - 1]
     total = np.add.reduceat(weight, starts)
     last, total = last[total > 0], total[total > 0]
-    names = ["pane", *spec.key_names[: kept.partition], "_id"]
+    names = ["pane", *spec.key_names[: kept.partition], "_id", *([CAME] if CAME in table.column_names else [])]
     base = table.select(names).take(pa.array(last)).append_column("n", pa.array(-total))
     mask = np.ones(len(time), bool)
     mask[gone] = False

@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 
 from millpond.types import Window
 from millpond.windows.landmarks import BEGINNING, END, first_after, holds_none, last_before
-from millpond.windows.panes import Panes
+from millpond.windows.panes import FAR, Panes
 
 Ints = NDArray[np.int64]
-
-#: Bounds of pane numbers: beyond any event time, within int64.
-FAR = 2**61
 
 
 @dataclass(frozen=True)

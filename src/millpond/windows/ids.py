@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from millpond.types import Window
+from millpond.windows.registered import axis_of
 
 
 def end_of(window: Window, wid: int) -> int:
@@ -56,9 +57,15 @@ def windows(window: Window, times: Iterable[int]) -> list[int]:
 
 def first_end_after(window: Window, time: int) -> int:
     """The first window end greater than `time`."""
+    if window.kind is not None:
+        axis = axis_of(window.kind)
+        return axis.end_of(axis.ended(time))
     return window.origin + ((time - window.origin) // window.slide + 1) * window.slide
 
 
 def last_end_until(window: Window, time: int) -> int:
     """The last window end not greater than `time`."""
+    if window.kind is not None:
+        axis = axis_of(window.kind)
+        return axis.end_of(axis.ended(time) - 1)
     return window.origin + ((time - window.origin) // window.slide) * window.slide

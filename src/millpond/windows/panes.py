@@ -7,21 +7,28 @@ from math import gcd
 
 from millpond.types import Window
 from millpond.windows.landmarks import grid
+from millpond.windows.registered import FOREVER, NEVER, axis_of
 
 #: A width that holds all of time in pane 0: how a query without a window is evaluated.
 WHOLE = 2**62
+
+#: Bounds of pane numbers: beyond any event time, within int64.
+FAR = 2**61
 
 
 @dataclass(frozen=True)
 class Panes:
     """A cut of time into panes: pane p covers [phase + p*width, phase + (p+1)*width), microseconds.
 
-    >>> Panes.of(Window(range=9, slide=6))
-    Panes(width=3, phase=0)
+    kind: of windows of a registered kind; pane p is window p, and "starts" when window p - 1 ends.
+
+    >>> Panes.of(Window(range=9, slide=6)).width
+    3
     """
 
     width: int
     phase: int = 0
+    kind: str | None = None
 
     @staticmethod
     def of(window: Window, *ranges: int) -> Panes:
@@ -29,6 +36,8 @@ class Panes:
 
         Of windows since landmarks: gcd of SLIDE and of where landmarks lie between ends.
         """
+        if window.kind is not None:
+            return Panes(1, 0, window.kind)
         if window.landmark is not None:
             width = grid(window.slide, window.origin, window.landmark)
         else:
@@ -38,7 +47,8 @@ class Panes:
     def serves(self, window: Window) -> bool:
         """Whether every window of `window` is a run of whole panes of this cut."""
         return (
-            (window.landmark is None or grid(window.slide, window.origin, window.landmark) % self.width == 0)
+            window.kind == self.kind
+            and (window.landmark is None or grid(window.slide, window.origin, window.landmark) % self.width == 0)
             and window.range % self.width == 0
             and window.slide % self.width == 0
             and (window.origin - self.phase) % self.width == 0
@@ -46,10 +56,14 @@ class Panes:
 
     def pane(self, time: int) -> int:
         """The pane that `time` lies in."""
+        if self.kind is not None:
+            return -FAR if time <= NEVER else FAR if time >= FOREVER else axis_of(self.kind).ended(time)
         return (time - self.phase) // self.width
 
     def start(self, pane: int) -> int:
         """The time at which `pane` starts."""
+        if self.kind is not None:
+            return NEVER if pane <= -FAR else FOREVER if pane >= FAR else axis_of(self.kind).end_of(pane - 1)
         return self.phase + pane * self.width
 
     def shape(self, window: Window) -> tuple[int, int, int]:
