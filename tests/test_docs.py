@@ -30,6 +30,7 @@ PAGES = [
     "docs/windows.md",
     "docs/reduce.md",
     "docs/archive.md",
+    "docs/hybrid.md",
 ]
 
 

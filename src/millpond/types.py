@@ -359,6 +359,22 @@ class JoinPlan:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """An input of which only rows matter that meet a row of the driver; see `millpond.language.probing`.
+
+    alias: the input. condition: DuckDB SQL over columns of "driver" and of "probed": a row of the input for which it
+        holds with no row of the driver at an instant has no part in the answer there.
+    may: DuckDB SQL over h_lo, h_hi, d_lo, d_hi (TIMESTAMP): false where no event time of the input between h_lo and
+        h_hi can meet a driver's between d_lo and d_hi; None: it may anywhere. time: the driver's event-time column.
+    """
+
+    alias: str
+    condition: str
+    may: str | None = None
+    time: str = ""
+
+
+@dataclass(frozen=True)
 class Relational:
     """SQL over windowed streams: a relation at every instant, and what becomes of its changes.
 
@@ -367,7 +383,8 @@ class Relational:
     lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
         called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
     plan: 'elements': select and project over one window, row by row; 'joined': a join, from intervals of validity (its
-        parts in `joined`); else 'recomputed' at each instant of change.
+        parts in `joined`); 'probed': recomputed where the input `driver` has rows, with the rows of `probes` that meet
+        them; else 'recomputed' at each instant of change.
     """
 
     operator: Literal["istream", "dstream", "rstream"] | None
@@ -376,8 +393,14 @@ class Relational:
     sql: str
     lifted: str | None
     instants: str
-    plan: Literal["elements", "joined", "recomputed"] = "recomputed"
+    plan: Literal["elements", "joined", "recomputed", "probed"] = "recomputed"
     joined: JoinPlan | None = None
+    driver: str = ""
+    probes: tuple[Probe, ...] = ()
+
+    def probe(self, alias: str) -> Probe | None:
+        """What is asked of an input; None when all of its rows are at hand."""
+        return next((p for p in self.probes if p.alias == alias), None)
 
 
 @dataclass(frozen=True)
@@ -723,6 +746,7 @@ __all__ = [
     "Landmark",
     "OrderTerm",
     "Output",
+    "Probe",
     "QueryDefinition",
     "QueryOptions",
     "Reduction",

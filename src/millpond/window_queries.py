@@ -193,9 +193,12 @@ def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) ->
 
 def check_reduction(query: BoundQuery) -> None:
     """Refuse reductions that a query of its kind cannot be answered with: QueryError."""
-    if query.reduce is not None and not query.reduce.samples:
+    if query.reduce is None or query.reduce.samples:
+        return
+    if not query.grouped or query.row_window is not None or query.feeds:
         raise QueryError(
-            "REDUCE BY INTERVAL is answered from summaries, and this stream has none; REDUCE sample(0.9) reads less"
+            "REDUCE BY INTERVAL sees the past as sums over intervals: it is for aggregates of one stream, over windows"
+            " of time or over everything; REDUCE sample(0.9) leaves rows out"
         )
 
 

@@ -42,6 +42,7 @@ from millpond.engine.summaries import map_entries, served
 from millpond.engine.unions import progress_of, streams_of
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, connection
+from millpond.synopses.panes import by_interval
 from millpond.synopses.rows import fold
 from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
@@ -166,7 +167,7 @@ def _run(core: Core, owner: str) -> None:
     tasks, _, _ = fed_tasks(core, streams, wanted)
     found = None
     if not synopsis.spec.weighted:
-        found = served(core, stream, synopsis.spec, queries, wanted, hard=False)
+        found = served(core, stream, by_interval(synopsis.spec), queries, wanted, hard=False)
     if found is not None:
         tasks = [(0, t) for t in tasks_of(found.left, max(1, core.executor.cores - 1))]
         removed = found.removed
@@ -292,13 +293,14 @@ def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
     registered.use(pond)
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
+    spec = by_interval(synopsis.spec)
     if task == len(plan["tasks"]):
         low = from_json(Range, plan["wanted"]).low
-        yield from map_entries(pond, plan, synopsis.spec, synopsis.owner, plan["shards"], task, low)
+        yield from map_entries(pond, plan, spec, synopsis.owner, plan["shards"], task, low)
         return
     place, listed = plan["tasks"][task]
     stream, first = from_json(StreamDefinition, plan["streams"][place]), from_json(StreamDefinition, plan["stream"])
-    wanted, spec, shards = from_json(Range, plan["wanted"]), synopsis.spec, plan["shards"]
+    wanted, shards = from_json(Range, plan["wanted"]), plan["shards"]
     if not spec.weighted:
         segments = [from_json(Segment, s) for s in listed]
         yield from map_history(pond, stream, segments, wanted, spec, synopsis.owner, shards, task, first=first)

@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from millpond.catalog import Catalog
 from millpond.engine.admission import admit, splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
-from millpond.engine.bounds import bound_of
+from millpond.engine.bounds import bound_of, high_of, specs_of
 from millpond.engine.core import Core, copies_of
 from millpond.engine.derived import announced, bounds_of, followers, pass_adopted, takeable
 from millpond.engine.early import due
 from millpond.engine.granularity import moves
 from millpond.engine.merging import end_of_need, query_owner, results_folder
+from millpond.engine.probing import probed_streams
 from millpond.engine.records import (
     Manifest,
     Published,
@@ -31,6 +33,7 @@ from millpond.engine.records import (
     write_manifest,
     write_published,
 )
+from millpond.engine.relating import horizon_of
 from millpond.engine.smoothing import due as flush_due
 from millpond.engine.tasks import map_epoch, merge_epoch
 from millpond.engine.unions import progress_of, with_unions
@@ -144,11 +147,30 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             matching_work=core.matching_pace.told,
             bounds=bounds_of(taken),
             copies={str(s): copies for s in taken if (copies := copies_of(core, s))},
+            archive=_probed(core, catalog, progress, queries),
         )
         core.check_fence()
         write_manifest(core.path, manifest)
         core.last_manifest = manifest.epoch
         return manifest.epoch
+
+
+def _probed(
+    core: Core, catalog: Catalog, progress: dict[str, StreamProgress], queries: dict[str, QueryProgress]
+) -> dict[str, tuple[Segment, ...]]:
+    """The files of archives that queries may look up: those that windows of instants not final yet can reach."""
+    since: dict[int, int] = {}
+    for standing in catalog.queries.values():
+        relation, known = standing.definition.query.relation, queries.get(str(standing.id))
+        if relation is None or not relation.probes or known is None:
+            continue
+        streams = catalog.streams_of(standing)
+        horizon = horizon_of(catalog, standing, known, high_of(catalog, specs_of(catalog, standing), progress))
+        for stream, length in probed_streams(relation, streams).items():
+            low = NEVER if length is None else max(NEVER, horizon - 1 - length)
+            since[stream] = min(low, since.get(stream, low))
+    files = {s: core.streams[s].archive.segments for s in since}
+    return {str(s): tuple(f for f in files[s] if f.high >= low) for s, low in since.items()}
 
 
 def _admit(core: Core, pending: dict[int, list[Item]]) -> dict[int, list[Item]]:
@@ -303,6 +325,10 @@ def run_epoch(core: Core, epoch: int) -> None:
     for report in reports[0]["reports"]:
         for name, seconds in report["seconds"].items():
             stages[name] += seconds
+    scans: dict[str, int] = defaultdict(int)
+    for report in reports:
+        for name, count in report["scans"].items():
+            scans[name] += count
     elapsed = time.perf_counter() - started
     stages |= {"job": ran - started, "commit": committed - ran, "publish": time.perf_counter() - committed}
     with core.lock:
@@ -310,6 +336,7 @@ def run_epoch(core: Core, epoch: int) -> None:
         _learn_matching(core, reports[0]["reports"], elapsed)
         core.recent.append(
             {"epoch": epoch, "rows": rows, "seconds": elapsed, "stages": dict(stages), "clock": published.clock}
+            | ({"scans": scans} if scans else {})
         )
         core.load.observe()
         failures = {k: v for r in reports for k, v in r["failures"].items()}

@@ -23,7 +23,7 @@ from millpond.engine.expiry import expire
 from millpond.engine.hot_files import sweep_hot, sweep_hot_orphans
 from millpond.engine.mapping import Parcel
 from millpond.engine.merging import results_folder
-from millpond.engine.records import read_manifest
+from millpond.engine.records import Manifest, read_manifest
 from millpond.engine.segments import archive_folder, read_rows, row_schema
 from millpond.engine.summaries import maintain_summaries
 from millpond.engine.vacuum import sweep_copies, unmark, vacuum
@@ -220,10 +220,15 @@ def sweep(core: Core) -> None:
         if core.pins:
             return
         epoch = in_flight(core)
-        needed = {s.path for s in read_manifest(core.path, epoch).state} if epoch is not None else set()
-        names = [(t, name) for t in tables_of(core) for name in t.garbage(needed if t is core.state else ())]
+        needed = set() if epoch is None else _files_of(read_manifest(core.path, epoch))
+        names = [(t, name) for t in tables_of(core) for name in t.garbage(needed)]
     for table, name in names:
         remove_file(os.path.join(table.folder, name))
+
+
+def _files_of(manifest: Manifest) -> set[str]:
+    """Names of the files that an epoch reads: of state, and of archives that its queries look up."""
+    return {s.path for s in manifest.state} | {s.path for files in manifest.archive.values() for s in files}
 
 
 def sweep_dropped(core: Core) -> None:
@@ -249,7 +254,7 @@ def sweep_orphans(core: Core) -> None:
     needed = {s.path for a in ready_backfills(core, published=False) for s in (*a.state, *a.results)}
     epoch = in_flight(core)
     if epoch is not None:
-        needed |= {s.path for s in read_manifest(core.path, epoch).state}
+        needed |= _files_of(read_manifest(core.path, epoch))
     for table in tables_of(core):
         for name in table.orphans():
             repeated = epoch is not None and name.startswith(f"e{epoch:012d}-") and name.endswith(".parquet")

@@ -114,6 +114,7 @@ def merge_shard(
     state: list[Chunk] = []
     results: list[Chunk] = []
     advanced: dict[str, Any] = {}
+    scans: dict[str, int] = {}
     merged = 0.0
     for synopsis in catalog.synopses.values():
         home = home_shard(synopsis.spec, synopsis.owner, manifest.shards)
@@ -158,10 +159,13 @@ def merge_shard(
     forget_modes(pond_id, set(catalog.synopses))
     if catalog.stores:
         given = partial(partial, _given, db, pond, segments)
-        Shard(
+        relational = Shard(
             db, pond, pond_id, manifest, catalog, shard, parts, progress, segments, given,
             partial(_shown, pond, segments), state, results, advanced, failures,
-        ).run()  # fmt: skip
+        )  # fmt: skip
+        relational.run()
+        if relational.counters is not None:
+            scans = {"groups": relational.counters.groups, "bytes": relational.counters.bytes}
     pass_answers(pond, catalog, manifest.epoch, shard, results)
     paired = {query_owner(q.id) for q in catalog.queries.values() if q.definition.options.pairs}
     results = [replace(c, table=without_replaced(c.table)) if c.owner in paired else c for c in results]
@@ -182,6 +186,7 @@ def merge_shard(
         "queries": advanced,
         "failures": failures,
         "written": written,
+        "scans": scans,
         "seconds": {
             "merge": merged,
             "answer": answered - started - merged,

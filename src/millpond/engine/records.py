@@ -107,7 +107,7 @@ class Manifest:
     rows; about `explicit_matches` matches per row are written out, as far as they are found within `matching_work`
     nanoseconds per row, by estimate. bounds: per derived stream, the progress that its source announces with the items
     that are taken. copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
-    each keeps.
+    each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
     """
 
     epoch: int
@@ -130,6 +130,7 @@ class Manifest:
     matching_work: float = UNLIMITED
     bounds: dict[str, int] = field(default_factory=dict)
     copies: dict[str, dict[str, float]] = field(default_factory=dict)
+    archive: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -20,11 +20,12 @@ from millpond.engine.derived import announced
 from millpond.engine.early import EARLY, due
 from millpond.engine.early_relations import Speculation
 from millpond.engine.floors import floored, revises
+from millpond.engine.probing import Past, marked
 from millpond.engine.records import Floor, Manifest, QueryProgress
 from millpond.engine.relation_answers import Given, Input, advance_relation
 from millpond.engine.state import state_folder
 from millpond.engine.tolerance import one_line
-from millpond.engine.unions import Fed, late_of, progress_of
+from millpond.engine.unions import late_of, progress_of
 from millpond.errors import SourceError
 from millpond.language.duck import quote
 from millpond.progress import NEVER, StreamProgress
@@ -32,7 +33,10 @@ from millpond.relations import kept, merge_rows, needed, spare_of
 from millpond.sources.tables import read_table
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
-from millpond.types import Relational, to_json
+from millpond.types import Relational, StreamDefinition, to_json
+
+if TYPE_CHECKING:
+    from millpond.engine.scan import Counters
 
 #: Chunks of state that are rows of stores.
 ROWS = "rows"
@@ -96,22 +100,6 @@ def keep_silent(pond_id: str, manifest: Manifest, owner: str) -> None:
         _kept[pond_id, owner] = replace(held, epoch=manifest.epoch)
 
 
-def marked(spec: Fed, late: str, known: StreamProgress, delta: pa.Table) -> pa.Table:
-    """An epoch's rows as they are stored: a late row can revise what lies behind the largest event time at most.
-
-    A row of a union is late when it is behind the progress of the union, whatever it was in its own stream.
-    """
-    at = delta.column_names.index("_cut")
-    if spec.feeds:
-        behind = pc.less(delta["_t"], known.bound)
-        cut = pc.if_else(behind, pa.scalar(min(known.bound, known.high), pa.int64()), pa.scalar(None, pa.int64()))
-        return delta.set_column(at, "_cut", cut)
-    if late == "drop" or delta["_cut"].null_count == delta.num_rows or known.bound <= known.high:
-        return delta
-    cut = pc.min_element_wise(delta["_cut"], known.high, skip_nulls=False)
-    return delta.set_column(at, "_cut", cut)
-
-
 def row_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
     """The chunk that stores rows."""
     span = pc.min_max(rows["_t"]).as_py()
@@ -151,7 +139,7 @@ def needed_rows(
         mine = Floor(manifest.epoch, manifest.epoch, before.closed, max(before.edge, min(before.closed, high)))
         floors = before if len(specs) == 1 else replace(before, floors=(*before.floors, mine))
         for item, owner, spec in zip(relation.inputs, standing.inputs, specs, strict=True):
-            if owner == store.owner:
+            if owner == store.owner and relation.probe(item.alias) is None:
                 late = late_of(catalog, spec)
                 spare = spare_of(relation, options) if revises(options, late) else 0
                 seen = floored(rows, floors, options, late)
@@ -169,7 +157,7 @@ def need_of(catalog: Catalog, standing: Standing, progress: Mapping[str, StreamP
 
 
 def _reach(relation: Relational, horizon: int) -> list[int]:
-    lows = [needed(item, horizon - 1) for item in relation.inputs]
+    lows = [needed(item, horizon - 1) for item in relation.inputs if relation.probe(item.alias) is None]
     return [NEVER if low is None else max(NEVER, low) for low in lows]
 
 
@@ -207,6 +195,7 @@ class Shard:
     results: list[Chunk]
     advanced: dict[str, Any]
     failures: dict[str, str]
+    counters: Counters | None = None
 
     def run(self) -> None:
         """Store the epoch's rows, and answer every query."""
@@ -219,7 +208,7 @@ class Shard:
             known, late = progress_of(self.catalog, store.spec, manifest.progress), late_of(self.catalog, store.spec)
             parts = [p for p in self.parts.get(store.owner, ()) if p.num_rows]
             delta = marked(store.spec, late, known, merge_rows(parts)) if parts else None
-            if delta is not None:
+            if delta is not None and _is_kept(self.catalog, store):
                 self.state.append(row_chunk(store.owner, manifest.epoch, delta))
             else:
                 keep_silent(self.pond_id, manifest, store.owner)
@@ -291,6 +280,13 @@ class Shard:
         horizon = horizon_of(self.catalog, standing, before, known)
         for item, owner in zip(query.relation.inputs, standing.inputs, strict=True):
             store = self.catalog.stores[owner]
+            high = progress_of(self.catalog, store.spec, self.progress).high
+            if query.relation.probe(item.alias) is not None:
+                delta = deltas[owner]
+                fresh = empty_rows(self.db, item.columns) if delta is None else delta
+                stream = self.catalog.streams[store.spec.stream]
+                inputs.append(Input(fresh, stream.options.late, high, self._past(store, stream)))
+                continue
             if owner not in rows:
                 rows[owner] = store_rows(
                     self.db, self.pond, self.pond_id, self.manifest, self.catalog, store, deltas[owner], self.segments
@@ -300,12 +296,33 @@ class Shard:
                 held = empty_rows(self.db, item.columns)
             elif (low := needed(item, horizon - 1)) is not None and low > NEVER:
                 held = held.filter(pc.greater_equal(held["_t"], low))
-            high = progress_of(self.catalog, store.spec, self.progress).high
             inputs.append(Input(held, late_of(self.catalog, store.spec), high))
         tables = tables_of(self.catalog, query.relation)
         return advance_relation(
             self.db, query, options, inputs, tables, before, bound, since, given, known, speculation
         )
+
+    def _past(self, store: Store, stream: StreamDefinition) -> Past:
+        """What earlier epochs have archived of a stream that is probed."""
+        from millpond.engine.scan import Counters
+
+        manifest = self.manifest
+        self.counters = Counters() if self.counters is None else self.counters
+        known = manifest.progress.get(str(stream.id), StreamProgress())
+        files = manifest.archive.get(str(stream.id), ())
+        return Past(self.pond, stream, store.spec, files, manifest.epoch - 1, known, self.counters)
+
+
+def _is_kept(catalog: Catalog, store: Store) -> bool:
+    """Whether any input needs the rows of a store at hand; those that are probed are looked up in the archive."""
+    for standing in catalog.users(store.owner):
+        relation = standing.definition.query.relation
+        if relation is None:
+            continue
+        for item, owner in zip(relation.inputs, standing.inputs, strict=True):
+            if owner == store.owner and relation.probe(item.alias) is None:
+                return True
+    return False
 
 
 def empty_rows(db: duckdb.DuckDBPyConnection, columns: Sequence[Any]) -> pa.Table:
@@ -330,7 +347,6 @@ __all__ = [
     "empty_rows",
     "forget_contents",
     "horizon_of",
-    "marked",
     "need_of",
     "needed_rows",
     "row_chunk",

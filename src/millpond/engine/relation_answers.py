@@ -20,21 +20,25 @@ from millpond.engine.advance import Advanced
 from millpond.engine.early import CLOSED
 from millpond.engine.early_relations import Report, Speculation, with_early
 from millpond.engine.floors import floor_of, floored, new_floor, pruned, revises
+from millpond.engine.probing import Past
 from millpond.engine.records import QueryProgress
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import (
     FOR_EVER,
+    Known,
+    Probed,
     Ticks,
     answers,
     content_of,
     difference,
+    merge_rows,
     numbered,
     numbers_of,
     pending,
     shown,
     spare_of,
 )
-from millpond.types import BoundQuery, QueryOptions
+from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput
 
 Given = Callable[[int, int], pa.Table | None]
 
@@ -43,12 +47,14 @@ Given = Callable[[int, int], pa.Table | None]
 class Input:
     """What an epoch has for one input of a query.
 
-    rows: of its store, this epoch's included. late: what late ones do. high: the high watermark after the epoch.
+    rows: of its store, this epoch's included; of one that is probed this epoch's only. late: what late ones do.
+    high: the high watermark after the epoch. past: of one that is probed, where the rows of earlier epochs are.
     """
 
     rows: pa.Table
     late: str
     high: int
+    past: Past | None = None
 
 
 def advance_relation(
@@ -76,13 +82,19 @@ def advance_relation(
     progress = replace(progress, edge=max(progress.edge, min(progress.closed, high)))
     own = [revises(options, i.late) for i in inputs]
     spares = [spare_of(relation, options) if r else 0 for r in own]
-    came = [(i.late, i.rows.filter(pc.greater_equal(i.rows["_epoch"], since))) for i in inputs]
+    came = [(i.late, _fresh(i, since)) for i in inputs]
     floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
-    progress = new_floor(pruned(progress, [i.rows for i in inputs]), options, came, spares, floors)
+    # Of rows that are looked up nobody knows which are kept.
+    progress = progress if relation.probes else pruned(progress, [i.rows for i in inputs])
+    progress = new_floor(progress, options, came, spares, floors)
     inputs = [replace(i, rows=floored(i.rows, progress, options, i.late)) for i in inputs]
-    fresh_rows = [i.rows.filter(pc.greater_equal(i.rows["_epoch"], since)) for i in inputs]
+    fresh_rows = [floored(rows, progress, options, late) for late, rows in came]
     items = list(zip(relation.inputs, inputs, spares, strict=True))
-    contents = [content_of(db, item, i.rows, spare) for item, i, spare in items]
+
+    def mended(each: Input) -> Callable[[pa.Table], pa.Table]:
+        return lambda rows: floored(rows, progress, options, each.late)
+
+    contents = [known_of(db, relation, item, i, spare, mended(i)) for item, i, spare in items]
     arrivals = [_visible(rows, spare) for rows, spare in zip(fresh_rows, spares, strict=True)]
     touched = [a[a < progress.closed] for a in arrivals]
     first_seen = [int(a.min()) for a in arrivals if len(a)]
@@ -99,9 +111,7 @@ def advance_relation(
                 int(t.max()) + item.window.range + 2 for t, (item, _, _) in zip(touched, items, strict=True) if len(t)
             ]
             until = min(until, max(highs)) if relation.operator != "rstream" else until
-        before = [
-            content_of(db, item, i.rows.filter(pc.less(i.rows["_epoch"], since)), spare) for item, i, spare in items
-        ]
+        before = [known_of(db, relation, item, i, spare, mended(i), since - 1) for item, i, spare in items]
         old = answers(db, query, before, tables, low, until, _ticks(options, progress.first, old_last))
         new = answers(db, query, contents, tables, low, until, _ticks(options, first, last))
         revised = _revisions(db, query, difference(db, query, old, new), given, status)
@@ -140,6 +150,41 @@ def advance_relation(
     )
 
 
+def known_of(
+    db: duckdb.DuckDBPyConnection,
+    relation: Relational,
+    item: RelationInput,
+    each: Input,
+    spare: int,
+    mended: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    last: int | None = None,
+) -> Known:
+    """What evaluation knows of an input.
+
+    Arguments:
+        mended: gives rows of the past the cuts that the query sees. last: as of that epoch; None: of now.
+    """
+    rows = each.rows if last is None else each.rows.filter(pc.less_equal(each.rows["_epoch"], last))
+    probe, past = relation.probe(item.alias), each.past
+    if probe is None or past is None:
+        return content_of(db, item, rows, spare)
+    driver = next(i for i in relation.inputs if i.alias == relation.driver)
+    oldest = min([past.oldest, *([int(pc.min(rows["_t"]).as_py())] if rows.num_rows else [])])
+    empty = each.rows.slice(0, 0)
+    return Probed(
+        item, probe, driver, spare, lambda where: map(mended, past.read(where, None, rows, last)), empty, oldest
+    )
+
+
+def _fresh(each: Input, since: int) -> pa.Table:
+    """The rows of an input that came in the epochs from `since` on."""
+    rows = each.rows.filter(pc.greater_equal(each.rows["_epoch"], since))
+    if each.past is None or since > each.past.epoch:
+        return rows
+    everywhere = [(-FOR_EVER, FOR_EVER)]
+    return merge_rows([rows, *(t for t in each.past.read(everywhere, first=since) if t.num_rows)])
+
+
 def _visible(rows: pa.Table, spare: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     times = rows["_t"].to_numpy()
     limits = pc.fill_null(rows["_cut"], NEVER).to_numpy() - spare
@@ -173,4 +218,4 @@ def _revisions(
     return shown(db, query, numbered(db, changed, given(span["min"], span["max"]), status, 1))
 
 
-__all__ = ["Given", "Input", "advance_relation"]
+__all__ = ["Given", "Input", "advance_relation", "known_of"]

@@ -20,6 +20,7 @@ from millpond.engine.history import Range, batches, segments_in
 from millpond.engine.mapping import tolerant
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.own_marks import counted
+from millpond.engine.probing import Past, marked
 from millpond.engine.records import Published, QueryProgress, read_published
 from millpond.engine.reducing import Scan, portion_rows, portions, resolve
 from millpond.engine.relating import (
@@ -27,7 +28,6 @@ from millpond.engine.relating import (
     advance_relation,
     empty_rows,
     horizon_of,
-    marked,
     row_chunk,
     tables_of,
 )
@@ -35,11 +35,11 @@ from millpond.engine.segments import row_schema
 from millpond.engine.state import state_folder
 from millpond.engine.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.errors import QueryError
-from millpond.progress import FOREVER, NEVER
+from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Rows, kept, merge_rows, needed, rows_needed, rows_of, spare_of
 from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, write_chunks
-from millpond.types import WEIGHT, RelationInput, StreamDefinition
+from millpond.types import WEIGHT, Relational, RelationInput, StreamDefinition
 
 
 def archived_rows(
@@ -105,6 +105,7 @@ def read_inputs(
     most: int | None = None,
     live_from: int | None = None,
     scans: list[Scan] | None = None,
+    relation: Relational | None = None,
 ) -> list[Input]:
     """The rows of each input that are in its window at instants from `since` on, up to event time `until`.
 
@@ -112,14 +113,23 @@ def read_inputs(
         published: the epoch up to which rows are seen, and how far the streams were then.
         specs: of the stores to fill; None: what each input needs.
         most, live_from, scans: see `archived_rows`.
+        relation: of the query; what it probes is not read yet.
     """
     found = []
     catalog = core.catalog
+    probes = [relation is not None and relation.probe(i.alias) is not None for i in items]
     for n, item in enumerate(items):
         first = catalog.stream(item.stream)
         if first is None:
             raise QueryError(f"the stream '{item.stream}' was dropped")
-        lows = [needed(i, since) for i in items if i.names == item.names]
+        if probes[n]:
+            spec = rows_needed(item, first) if specs is None else specs[n]
+            known = published.progress.get(str(first.id), StreamProgress())
+            past = Past(core.path, first, spec, core.streams[first.id].archive.segments, published.epoch, known)
+            found.append(Input(empty_rows(connection(), item.columns), first.options.late, known.high, past))
+            continue
+        held = [i for i, probed in zip(items, probes, strict=True) if i.names == item.names and not probed]
+        lows = [needed(i, since) for i in held]
         low = None if any(each is None or each <= NEVER for each in lows) else min(e for e in lows if e is not None)
         wanted = Range(low, None if until is None else until + 1, published.epoch)
         spec = rows_needed(item, first) if specs is None else specs[n]
@@ -155,7 +165,7 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
         horizon_of(catalog, standing, replace(known, closed=max(start, bound)), _high(catalog, standing, published)),
     )
     specs = [catalog.stores[owner].spec for owner in standing.inputs]
-    inputs = read_inputs(core, relation.inputs, published, max(NEVER, horizon - 1), None, specs)
+    inputs = read_inputs(core, relation.inputs, published, max(NEVER, horizon - 1), None, specs, relation=relation)
     seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
     if start > NEVER:
         known = replace(known, first=start if any(i.high > NEVER for i in inputs) else None)
@@ -192,7 +202,7 @@ def _state(
     rows: dict[str, pa.Table] = {}
     horizon = horizon_of(catalog, standing, progress, high)
     for item, owner, each in zip(relation.inputs, standing.inputs, inputs, strict=True):
-        if catalog.stores[owner].first_epoch < standing.first_epoch:
+        if catalog.stores[owner].first_epoch < standing.first_epoch or relation.probe(item.alias) is not None:
             continue
         options = standing.definition.options
         spare = spare_of(relation, options) if revises(options, each.late) else 0

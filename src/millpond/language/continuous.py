@@ -20,6 +20,7 @@ from millpond.language.from_items import Schema
 from millpond.language.functions import RELATION_AGGREGATES
 from millpond.language.joining import join_plan
 from millpond.language.places import Source, nearest
+from millpond.language.probing import probes_of
 from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_text
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
 from millpond.language.unions import union_feeds
@@ -144,10 +145,17 @@ class _Binder:
         tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
         columns_of = {ref.alias: ref.columns for ref in refs}
         joined = None if elements or self.reduced else join_plan(tree, columns_of, self.item_at, set(self.streams))
-        plan: Literal["elements", "joined", "recomputed"] = "elements" if elements else "recomputed"
-        if joined is not None and operator != "rstream":
+        whole = (
+            elements or self.reduced or any(i.signed or i.feeds for i in inputs)
+        )  # rows that are taken back need the others
+        probed = None if whole else probes_of(tree, self.streams, self.windows)
+        driver, probes = probed or ("", ())
+        plan: Literal["elements", "joined", "probed", "recomputed"] = "elements" if elements else "recomputed"
+        if probes:
+            plan = "probed"
+        elif joined is not None and operator != "rstream":
             plan = "joined"
-        relation = Relational(operator, inputs, tables, plain, lifted, instants, plan, joined)
+        relation = Relational(operator, inputs, tables, plain, lifted, instants, plan, joined, driver, probes)
         return BoundQuery(inputs[0].stream, None, _outputs(columns), grouped=False, text=self.text, relation=relation)
 
     def operator(self) -> Literal["istream", "dstream", "rstream"] | None:

@@ -7,13 +7,16 @@ after it. A faster plan for a shape of query is added in `evaluate.py` and named
 """
 
 from millpond.relations.contents import FOR_EVER, Content, content_of, needed
-from millpond.relations.evaluate import Tables, Ticks, answers, changes_of, difference, pending, snapshot
+from millpond.relations.evaluate import Known, Tables, Ticks, answers, changes_of, difference, pending, snapshot
+from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import numbered, numbers_of, shown
 from millpond.relations.stores import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
 
 __all__ = [
     "FOR_EVER",
     "Content",
+    "Known",
+    "Probed",
     "Rows",
     "Tables",
     "Ticks",
@@ -32,4 +35,5 @@ __all__ = [
     "shown",
     "snapshot",
     "spare_of",
+    "stretches",
 ]

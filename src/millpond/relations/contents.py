@@ -52,7 +52,7 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
     rows = rows.sort_by([("_t", "ascending"), ("_id", "ascending")])
     rows = left_of(db, rows, spare) if item.signed else rows
     times = rows["_t"].to_numpy()
-    visible = _visible(rows, times, spare)
+    visible = visible_from(rows, times, spare)
     window = item.window
     if window.kind == "range":
         end = times + (window.range + 1)
@@ -93,7 +93,8 @@ def _doubled(name: str) -> str:
     return name.replace('"', '""')
 
 
-def _visible(rows: pa.Table, times: Ints, spare: int) -> Ints:
+def visible_from(rows: pa.Table, times: Ints, spare: int) -> Ints:
+    """The instant from which on each row is seen: its event time, or for a late one where answers are not final yet."""
     cut = rows["_cut"]
     if cut.null_count == len(cut):
         return times

@@ -7,7 +7,7 @@ in one SQL query (lifted, see `language.continuous`), and consecutive answers ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -16,8 +16,12 @@ import pyarrow as pa
 from millpond.distinct import distinct
 from millpond.relations.contents import FOR_EVER, Content, Ints
 from millpond.relations.joining import joined_changes
+from millpond.relations.probes import INSTANT, TOGETHER, Probed
 from millpond.synopses import query_table
 from millpond.types import BoundQuery, Relational
+
+#: What is known of an input: its rows with their intervals, or how they are looked up.
+Known = Content | Probed
 
 #: Constant relations by alias.
 Tables = Mapping[str, pa.Table]
@@ -30,8 +34,6 @@ ROWS_AT_MOST = 2_000_000_000
 
 #: Instants that RSTREAM may report in one epoch.
 TICKS = 5_000_000
-
-_INSTANT = "_instant"
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,24 @@ class Ticks:
 
 
 def snapshot(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Content], tables: Tables, instant: int
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Known], tables: Tables, instant: int
 ) -> pa.Table:
     """R(τ): the answer at one instant, columns c0, c1, … in the order of SELECT."""
     relation = _relation(query)
-    inputs = {i.alias: c.at(instant) for i, c in zip(relation.inputs, contents, strict=True)}
+    inputs = {i.alias: c.at(instant) for i, c in zip(relation.inputs, contents, strict=True) if isinstance(c, Content)}
+    if relation.driver:
+        known = inputs[relation.driver]
+        driver = known.append_column(INSTANT, pa.array(np.zeros(known.num_rows, np.int64)))
+        for item, each in zip(relation.inputs, contents, strict=True):
+            if isinstance(each, Probed):
+                inputs[item.alias] = each.lift(db, driver, np.array([instant])).drop_columns([INSTANT])
     return query_table(db, f"SELECT {_values(query)} FROM ({relation.sql}) AS q({_names(query)})", **inputs, **tables)
 
 
 def changes_of(
     db: duckdb.DuckDBPyConnection,
     query: BoundQuery,
-    contents: Sequence[Content],
+    contents: Sequence[Known],
     tables: Tables,
     low: int,
     high: int,
@@ -69,12 +77,12 @@ def changes_of(
     and an equal one that enters cancel (digest T5).
     """
     if _relation(query).plan == "elements":
-        return _elements(db, query, contents[0], tables, low, high)
+        return _elements(db, query, _kept(contents)[0], tables, low, high)
     if _relation(query).plan == "joined":
-        return joined_changes(db, _relation(query), _list(query), contents, tables, low, high)[0]
-    points = _instants(contents, low, high)
+        return joined_changes(db, _relation(query), _list(query), _kept(contents), tables, low, high)[0]
+    points = _instants(_leading(query, contents), low, high)
     parts = []
-    for start, stop in _chunks(contents, points, low):
+    for start, stop in _chunks(query, contents, points):
         before = points[start - 1] if start else low - 1
         chunk = np.r_[before, points[start:stop]]
         sql = (
@@ -90,7 +98,7 @@ def changes_of(
 def answers(
     db: duckdb.DuckDBPyConnection,
     query: BoundQuery,
-    contents: Sequence[Content],
+    contents: Sequence[Known],
     tables: Tables,
     low: int,
     high: int,
@@ -109,7 +117,7 @@ def answers(
         assert ticks is not None
         return _reported(db, query, contents, tables, low, high, ticks)
     if _relation(query).plan == "joined":
-        net, ordered = joined_changes(db, _relation(query), _list(query), contents, tables, low, high)
+        net, ordered = joined_changes(db, _relation(query), _list(query), _kept(contents), tables, low, high)
     else:
         net, ordered = changes_of(db, query, contents, tables, low, high), False
     wanted = {"istream": "WHERE _net > 0", "dstream": "WHERE _net < 0", None: ""}[operator]
@@ -127,9 +135,12 @@ def difference(db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table, 
     return query_table(db, sql, old=old, new=new)
 
 
-def pending(contents: Sequence[Content], instant: int) -> int | None:
-    """The next instant from `instant` on at which a window changes; None: nothing is left to change."""
-    found = [a[a >= instant] for c in contents for a in (c.begin, c.end[c.end < FOR_EVER])]
+def pending(contents: Sequence[Known], instant: int) -> int | None:
+    """The next instant from `instant` on at which a window changes; None: nothing is left to change.
+
+    Windows that are looked up change nothing by themselves.
+    """
+    found = [a[a >= instant] for c in _kept(contents) for a in (c.begin, c.end[c.end < FOR_EVER])]
     return min((int(a.min()) for a in found if len(a)), default=None)
 
 
@@ -159,7 +170,7 @@ def _elements(
 def _reported(
     db: duckdb.DuckDBPyConnection,
     query: BoundQuery,
-    contents: Sequence[Content],
+    contents: Sequence[Known],
     tables: Tables,
     low: int,
     high: int,
@@ -175,7 +186,7 @@ def _reported(
     points = start + np.arange(count, dtype=np.int64) * every
     c = _list(query)
     parts = []
-    for begin, stop in _chunks(contents, points, low):
+    for begin, stop in _chunks(query, contents, points):
         chunk = points[begin:stop]
         lifted = _lifted(db, query, contents, tables, chunk)
         sql = f"SELECT i, 1::BIGINT AS _sign, {c}, count(*)::BIGINT AS _n FROM found GROUP BY i, {c} ORDER BY ALL"
@@ -184,6 +195,23 @@ def _reported(
         return pa.concat_tables(parts)
     empty = _nothing(db, query, tables, contents)
     return query_table(db, f"SELECT _at, 1::BIGINT AS _sign, {c}, _net AS _n FROM e", e=empty)
+
+
+def _kept(contents: Sequence[Known]) -> list[Content]:
+    """The inputs whose rows are at hand."""
+    return [c for c in contents if isinstance(c, Content)]
+
+
+def _leading(query: BoundQuery, contents: Sequence[Known]) -> list[Content]:
+    """The inputs that say at which instants the answer may change: the driver, or all."""
+    relation = _relation(query)
+    if not relation.driver:
+        return _kept(contents)
+    return [
+        c
+        for i, c in zip(relation.inputs, contents, strict=True)
+        if i.alias == relation.driver and isinstance(c, Content)
+    ]
 
 
 # --- instants ---------------------------------------------------------------------------------------------------------
@@ -196,12 +224,13 @@ def _instants(contents: Sequence[Content], low: int, high: int) -> Ints:
     return every[(every >= low) & (every < min(high, FOR_EVER))]
 
 
-def _chunks(contents: Sequence[Content], points: Ints, low: int) -> list[tuple[int, int]]:
-    """Stretches of `points` whose rows, added up over their instants, are few enough."""
+def _chunks(query: BoundQuery, contents: Sequence[Known], points: Ints) -> list[tuple[int, int]]:
+    """Stretches of `points` whose rows, added up over their instants, are few enough; an hour where that prunes."""
     if not len(points):
         return []
     size = np.ones(len(points), np.int64)
-    for c in contents:
+    pruned = any(isinstance(c, Probed) and c.probe.may is not None for c in contents)
+    for c in _kept(contents):
         entered = np.searchsorted(np.sort(c.begin), points, "right")
         size += entered - np.searchsorted(np.sort(c.end), points, "right")
     total = np.cumsum(size)
@@ -215,13 +244,15 @@ def _chunks(contents: Sequence[Content], points: Ints, low: int) -> list[tuple[i
     while start < len(points):
         done = int(total[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(total, done + ROWS_AT_ONCE, "right")))
+        if pruned:
+            stop = min(stop, int(np.searchsorted(points, (points[start] // TOGETHER + 1) * TOGETHER)))
         found.append((start, stop))
         start = stop
     return found
 
 
 def _lifted(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Content], tables: Tables, points: Ints
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Known], tables: Tables, points: Ints
 ) -> pa.Table:
     """The answer at each of `points` (ascending): columns i (which point) and c0, c1, …"""
     relation = _relation(query)
@@ -229,20 +260,25 @@ def _lifted(
         return _one_by_one(db, query, contents, tables, points)
     inputs = {}
     for item, content in zip(relation.inputs, contents, strict=True):
+        if isinstance(content, Probed):
+            continue
         first = np.searchsorted(points, content.begin, "left")
         count = np.maximum(np.searchsorted(points, content.end, "left") - first, 0)
         row = np.repeat(np.arange(len(first)), count)
         within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         instant = np.repeat(first, count) + within
-        inputs[item.alias] = content.rows.take(pa.array(row)).append_column(_INSTANT, pa.array(instant))
-    inputs[relation.instants] = pa.table({_INSTANT: np.arange(len(points))})
+        inputs[item.alias] = content.rows.take(pa.array(row)).append_column(INSTANT, pa.array(instant))
+    for item, content in zip(relation.inputs, contents, strict=True):
+        if isinstance(content, Probed):
+            inputs[item.alias] = content.lift(db, inputs[relation.driver], points)
+    inputs[relation.instants] = pa.table({INSTANT: np.arange(len(points))})
     return query_table(
         db, f"SELECT i, {_values(query)} FROM ({relation.lifted}) AS q(i, {_names(query)})", **inputs, **tables
     )
 
 
 def _one_by_one(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Content], tables: Tables, points: Ints
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Known], tables: Tables, points: Ints
 ) -> pa.Table:
     """As `_lifted`, for what DuckDB cannot correlate: one query per instant."""
     parts = []
@@ -261,8 +297,13 @@ def _timed(found: pa.Table, points: Ints) -> pa.Table:
     return found.set_column(0, "_at", pa.array(at, pa.int64()))
 
 
-def _nothing(db: duckdb.DuckDBPyConnection, query: BoundQuery, tables: Tables, contents: Sequence[Content]) -> pa.Table:
-    none = [Content(c.rows.slice(0, 0), c.begin[:0], c.end[:0]) for c in contents]
+def _nothing(db: duckdb.DuckDBPyConnection, query: BoundQuery, tables: Tables, contents: Sequence[Known]) -> pa.Table:
+    none = [
+        replace(c, read=lambda _: iter(()))
+        if isinstance(c, Probed)
+        else Content(c.rows.slice(0, 0), c.begin[:0], c.end[:0])
+        for c in contents
+    ]
     empty = _lifted(db, query, none, tables, np.empty(0, np.int64))
     sql = f"SELECT i AS _at, {_list(query)}, 0::BIGINT AS _net FROM e"
     return query_table(db, sql, e=empty)

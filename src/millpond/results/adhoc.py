@@ -37,7 +37,7 @@ from millpond.engine.unions import Union, entering, is_retained, progress_of
 from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
 from millpond.results.coverage import with_coverage
-from millpond.results.fidelity import answered, scan_for, with_exactness
+from millpond.results.fidelity import answered, on_intervals, scan_for, with_exactness
 from millpond.results.hot import retained_from
 from millpond.results.measuring import decision_for
 from millpond.results.moments import now_of
@@ -51,7 +51,7 @@ from millpond.synopses import (
     spec_of,
 )
 from millpond.synopses.finish import empty_answers, fold_windows, unnamed
-from millpond.synopses.panes import casts_of, windows_of, without_panes
+from millpond.synopses.panes import by_interval, casts_of, windows_of, without_panes
 from millpond.synopses.row_answers import last_row_windows
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
@@ -104,6 +104,7 @@ def _select(
     published = core.published
     wanted = Range(epoch=published.epoch)
     windowed = query.window is not None or query.row_window is not None
+    interval = by_interval(spec_of(query, stream)).interval if query.window is not None else None
     if not windowed:
         # As row queries see it: whether upkeep has removed the files yet makes no difference.
         streams = streams_read(core, query, stream)
@@ -123,6 +124,8 @@ def _select(
     columns += [Column(o.name, o.type) for o in query.select]
     shown = _shown(query, answers, columns)
     shown = with_coverage(shown, removed, query.row_window) if is_retained(core.catalog, query) else shown
+    if interval is not None:
+        return on_intervals(shown, interval)
     return shown if scan is None else with_exactness(shown, query, scan.stretches, most=scan.most)
 
 
@@ -220,7 +223,8 @@ def grouped(
             tasks, rows, removed = reduced_tasks(core, streams, scan, widest)
         else:
             tasks, rows, removed = fed_tasks(core, streams, ranges)
-            found = None if last else served(core, stream, spec_of(query, stream), [query], ranges[0], strict=strict)
+            needed = by_interval(spec_of(query, stream))
+            found = None if last else served(core, stream, needed, [query], ranges[0], strict=strict)
         if found is not None:
             tasks, rows, removed = (
                 [(0, t) for t in tasks_of(found.left, 1)],
@@ -230,7 +234,7 @@ def grouped(
             job |= found.job
         # The rows of a union are not measured, nor are weighted ones: their windows are made from panes.
         kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, ranges[0])
-        job["direct"] = scan is None and found is None and _is_direct(core, stream, query, kept)
+        job["direct"] = query.reduce is None and found is None and _is_direct(core, stream, query, kept)
         job["reduced"] = scan is not None
         started = time.perf_counter()
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
@@ -267,7 +271,7 @@ def _is_direct(core: Core, stream: StreamDefinition, query: BoundQuery, segments
 
 
 def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
-    spec = spec_of(query, stream)
+    spec = by_interval(spec_of(query, stream))
     return without_panes(spec, query) if job["direct"] else spec
 
 

@@ -125,6 +125,18 @@ def _unseen(answers: pa.Table, query: BoundQuery, exact: np.ndarray[Any, np.dtyp
     return answers
 
 
+def on_intervals(answers: pa.Table, interval: int) -> pa.Table:
+    """Answers of REDUCE BY INTERVAL with a further column `exact`: whether a window begins and ends with intervals.
+
+    Then every row is in the window that it belongs to; else a window has the rows of intervals that begin in it.
+    """
+    whole = pa.array(np.ones(answers.num_rows, np.bool_))
+    for name in ("window_start", "window_end"):
+        at = answers[name].cast(pa.timestamp("us")).cast(pa.int64()).fill_null(0).to_numpy()
+        whole = pc.and_(whole, pa.array(at % interval == 0))
+    return answers.append_column(EXACT, whole)
+
+
 def small_name(query: BoundQuery) -> str | None:
     """The column that says of which groups few rows were read."""
     read = {f'("{a.name}" < ' for a in query.aggregates if a.measure == "read"}

@@ -13,6 +13,7 @@ from millpond.engine.core import Core
 from millpond.engine.records import Published, QueryProgress
 from millpond.engine.reducing import Scan, described
 from millpond.engine.relating import FAULTS, Input
+from millpond.engine.relation_answers import known_of
 from millpond.engine.relation_history import read_inputs
 from millpond.engine.tolerance import one_line
 from millpond.engine.unions import late_of
@@ -20,7 +21,7 @@ from millpond.errors import QueryError
 from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER
-from millpond.relations import Content, answers, content_of, shown, snapshot, spare_of
+from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
 from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
@@ -93,6 +94,11 @@ def select_relational(core: Core, query: BoundQuery) -> pa.Table:
 
     Raises: QueryError when it cannot be evaluated.
     """
+    with core.pinned():  # what it probes is read while it is evaluated
+        return _select(core, query)
+
+
+def _select(core: Core, query: BoundQuery) -> pa.Table:
     assert query.relation is not None
     published = core.published
     now = now_of(published, _inputs(core, query))
@@ -106,7 +112,10 @@ def select_relational(core: Core, query: BoundQuery) -> pa.Table:
         return _told(query_table(connection(), sql, f=found), scans)
     if now is None:
         return empty_answers(connection(), [Column("at", "TIMESTAMP"), *outputs])
-    inputs = read_inputs(core, query.relation.inputs, published, NEVER, now, most=INPUT_ROWS, scans=scans)
+    inputs = read_inputs(
+        core, query.relation.inputs, published, NEVER, now, most=INPUT_ROWS, scans=scans,
+        relation=query.relation,
+    )  # fmt: skip
     try:
         found = answers(
             connection(), query, _contents(query, inputs, None), _tables(core, query.relation), NEVER, now + 1
@@ -155,24 +164,28 @@ def _at(
     scans: list[Scan] | None = None,
 ) -> pa.Table:
     """R(τ), columns c0, c1, … `options`: late rows count as they do for a standing query; None: like all others."""
-    assert query.relation is not None
-    items = query.relation.inputs
-    inputs = read_inputs(core, items, published, instant, instant, most=INPUT_ROWS, live_from=live_from, scans=scans)
-    try:
-        contents = _contents(query, inputs, options)
-        return snapshot(connection(), query, contents, _tables(core, query.relation), instant)
-    except FAULTS as error:
-        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    relation = query.relation
+    assert relation is not None
+    with core.pinned():
+        inputs = read_inputs(
+            core, relation.inputs, published, instant, instant, most=INPUT_ROWS, live_from=live_from,
+            scans=scans, relation=relation,
+        )  # fmt: skip
+        try:
+            contents = _contents(query, inputs, options)
+            return snapshot(connection(), query, contents, _tables(core, relation), instant)
+        except FAULTS as error:
+            raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
 
-def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list[Content]:
+def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list[Known]:
     assert query.relation is not None
-    found = []
+    found: list[Known] = []
     for item, each in zip(query.relation.inputs, inputs, strict=True):
         spare = FOREVER
         if options is not None:
             spare = 0 if each.late == "drop" else spare_of(query.relation, options)
-        found.append(content_of(connection(), item, each.rows, spare))
+        found.append(known_of(connection(), query.relation, item, each, spare))
     return found
 
 
@@ -230,6 +243,8 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None)
         lines.append("plan: elements; a row's image enters and leaves with the row")
     elif relation.plan == "joined":
         lines.append("plan: joined; a joined row enters with its last part and leaves with its first")
+    elif relation.plan == "probed":
+        lines += _probe_lines(core, query)
     elif relation.lifted is not None:
         lines.append("plan: recomputed, at every instant at which a window changes, all instants of an epoch at once")
     else:
@@ -249,3 +264,49 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None)
     else:
         lines.append("ad hoc over the archive and live data up to now")
     return pa.table({"plan": pa.array(lines)})
+
+
+def _probe_lines(core: Core, query: BoundQuery) -> list[str]:
+    """What EXPLAIN says of a query that looks the past up: how often, where, and what that reads now."""
+    from millpond.results.explain_windows import duration, moment
+
+    relation = query.relation
+    assert relation is not None
+    driver = next(i for i in relation.inputs if i.alias == relation.driver)
+    lines = [f"plan: probed; at each instant at which {driver.stream} has rows, the past is looked up"]
+    for item in relation.inputs:
+        probe, stream = relation.probe(item.alias), core.catalog.stream(item.stream)
+        if probe is None or stream is None:
+            continue
+        lines.append(f"past of {item.stream}: rows that meet {probe.condition}")
+        leading = core.catalog.stream(driver.stream)
+        now = None if leading is None else now_of(core.published, [[leading]])
+        files = core.streams[stream.id].archive.segments
+        if now is None or not files:
+            continue
+        low = now - item.window.range if item.window.kind == "range" else min(s.low for s in files)
+        where = stretches(connection(), probe.may, low, now + 1, now, now)
+        length = sum(high - start for start, high in where)
+        lines.append(
+            f"for rows of now, {moment(now)}: {len(where)} stretches of the past, {duration(length)} of"
+            f" {duration(now + 1 - low)}; from {_first(where)} to {_last(where)}"
+        )
+        some = [s for s in files if any(s.high >= a and s.low < b for a, b in where)]
+        window = [s for s in files if s.high >= low]
+        lines.append(
+            f"files that hold them: {len(some)} of {len(window)} in the window, {sum(s.size for s in some)} of"
+            f" {sum(s.size for s in window)} bytes; of these, the row groups that do"
+        )
+    return lines
+
+
+def _first(where: Sequence[tuple[int, int]]) -> str:
+    from millpond.results.explain_windows import moment
+
+    return moment(where[0][0]) if where else "nowhere"
+
+
+def _last(where: Sequence[tuple[int, int]]) -> str:
+    from millpond.results.explain_windows import moment
+
+    return moment(where[-1][1]) if where else "nowhere"

@@ -170,6 +170,13 @@ def windows_of(query: BoundQuery) -> list[Window]:
     return [query.window, *(replace(query.window, range=r) for r in others if r is not None)]
 
 
+def by_interval(spec: PanesSpec) -> PanesSpec:
+    """The same for the past of a query that says REDUCE BY INTERVAL: rows are seen at the start of their interval."""
+    if spec.reduce is None or spec.reduce.function != "interval":
+        return spec
+    return replace(spec, interval=spec.reduce.spans[0])
+
+
 def without_panes(spec: PanesSpec, query: BoundQuery) -> PanesSpec:
     """The same partials made without panes (Li 2008, 6.1: WID): one per group and window that a row is in.
 
