@@ -89,7 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
         log("the engine reported fewer than two epochs with rows")
         return 1
     for epoch in epochs:
-        log(f"  epoch {epoch['epoch']}: {epoch['rows']:,} rows in {epoch['seconds']:.3f} s")
+        longest = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in epoch["longest"].items())
+        log(f"  epoch {epoch['epoch']}: {epoch['rows']:,} rows in {epoch['seconds']:.3f} s; longest tasks: {longest}")
     log(f"{'stage':<32}{'seconds':>10}{'share':>8}{'median s':>10}{'ns/row':>9}")
     for line in stages(epochs, options.cores):
         log(

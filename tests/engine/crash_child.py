@@ -33,8 +33,9 @@ import millpond.engine.vacuum as vacuum
 import millpond.pond
 from millpond.catalog import CatalogLog
 from millpond.engine.maintenance import tables_of
+from millpond.engine.segments import RowsWriter
 from millpond.sources.intake import IntakeLog
-from millpond.tables import SegmentTable
+from millpond.tables import DurableWrites, SegmentTable
 from millpond.types import to_json
 
 BASE = 1_767_225_600_000_000  # 2026-01-01, microseconds
@@ -81,8 +82,6 @@ MOMENTS = {
     "state-after": Moment(SegmentTable, "commit", "after", _table("state")),
     "results-before": Moment(SegmentTable, "commit", "before", _table("results")),
     "results-after": Moment(SegmentTable, "commit", "after", _table("results")),
-    "rows-before": Moment(mapping, "write_section", "before"),
-    "rows-after": Moment(mapping, "write_section", "after"),
     "copies-written": Moment(mapping, "write_copies", "after"),
     "copy-before": Moment(SegmentTable, "commit", "before", _table("copies/")),
     "copy-after": Moment(SegmentTable, "commit", "after", _table("copies/")),
@@ -90,6 +89,10 @@ MOMENTS = {
     "vacuum-before": Moment(SegmentTable, "commit", "before", _of_copies),
     "vacuum-after": Moment(SegmentTable, "commit", "after", _of_copies),
     "copy-dropped": Moment(os, "replace", "after", lambda new, old: "/.gone-" in old),
+    "rows-before": Moment(RowsWriter, "close", "before"),
+    "rows-after": Moment(RowsWriter, "close", "after"),
+    "files-before": Moment(DurableWrites, "finish", "before"),
+    "files-after": Moment(DurableWrites, "finish", "after"),
     "chunks-before": Moment(merging, "write_chunks", "before"),
     "chunks-after": Moment(merging, "write_chunks", "after"),
     "state-compaction": Moment(merging, "_compact", "after", lambda d, p, m, c, shard, *a: str(shard) in m.compact),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.admission import SMALL, Pace, admit, splits_of
+from millpond.engine.admission import LOOKED_AT, SMALL, Pace, admit, fixed_cost, splits_of
 from millpond.sources.intake import Item
 
 
@@ -88,3 +88,27 @@ def test_a_pace_stays_in_bounds() -> None:
     slow = Pace(limit=100 << 20)
     slow.learn(100 << 20, 60.0)
     assert slow.limit >= 50 << 20, "one slow epoch halves at most"
+
+
+def test_a_pace_learns_what_epochs_cost_whatever_they_take() -> None:
+    """On a busy machine with 1.5 s of overhead epochs do not become small ones that are mostly overhead."""
+    pace, size = Pace(target=2.0, limit=8 << 20), 0
+    for turn in range(40):
+        size = pace.limit if turn % 3 else pace.limit // 2
+        pace.learn(size, 1.5 + size / (20 << 20))
+    assert abs(pace.fixed - 1.5) < 0.1
+    assert 1.2 < pace.limit / (20 << 20) < 1.8, "as much work as overhead"
+
+
+@given(st.lists(st.tuples(st.integers(1, 1 << 30), st.floats(0.001, 100.0)), min_size=1, max_size=LOOKED_AT))
+def test_fixed_cost_is_part_of_every_epoch(epochs: list[tuple[int, float]]) -> None:
+    assert 0 <= fixed_cost(epochs, 0.25) < min(seconds for _, seconds in epochs)
+
+
+def test_tasks_have_equal_shares_while_more_waits() -> None:
+    files = [item(n, 9 << 20, 500_000) for n in range(24)]
+    assert [len(admit({1: files}, Pace(limit=9 * n << 20), cores=2)[1]) for n in (1, 2, 5, 7, 8)] == [1, 2, 4, 6, 8]
+    assert len(admit({1: files[:5]}, Pace(limit=1 << 30), cores=2)[1]) == 5, "all that is there"
+    assert len(admit({1: files}, Pace(limit=99 << 20), cores=4)[1]) == 8
+    uneven = [item(n, size << 20) for n, size in enumerate([9, 3, 3, 3, 9, 9, 9])]
+    assert len(admit({1: uneven}, Pace(limit=28 << 20, rows=1 << 40), cores=2)[1]) == 4

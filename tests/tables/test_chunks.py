@@ -6,9 +6,11 @@ import decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 import millpond.tables.chunks as chunks
 from millpond.tables import Chunk, read_chunks, write_chunks
@@ -75,3 +77,28 @@ def test_pack_and_unpack(table: pa.Table) -> None:
     assert unpack(bytes(pack(table))).schema == table.schema
     cut = table.slice(1)
     assert unpack(pack(cut)).equals(cut)
+
+
+@given(tables(), st.integers(1, 9))
+def test_pack_and_unpack_runs_and_copies(table: pa.Table, times: int) -> None:
+    """The same where tables are long enough to be shortened: rows that recur, and columns that are there twice."""
+    rows = pa.array(np.repeat(np.arange(table.num_rows), times))
+    table = table.take(rows)
+    for at, name in enumerate(table.column_names):
+        table = table.add_column(0 if at % 2 else table.num_columns, f"{name} again", table[name])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "_FEW", 4)
+        packed = pack(table)
+    assert unpack(packed).equals(table)
+    assert unpack(packed).schema.equals(table.schema, check_metadata=True)
+
+
+def test_runs_and_copies_take_no_room() -> None:
+    n = 100_000
+    rng = np.random.default_rng(1)
+    values, keys = pa.array(rng.random(n)), pa.array(rng.integers(0, 2**60, n))
+    table = pa.table({"g": keys, "s": values, "k": keys, "op": pa.repeat("+", n), "end": np.arange(n) // 1000})
+    assert pack(table).size < 16 * n + 10_000
+    assert unpack(pack(table)).equals(table)
+    zeros = pa.table({"a": pa.array([0.0, -0.0] * n), "b": pa.array([0.0] * (2 * n))})  # equal, but not the same bytes
+    assert np.signbit(unpack(pack(zeros))["a"].to_numpy()).sum() == n

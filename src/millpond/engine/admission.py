@@ -13,9 +13,16 @@ from millpond.sources.intake import Item
 SMALL = 1 << 20
 
 
+#: Epochs that the pace is learnt from.
+LOOKED_AT = 8
+
+
 @dataclass
 class Pace:
     """How many bytes an epoch may take so that it lasts about `target` seconds; learnt from the epochs before.
+
+    An epoch costs `fixed` seconds whatever it takes, and the rest by its size. Where the fixed part is large (a busy
+    machine), epochs are longer than the target rather than mostly overhead: as much again is work.
 
     >>> pace = Pace(target=2.0)
     >>> pace.learn(taken=100 << 20, seconds=4.0)
@@ -25,7 +32,7 @@ class Pace:
 
     target: float = 2.0
     limit: int = 48 << 20
-    rows: int = 4_000_000
+    rows: int = 8_000_000
     smallest: int = 1 << 20
     largest: int = 512 << 20
     fixed: float = 0.25
@@ -35,14 +42,40 @@ class Pace:
         """Adapt to an epoch that took `taken` bytes and lasted `seconds`; small ones tell nothing of the rate."""
         if taken < self.limit // 4 or seconds <= 0:
             return
+        self.history = [*self.history[1 - LOOKED_AT :], (taken, seconds)]
+        self.fixed = fixed_cost(self.history, self.fixed)
         rate = taken / max(seconds - self.fixed, 0.05)
-        wanted = rate * max(self.target - self.fixed, 0.1)
+        wanted = rate * max(self.target - self.fixed, min(self.fixed, self.target), 0.1)
         # Half way at a time, so that one slow epoch on a busy machine does not halve the next ones.
         self.limit = int(min(self.largest, max(self.smallest, (self.limit + min(wanted, 4 * self.limit)) / 2)))
 
 
-def admit(pending: Mapping[int, Sequence[Item]], pace: Pace) -> dict[int, list[Item]]:
-    """The items that the next epoch takes: in order, each stream at least one, until the limits are reached."""
+def fixed_cost(epochs: Sequence[tuple[int, float]], known: float) -> float:
+    """Seconds that epochs cost whatever they take: the intercept of the line through (bytes, seconds).
+
+    Arguments:
+        known: what is taken to be so while epochs are too much of one size to tell.
+
+    >>> fixed_cost([(8, 2.5), (16, 3.5), (24, 4.5)], known=0.25)
+    1.5
+    """
+    most = 0.75 * min(seconds for _, seconds in epochs)
+    n, mean = len(epochs), sum(size for size, _ in epochs) / len(epochs)
+    spread = sum((size - mean) ** 2 for size, _ in epochs) / n
+    if n < 3 or spread < (0.1 * mean) ** 2:
+        return min(known, most)
+    middle = sum(seconds for _, seconds in epochs) / n
+    slope = sum((size - mean) * (seconds - middle) for size, seconds in epochs) / n / spread
+    return max(0.0, min(middle - max(slope, 0.0) * mean, most))
+
+
+def admit(pending: Mapping[int, Sequence[Item]], pace: Pace, cores: int = 1) -> dict[int, list[Item]]:
+    """The items that the next epoch takes: in order, each stream at least one, until the limits are reached.
+
+    Arguments:
+        cores: tasks that run at once. Of a stream that has more pending, some fewer are taken where these tasks then
+            have equal shares: none waits for another that reads one more file.
+    """
     taken: dict[int, list[Item]] = {stream: [] for stream, items in pending.items() if items}
     size = rows = 0
     queues = {stream: list(reversed(items)) for stream, items in pending.items() if items}
@@ -58,7 +91,21 @@ def admit(pending: Mapping[int, Sequence[Item]], pace: Pace) -> dict[int, list[I
             size, rows = size + item.size, rows + estimate
             if not queues[stream]:
                 del queues[stream]
+    if len(taken) == 1 and cores > 1:
+        ((stream, items),) = taken.items()
+        if len(items) < len(pending[stream]):
+            return {stream: _balanced(items, cores)}
     return taken
+
+
+def _balanced(items: list[Item], cores: int) -> list[Item]:
+    """The longest of the prefixes (with at most `cores - 1` items fewer) that tasks share most equally."""
+    shares = [items[:n] for n in range(len(items), max(cores, len(items) - cores + 1) - 1, -1)] or [items]
+    return max(shares, key=lambda some: sum(i.size for i in some) / max(1, _largest(split(some, cores))))
+
+
+def _largest(runs: Sequence[Sequence[Item]]) -> int:
+    return max(sum(i.size for i in run) for run in runs)
 
 
 def splits_of(taken: dict[int, list[Item]], cores: int) -> tuple[Split, ...]:

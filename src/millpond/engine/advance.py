@@ -139,7 +139,7 @@ def advanced(
 
 def _first_answers(fresh: pa.Table) -> pa.Table:
     n = fresh.num_rows
-    return fresh.append_column("revision", pa.array(np.zeros(n, np.int64))).append_column("op", pa.array(["+"] * n))
+    return fresh.append_column("revision", pa.array(np.zeros(n, np.int64))).append_column("op", pa.repeat("+", n))
 
 
 def without_replaced(answers: pa.Table) -> pa.Table:

@@ -65,6 +65,11 @@ def level_name(kept: float) -> str:
     return f"sample-{round(1 - kept, 12):g}"
 
 
+def keeps_order(stream: StreamDefinition) -> bool:
+    """Whether rows lie in the archive as they came: `write_section` would write them as `write_rows` does."""
+    return parse_design(stream.options.archive).kind != "randomize"
+
+
 def write_section(
     pond: str, stream: StreamDefinition, name: str, rows: pa.Table, epochs: tuple[int, int], level: int = 0
 ) -> Segment:

@@ -107,7 +107,7 @@ class Settings:
     target: float = 2.0
     share: bool = True
     settle: int = 1_000_000
-    rows_per_epoch: int = 4_000_000
+    rows_per_epoch: int = 8_000_000
     compact_files: int = 8
     hot_bytes: int = 1 << 29
     eager_rows: int = 16_384

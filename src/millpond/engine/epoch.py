@@ -181,7 +181,7 @@ def _admit(core: Core, pending: dict[int, list[Item]]) -> dict[int, list[Item]]:
     rows = sum(i.rows or 0 for items in taken.values() for i in items)
     size = sum(i.size for items in taken.values() for i in items)
     left = replace(core.pace, limit=max(0, core.pace.limit - size), rows=max(0, core.pace.rows - rows))
-    return taken | (admit(others, left) if others else {})
+    return taken | (admit(others, left, core.executor.cores) if others else {})
 
 
 def _with_rows(items: list[Item]) -> list[Item]:
@@ -335,7 +335,14 @@ def run_epoch(core: Core, epoch: int) -> None:
         core.pace.learn(sum(r["bytes"] for r in reports[0]["reports"]), elapsed)
         _learn_matching(core, reports[0]["reports"], elapsed)
         core.recent.append(
-            {"epoch": epoch, "rows": rows, "seconds": elapsed, "stages": dict(stages), "clock": published.clock}
+            {
+                "epoch": epoch,
+                "rows": rows,
+                "seconds": elapsed,
+                "stages": dict(stages),
+                "longest": {"map": _longest(reports[0]["reports"]), "merge": _longest(reports)},
+                "clock": published.clock,
+            }
             | ({"scans": scans} if scans else {})
         )
         core.load.observe()
@@ -354,6 +361,11 @@ def _learn_matching(core: Core, reports: list[dict[str, Any]], elapsed: float) -
     if longest is not None:
         took = longest["seconds"]["matching"]
         core.matching_pace.learn(longest["rows"], took, elapsed - took, longest["matched"]["limited"])
+
+
+def _longest(reports: Sequence[dict[str, Any]]) -> float:
+    """Seconds of the task that took longest."""
+    return max((float(r["lasted"]) for r in reports), default=0.0)
 
 
 def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adoptions: list[Adoption]) -> None:

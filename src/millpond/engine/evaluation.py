@@ -60,7 +60,7 @@ def first_end(spec: PanesSpec, window: Window, rows: pa.Table, after: int) -> in
         return None
     cover = Cover(spec.panes, window)
     _, step, offset = cover.shape
-    pane = rows["pane"].to_numpy()
+    pane = pc.unique(rows["pane"]).to_numpy()
     end = _end_from(np.maximum(pane, after) + 1, step, offset)
     held = end <= cover.lasts(pane)
     return spec.panes.start(int(end[held].min())) if held.any() else None
@@ -88,8 +88,8 @@ def below(table: pa.Table, pane: int) -> pa.Table:
     """The rows of panes before `pane`."""
     if not table.num_rows:
         return table
-    mask = pc.less(table["pane"], pane)
-    return table if pc.all(mask).as_py() else table.filter(mask)
+    panes = table["pane"]
+    return table if pc.max(panes).as_py() < pane else table.filter(pc.less(panes, pane))
 
 
 def no_panes() -> pa.Table:

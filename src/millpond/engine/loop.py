@@ -68,9 +68,10 @@ class InlineLoop:
 class SparkLoop:
     """Epochs as micro-batches of one Structured Streaming query; a second thread back-fills and keeps house.
 
-    A micro-batch waits for work, writes the manifest, runs the epoch, publishes it, and returns. Its rows come from a
-    source that only counts: what an epoch reads stands in its manifest, which is on disk before anything runs, so
-    Spark's checkpoint has no say in what is done and starts anew whenever the pond is opened.
+    A micro-batch waits for work, writes the manifest, runs the epoch, publishes it, and goes on with the next for some
+    seconds: what Spark does between micro-batches would stand between epochs otherwise. Its rows come from a source
+    that only counts: what an epoch reads stands in its manifest, which is on disk before anything runs, so Spark's
+    checkpoint has no say in what is done and starts anew whenever the pond is opened.
     """
 
     def __init__(self, core: Core, start: Starting) -> None:
@@ -118,23 +119,34 @@ class SparkLoop:
         self._keeper.join(timeout=120)
 
     def _batch(self, frame: Any, batch: int) -> None:
-        """One micro-batch: at most one epoch; none when there is nothing to do for a while."""
+        """One micro-batch: epochs as they come, one after the other while there is work, for `PATIENCE` seconds."""
         deadline = time.monotonic() + PATIENCE
         try:
-            while (epoch := propose(self.core)) is None:
-                if self._stop.is_set() or time.monotonic() > deadline:
-                    return
-                self._work.wait(IDLE)
-                self._work.clear()
-            for attempt in (1, 2, 3):
-                try:
-                    return run_epoch(self.core, epoch)
-                except EngineError:
-                    if attempt == 3 or self._stop.is_set():
-                        raise
+            while (epoch := self._next(deadline)) is not None:
+                self._run(epoch)
         except Exception as error:
             self._fail(error)
             raise
+
+    def _next(self, deadline: float) -> int | None:
+        """The next epoch, as soon as there is something to do; None: the micro-batch is over."""
+        while True:
+            over = self._stop.is_set() or time.monotonic() > deadline
+            if over and in_flight(self.core) is None:
+                return None
+            epoch = propose(self.core)
+            if epoch is not None:
+                return epoch
+            self._work.wait(IDLE)
+            self._work.clear()
+
+    def _run(self, epoch: int) -> None:
+        for attempt in (1, 2, 3):
+            try:
+                return run_epoch(self.core, epoch)
+            except EngineError:
+                if attempt == 3 or self._stop.is_set():
+                    raise
 
     def _fail(self, error: BaseException) -> None:
         with self.core.lock:

@@ -42,20 +42,17 @@ from millpond.engine.relating import ROWS, Shard, early_chunk, need_of, needed_r
 from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.smoothing import smoothed
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
-from millpond.engine.tolerance import one_line
+from millpond.engine.tolerance import FAULTS, one_line
 from millpond.engine.unions import late_of, progress_of, with_unions
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
 from millpond.relations import merge_rows
 from millpond.synopses import PanesSpec, connection, merge_partials, query_table
 from millpond.synopses.rows import fold, on_time
-from millpond.tables import Chunk, Segment, read_chunks, write_chunks
+from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
 from millpond.types import from_json, to_json
 
 REVISIONS = "revisions"
-
-#: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
-FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError)
 
 
 def results_folder(pond: str) -> str:
@@ -172,13 +169,15 @@ def merge_shard(
     answered = clock.perf_counter()
     written: dict[str, Any] = {"state": [], "results": []}
     name = f"e{manifest.epoch:012d}-{shard:04d}.parquet"
+    writes = DurableWrites()
     if state:
-        written["state"].append(to_json(write_chunks(state_folder(pond), name, state, shard)))
+        written["state"].append(to_json(write_chunks(state_folder(pond), name, state, shard, writes=writes)))
     if results:
-        written["results"].append(to_json(write_chunks(results_folder(pond), name, results, shard)))
-    compacted = _compact(db, pond, manifest, catalog, shard, progress)
+        written["results"].append(to_json(write_chunks(results_folder(pond), name, results, shard, writes=writes)))
+    compacted = _compact(db, pond, manifest, catalog, shard, writes)
     if compacted is not None:
         written["state"].append(to_json(compacted))
+    writes.finish()
     return {
         "shard": shard,
         "reports": reports if shard == 0 else [],
@@ -192,6 +191,7 @@ def merge_shard(
             "answer": answered - started - merged,
             "write": clock.perf_counter() - answered,
         },
+        "lasted": clock.perf_counter() - started,
     }
 
 
@@ -360,7 +360,7 @@ def _compact(
     manifest: Manifest,
     catalog: Catalog,
     shard: int,
-    progress: dict[str, StreamProgress],
+    writes: DurableWrites,
 ) -> Segment | None:
     """Merge the state files that the manifest names into one, without what nobody can need any more."""
     names = manifest.compact.get(str(shard), ())
@@ -424,6 +424,7 @@ def _compact(
         shard,
         level,
         max(s.last_epoch for s in chosen),
+        writes,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from millpond.progress import NEVER
 from millpond.sources.read import arrow_schema
 from millpond.synopses import connection
-from millpond.tables import Segment, write_durably
+from millpond.tables import DurableWrites, Segment
 from millpond.tables.storage import from_storage, storage_schema, to_storage
 from millpond.types import StreamDefinition
 
@@ -72,38 +71,88 @@ def write_rows(
     last_epoch: int,
     level: int = 0,
     blocks: Sequence[int] = (),
+    writes: DurableWrites | None = None,
 ) -> Segment:
-    """Write rows as one file of a table, durably. Returns the segment to commit.
+    """Write rows as one file of a table, durably.
 
     Arguments:
         blocks: how many rows each row group gets, of a run (`millpond.archive.layout`); empty: rows lie as they are.
+        writes: see `RowsWriter`; None: the file is in place on return.
+    Returns: the segment to commit.
     """
-    stored = to_storage(rows)
-    texts = [f.name for f in stored.schema if pa.types.is_string(f.type) or f.name in ("_epoch", "_bound", "epoch")]
-    deltas = {f.name: "DELTA_BINARY_PACKED" for f in stored.schema if f.name == "_id" or f.name == time}
+    own = writes or DurableWrites()
+    writer = RowsWriter(own, folder, name, time, (first_epoch, last_epoch), level)
+    writer.add(rows, blocks)
+    segment = writer.close()
+    if writes is None:
+        own.finish()
+    return segment
 
-    def write(file: BinaryIO) -> None:
-        with pq.ParquetWriter(
-            file,
-            stored.schema,
-            compression="lz4",
-            use_dictionary=texts,
-            column_encoding=deltas or None,
-            write_statistics=[time] if time else True,
-        ) as writer:
-            if not blocks:
-                writer.write_table(stored, GROUP_ROWS)
-            at = 0
-            for count in blocks:
-                writer.write_table(stored.slice(at, count), max(count, 1))
-                at += count
 
-    size = write_durably(os.path.join(folder, name), write)
-    low = high = NEVER
-    if time is not None and rows.num_rows:
-        bounds = pc.min_max(rows[time].cast(pa.timestamp("us", rows[time].type.tz)).cast(pa.int64()))
-        low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    return Segment(name, rows.num_rows, size, low, high, first_epoch, last_epoch, level, blocks=len(blocks))
+class RowsWriter:
+    """Writes rows as one file of a table, piece by piece.
+
+    Arguments:
+        writes: what the file is written with; whoever gives it finishes it.
+        time: the column with event time; None: there is none.
+        epochs: the first and the last epoch whose rows these are. level: how often they were merged.
+    """
+
+    def __init__(
+        self, writes: DurableWrites, folder: str, name: str, time: str | None, epochs: tuple[int, int], level: int = 0
+    ) -> None:
+        self._writes, self._name, self._time, self._epochs, self._level = writes, name, time, epochs, level
+        self._path = os.path.join(folder, name)
+        self._file: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+        self._edges: list[int] = []
+        self._blocks = 0
+
+    def add(self, rows: pa.Table, blocks: Sequence[int] = ()) -> None:
+        """Append rows; `blocks`: see `write_rows`."""
+        stored = to_storage(rows)
+        if self._writer is None:
+            self._file = self._writes.open(self._path)
+            self._writer = _writer(self._file, stored.schema, self._time)
+        if not blocks:
+            self._writer.write_table(stored, GROUP_ROWS)
+        at = 0
+        for count in blocks:
+            self._writer.write_table(stored.slice(at, count), max(count, 1))
+            at += count
+        self._blocks += len(blocks)
+        self._rows += rows.num_rows
+        if self._time is not None and rows.num_rows:
+            bounds = pc.min_max(rows[self._time].cast(pa.timestamp("us", rows[self._time].type.tz)).cast(pa.int64()))
+            self._edges += [bounds["min"].as_py(), bounds["max"].as_py()]
+
+    def close(self) -> Segment:
+        """The file is whole; the segment to commit once `writes` is finished. At least one `add` came before."""
+        assert self._writer is not None and self._file is not None
+        self._writer.close()
+        size = self._writes.close(self._path, self._file)
+        low, high = min(self._edges, default=NEVER), max(self._edges, default=NEVER)
+        return Segment(self._name, self._rows, size, low, high, *self._epochs, self._level, blocks=self._blocks)
+
+
+def _writer(file: pa.NativeFile, schema: pa.Schema, time: str | None) -> pq.ParquetWriter:
+    texts = [f.name for f in schema if pa.types.is_string(f.type) or f.name in ("_epoch", "_bound", "epoch")]
+    # Differences of integers and of times take less room than the numbers themselves, and less time to write.
+    deltas = {f.name: "DELTA_BINARY_PACKED" for f in schema if _has_differences(f.type) and f.name not in texts}
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="lz4",
+        use_dictionary=texts,
+        column_encoding=deltas or None,
+        write_statistics=[time] if time else True,
+    )
+
+
+def _has_differences(kind: pa.DataType) -> bool:
+    """Whether Parquet holds values of a type as 32-bit or 64-bit integers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
 def read_rows(

@@ -283,5 +283,5 @@ def _together(tables: list[pa.Table]) -> pa.Table:
 def _from(table: pa.Table, low: int) -> pa.Table:
     if not table.num_rows:
         return table
-    mask = pc.greater_equal(table["pane"], low)
-    return table if pc.all(mask).as_py() else table.filter(mask)
+    panes = table["pane"]
+    return table if pc.min(panes).as_py() >= low else table.filter(pc.greater_equal(panes, low))

@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from millpond.synopses.kernel import reset
 
+#: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
+FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError)
+
 #: Failing rows that are looked for one by one. What fails behind them is put aside in pieces, good rows among them.
 FAILING_ROWS = 1000
 

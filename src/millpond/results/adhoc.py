@@ -16,7 +16,6 @@ from millpond.engine.evaluation import no_panes
 from millpond.engine.executors import InlineExecutor
 from millpond.engine.history import Range, batches, close_history, fed_tasks, map_history, segments_in, tasks_of
 from millpond.engine.mapping import Parcel
-from millpond.engine.merging import FAULTS
 from millpond.engine.records import QueryProgress
 from millpond.engine.reducing import (
     SCAN,
@@ -32,7 +31,7 @@ from millpond.engine.reducing import (
 from millpond.engine.scan import Counters
 from millpond.engine.segments import row_schema
 from millpond.engine.summaries import map_entries, served
-from millpond.engine.tolerance import one_line
+from millpond.engine.tolerance import FAULTS, one_line
 from millpond.engine.unions import Union, entering, is_retained, progress_of
 from millpond.errors import QueryError
 from millpond.progress import FOREVER, NEVER, StreamProgress, now

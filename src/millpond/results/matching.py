@@ -23,8 +23,7 @@ from millpond.engine.core import Core
 from millpond.engine.executors import InlineExecutor
 from millpond.engine.history import Range, batches, segments_in, tasks_of
 from millpond.engine.mapping import Parcel
-from millpond.engine.merging import FAULTS
-from millpond.engine.tolerance import one_line
+from millpond.engine.tolerance import FAULTS, one_line
 from millpond.errors import QueryError
 from millpond.progress import NEVER
 from millpond.results.adhoc import ANSWER_ROWS, QUICK_ROWS

@@ -5,11 +5,20 @@ into one Parquet file.
 """
 
 from millpond.tables.chunks import Chunk, read_chunks, write_chunks
-from millpond.tables.files import append_durably, read_json, remove_file, sync_folder, write_durably, write_json
+from millpond.tables.files import (
+    DurableWrites,
+    append_durably,
+    read_json,
+    remove_file,
+    sync_folder,
+    write_durably,
+    write_json,
+)
 from millpond.tables.segments import Segment, SegmentTable
 
 __all__ = [
     "Chunk",
+    "DurableWrites",
     "Segment",
     "SegmentTable",
     "append_durably",

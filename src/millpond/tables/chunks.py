@@ -6,6 +6,7 @@ file per shard and epoch keeps the number of files independent of the number of 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.tables.files import write_durably
+from millpond.tables.files import DurableWrites, write_durably
 from millpond.tables.segments import Segment
 
 SCHEMA = pa.schema(
@@ -32,6 +33,12 @@ SCHEMA = pa.schema(
 )
 _HEAD = ["owner", "kind", "epoch", "low", "high", "rows"]
 _LARGEST = 256 << 20
+
+#: Rows that are looked at to see whether a column has runs; shorter tables are stored as they are.
+_FEW = 1024
+
+#: Under which a schema's metadata tells the names of all columns, and which stored column each of them is.
+_COPIES = b"millpond.copies"
 
 #: A packed table, as Arrow made it or as it came through Spark.
 Payload: TypeAlias = pa.Buffer | bytes
@@ -50,11 +57,57 @@ class Chunk:
 
 
 def pack(table: pa.Table) -> pa.Buffer:
-    """The table as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
+    """The table as an Arrow IPC stream, shortened where that is cheap.
+
+    A column in which values come in long runs is stored as runs, and one that equals another before it not at all.
+    """
+    kept: list[tuple[pa.Field, pa.ChunkedArray]] = []
+    #: For each column of the table, which of those kept it is.
+    places: list[int] = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        settled = _settled(column)
+        same = (i for i, (_, c) in enumerate(kept) if _is_exact(c.type) and c.equals(settled))
+        place = len(kept) if len(settled) < _FEW else next(same, len(kept))
+        if place == len(kept):
+            kept.append((field, settled))
+        places.append(place)
+    columns = [_shortened(column) for _, column in kept]
+    fields = [f if c.type == f.type else f.with_type(c.type) for (f, _), c in zip(kept, columns, strict=True)]
+    metadata = dict(table.schema.metadata or {})
+    if len(kept) < len(places):
+        metadata[_COPIES] = json.dumps([table.column_names, places]).encode()
+    stored = pa.table(columns, schema=pa.schema(fields, metadata or None))
+    measure = pa.MockOutputStream()
+    _write_stream(measure, stored)
+    # In a buffer that grows, every byte of a large table would be moved and its pages touched several times.
+    buffer = pa.allocate_buffer(measure.size())
+    _write_stream(pa.FixedSizeBufferWriter(buffer), stored)
+    return buffer
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Types of values that are equal only when their bytes are."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind))
+
+
+def _shortened(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as runs of equal values where they are a quarter of its rows at most, judged by its first rows."""
+    kind = column.type
+    if len(column) < _FEW or not _is_exact(kind):
+        return column
+    if _runs(pc.run_end_encode(column.slice(0, _FEW))) > _FEW // 4:
+        return column
+    runs = pc.run_end_encode(column)
+    return runs if _runs(runs) <= len(column) // 4 else column
+
+
+def _runs(column: pa.ChunkedArray) -> int:
+    return sum(len(chunk.run_ends) for chunk in column.chunks)
+
+
+def _write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(pa.table([_settled(c) for c in table.columns], schema=table.schema))
-    return sink.getvalue()
+        writer.write_table(table)
 
 
 def _settled(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -73,14 +126,32 @@ def binary(payload: Payload) -> pa.Array:
 
 def unpack(data: Payload) -> pa.Table:
     """The table that `pack` packed."""
-    return pa.ipc.open_stream(data).read_all()
+    table = pa.ipc.open_stream(data).read_all()
+    for at, field in enumerate(table.schema):
+        if pa.types.is_run_end_encoded(field.type):
+            column = pc.run_end_decode(table.column(at))
+            table = table.set_column(at, field.with_type(column.type), column)
+    metadata = dict(table.schema.metadata or {})
+    if _COPIES not in metadata:
+        return table
+    names, places = json.loads(metadata.pop(_COPIES))
+    fields = [table.schema.field(place).with_name(name) for name, place in zip(names, places, strict=True)]
+    return pa.table([table.column(place) for place in places], schema=pa.schema(fields, metadata or None))
 
 
 def write_chunks(
-    folder: str, name: str, chunks: Iterable[Chunk], shard: int, level: int = 0, epoch: int | None = None
+    folder: str,
+    name: str,
+    chunks: Iterable[Chunk],
+    shard: int,
+    level: int = 0,
+    epoch: int | None = None,
+    writes: DurableWrites | None = None,
 ) -> Segment:
     """Write a chunk file, durably before its commit names it; tables beyond 256 MB are cut.
 
+    Arguments:
+        writes: what the file is written with; whoever gives it finishes it. None: the file is in place on return.
     Returns: the segment to commit.
     """
     rows: list[tuple[Chunk, pa.Buffer]] = []
@@ -101,7 +172,7 @@ def write_chunks(
                 arrays = [pa.array([v], SCHEMA.field(i).type) for i, v in enumerate(values)]
                 writer.write_batch(pa.record_batch([*arrays, binary(payload)], schema=SCHEMA))
 
-    size = write_durably(os.path.join(folder, name), write)
+    size = (write_durably if writes is None else writes.write)(os.path.join(folder, name), write)
     epochs = [c.epoch for c, _ in rows] or [epoch or 0]
     return Segment(
         name,
