@@ -37,6 +37,7 @@ def test_the_command_is_the_launchers() -> None:
 def test_who_has_an_own_way_keeps_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for each in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
         monkeypatch.delenv(each, raising=False)
-    assert not has_own_way()
+    assert not any(has_own_way(master) for master in (None, "local[2]", "spark://127.0.0.1:7077"))
+    assert has_own_way("yarn") and has_own_way("k8s://https://127.0.0.1:6443")
     monkeypatch.setenv(name, "x")
-    assert has_own_way()
+    assert has_own_way(None)

@@ -94,9 +94,14 @@ class Jvm:
         return port, secret
 
 
-def has_own_way() -> bool:
-    """Whether the environment says how Spark is to be started."""
-    return any(os.environ.get(name) for name in OWN_WAY)
+def has_own_way(master: str | None) -> bool:
+    """Whether the environment, or the kind of cluster, says how Spark is to be started: YARN and the like add to its JVM.
+
+    Where it does not, PySpark's own way is avoided: it runs Python between fork and exec, which can crash in a process
+    that has threads.
+    """
+    plain = master is None or master.startswith(("local", "spark://"))
+    return not plain or any(os.environ.get(name) for name in OWN_WAY)
 
 
 def command(java: str, settings: Mapping[str, str]) -> list[str]:

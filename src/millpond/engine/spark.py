@@ -56,7 +56,7 @@ class Starting:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        if master is None and not jvm.has_own_way() and not _has_jvm():
+        if not jvm.has_own_way(master) and not _has_jvm():
             self._java = jvm.start(_settings(master))
         threading.Thread(target=self._start, name="millpond-spark", daemon=True).start()
 
