@@ -95,7 +95,7 @@ class Jvm:
 
 
 def has_own_way(master: str | None) -> bool:
-    """Whether the environment, or the kind of cluster, says how Spark is to be started: YARN and the like add to its JVM.
+    """Whether the environment or the kind of cluster says how Spark is started: YARN and the like add to its JVM.
 
     Where it does not, PySpark's own way is avoided: it runs Python between fork and exec, which can crash in a process
     that has threads.
