@@ -367,6 +367,7 @@ def _compact(
     if not names:
         return None
     chosen = [s for s in manifest.state if s.path in names]
+    whole = len(chosen) == sum(s.shard == shard for s in manifest.state)
     by_owner: dict[tuple[str, str], list[Chunk]] = defaultdict(list)
     for chunk in read_chunks([os.path.join(state_folder(pond), s.path) for s in chosen]):
         by_owner[chunk.owner, PANES if chunk.kind == TUPLES else chunk.kind].append(chunk)
@@ -397,7 +398,8 @@ def _compact(
         elif kind == MODES and owner in catalog.synopses:
             chunks += put_together(db, manifest, catalog, catalog.synopses[owner], group)
         elif kind == ROWS and owner in catalog.stores:
-            rows = needed_rows(db, manifest, catalog, catalog.stores[owner], merge_rows([c.table for c in group]))
+            held = merge_rows([c.table for c in group])
+            rows = needed_rows(db, manifest, catalog, catalog.stores[owner], held, whole)
             if rows.num_rows:
                 chunks.append(row_chunk(owner, epoch, rows))
         elif kind == REVISIONS and int(owner[1:]) in catalog.queries:

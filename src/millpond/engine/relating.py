@@ -122,10 +122,26 @@ def horizon_of(catalog: Catalog, standing: Standing, progress: QueryProgress, hi
     return max(NEVER, progress.start, max(progress.edge, min(progress.closed, high)) - spare)
 
 
+def unanswered(manifest: Manifest, standing: Standing, before: QueryProgress) -> int:
+    """The first epoch whose rows a query has not answered: this one, or one of its pause or its back-fill."""
+    if before.paused is not None:
+        return before.paused
+    return standing.first_epoch if str(standing.id) in manifest.adopt else manifest.epoch
+
+
 def needed_rows(
-    db: duckdb.DuckDBPyConnection, manifest: Manifest, catalog: Catalog, store: Store, rows: pa.Table
+    db: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    catalog: Catalog,
+    store: Store,
+    rows: pa.Table,
+    whole: bool = True,
 ) -> pa.Table:
-    """The rows of a store that any of its users can still need."""
+    """The rows of a store that any of its users can still need.
+
+    Arguments:
+        rows: of the store. whole: these are all that it has, not those of some files.
+    """
     wanted = np.zeros(rows.num_rows, bool)
     for standing in catalog.users(store.owner):
         before = manifest.queries.get(str(standing.id))
@@ -135,16 +151,16 @@ def needed_rows(
         specs, options = specs_of(catalog, standing), standing.definition.options
         high = high_of(catalog, specs, manifest.progress)
         horizon = horizon_of(catalog, standing, before, high)
-        # Rows of this epoch may get a floor.
-        mine = Floor(manifest.epoch, manifest.epoch, before.closed, max(before.edge, min(before.closed, high)))
+        since = unanswered(manifest, standing, before)
+        # Rows that it has not answered yet may get a floor.
+        mine = Floor(since, manifest.epoch, before.closed, max(before.edge, min(before.closed, high)))
         floors = before if len(specs) == 1 else replace(before, floors=(*before.floors, mine))
         for item, owner, spec in zip(relation.inputs, standing.inputs, specs, strict=True):
             if owner == store.owner and relation.probe(item.alias) is None:
                 late = late_of(catalog, spec)
                 spare = spare_of(relation, options) if revises(options, late) else 0
                 seen = floored(rows, floors, options, late)
-                since = manifest.epoch if before.paused is None else before.paused
-                wanted |= kept(db, relation, item, seen, spare, horizon, since)
+                wanted |= kept(db, relation, item, seen, spare, horizon, since, whole)
     return rows.filter(pa.array(wanted))
 
 
@@ -227,9 +243,7 @@ class Shard:
         key, manifest, options = str(standing.id), self.manifest, standing.definition.options
         before = manifest.queries.get(key, QueryProgress())
         bound = announced(options, bound_of(self.catalog, standing, self.progress, manifest.clock))
-        since = before.paused
-        if since is None:
-            since = standing.first_epoch if key in manifest.adopt else manifest.epoch
+        since = unanswered(manifest, standing, before)
         owners = standing.inputs
         owner, speculation = f"q{standing.id}", None
         if options.early is not None:

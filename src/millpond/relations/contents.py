@@ -49,6 +49,25 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
         spare: how long behind the progress that it was behind a late row still changes answers, microseconds. Instants
             before that are final, so the row is seen from there on; 0 where first answers are final (`late='drop'`).
     """
+    rows, visible, end = spans_of(db, item, rows, spare)
+    inside = end > visible
+    columns = rows.select([c.name for c in item.columns])
+    if not inside.all():
+        columns, visible, end = columns.filter(pa.array(inside)), visible[inside], end[inside]
+    return Content(columns, visible, end)
+
+
+def spans_of(
+    db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Table, spare: int
+) -> tuple[pa.Table, Ints, Ints]:
+    """The rows of an input that are not taken back, with all their columns, and when each is seen and leaves.
+
+    A row that leaves no later than it is seen is in the window at no instant.
+
+    Arguments: as of `content_of`.
+
+    Returns: rows in total order, begin and end of each.
+    """
     rows = rows.sort_by([("_t", "ascending"), ("_id", "ascending")])
     rows = left_of(db, rows, spare) if item.signed else rows
     times = rows["_t"].to_numpy()
@@ -60,11 +79,7 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
         end = np.full(len(times), FOR_EVER)
     else:
         end = _pushed_out(visible, _partitions(db, rows, window), window.rows)
-    inside = end > visible
-    columns = rows.select([c.name for c in item.columns])
-    if not inside.all():
-        columns, visible, end = columns.filter(pa.array(inside)), visible[inside], end[inside]
-    return Content(columns, visible, end)
+    return rows, visible, end
 
 
 def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: int | None = None) -> pa.Table:

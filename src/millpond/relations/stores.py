@@ -18,14 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.distinct import is_among
-from millpond.relations.contents import FOR_EVER, content_of, left_of
+from millpond.relations.contents import left_of, spans_of
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
 from millpond.synopses.panes import casts_of, weighed
 from millpond.types import (
     DAY,
     WEIGHT,
-    Column,
     Feed,
     QueryOptions,
     Reduction,
@@ -142,24 +141,31 @@ def kept(
     spare: int,
     horizon: int,
     since: int | None = None,
+    whole: bool = True,
 ) -> Mask:
     """Which rows of a store an input can still need, when only instants from `horizon` on will be looked at again.
 
-    A row that was pushed out of a window never comes back, whatever late rows follow; and of rows that never leave,
-    ISTREAM of a plain selection needs none that it has reported.
+    A row that was pushed out of a window before that never comes back, whatever late rows follow; and of rows that
+    never leave, ISTREAM of a plain selection needs none that it has reported. A row that leaves in the instant in which
+    it came is in the window at no instant, but it is kept until the horizon has passed: it was in the window before the
+    one came that pushed it out, and what that changes can only be told from what was there; and if that one is taken
+    back, it is in the window again.
 
     Arguments:
         since: rows of epochs from there on have not been answered yet: of those that take others back, both are needed.
+        whole: these are all rows of the store. Among some of them it is not known which one a row takes back: that may
+            be an older one elsewhere. So each is needed, as long as its time is.
     """
     held = rows
-    if item.signed and rows.num_rows:
+    if item.signed and not whole and item.window.kind == "rows":
+        return np.ones(rows.num_rows, bool)
+    if item.signed and whole and rows.num_rows:
         held = left_of(db, rows.sort_by([("_t", "ascending"), ("_id", "ascending")]), spare, since)
-    full = RelationInput(item.alias, item.stream, item.window, tuple(Column(n, "") for n in rows.column_names))
-    content = content_of(db, full, held, spare)
-    inside = content.end >= horizon
-    if relation.plan == "elements" and relation.operator == "istream":
-        inside &= (content.end < FOR_EVER) | (content.begin >= horizon)
-    mask: Mask = is_among(rows["_id"].to_numpy(), content.rows["_id"].to_numpy()[inside])
+    held, begin, end = spans_of(db, replace(item, signed=False), held, spare)
+    needed = end >= horizon
+    if item.window.kind == "unbounded" and relation.plan == "elements" and relation.operator == "istream":
+        needed &= begin >= horizon
+    mask: Mask = is_among(rows["_id"].to_numpy(), held["_id"].to_numpy()[needed])
     if item.signed and since is not None:
         mask |= rows["_epoch"].to_numpy() >= since
     return mask
