@@ -50,6 +50,8 @@ def bind_summary(stream: StreamDefinition, declared: Declared, schema: Schema) -
     query = lang.bind_query(statements[0].select, declared.query, 0, _Names(schema, stream))
     if query.stream.lower() != stream.name.lower() or query.feeds:
         raise QueryError(f"a summary of {stream.name} reads {stream.name} and nothing else: '{declared.query}'")
+    if query.reduce is not None:
+        raise QueryError(f"a summary is of every row: leave REDUCE out of '{declared.query}'")
     window = query.window
     tumbles = window is not None and window.landmark is None and window.range == window.slide
     if not tumbles or any(a.range not in (None, window.range) for a in query.aggregates if window is not None):

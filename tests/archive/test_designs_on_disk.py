@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import millpond
+from millpond.archive.designs import parse_design
 from millpond.engine import segments
 from millpond.engine.copies import file_path
 from tests.archive.ponds import opened, scan, take, values
@@ -157,3 +159,79 @@ def test_a7_levels_come_and_go_on_a_live_stream(tmp_path: Path) -> None:
         assert all(s.blocks == 0 for s in pond._core.streams[1].archive.segments)
         assert {d: values(pond, d) for d in expected} == expected
         assert pond.sql("SELECT count(*), sum(a) FROM s").rows() == [(2 * N, N * (2 * N - 1))]
+
+
+@pytest.mark.parametrize(
+    "levels",
+    ["0.123456789, 0.5", "0.1234567, 0.12345678", "0.999999999", "0.0000001, 0.9", "1e-9, 2e-9", "0.999999999999"],
+)
+def test_a_level_has_all_the_digits_that_it_was_given(tmp_path: Path, levels: str) -> None:
+    """A stream's design is read again from its text, and each level is a copy, however close two of them are."""
+    written = [float(each) for each in levels.split(",")]
+    with opened(tmp_path / "p") as pond:
+        take(pond, 0, 2000)
+        expected = {d: values(pond, d) for d in (0.0, *written, 0.5)}
+        pond.sql(f"ALTER STREAM s SET (archive = 'replicate({levels})')")
+        pond.maintain()
+        take(pond, 2000, 3)
+    with opened(tmp_path / "p") as pond:
+        assert [
+            level.reduction for level in parse_design(pond._core.catalog.stream("s").options.archive).levels
+        ] == written
+        assert len(pond._core.streams[1].copies) == len(written)
+        assert {d: [a for a in values(pond, d) if a < 2000] for d in expected} == expected
+        for number, drop in enumerate(written):
+            (piece, *_) = scan(pond, drop)[2].pieces
+            assert (piece.copy, piece.thin) == (f"sample-{drop!r}", False), number
+
+
+@pytest.mark.parametrize(
+    ("design", "shown"),
+    [
+        ("replicate(0.5 keep 9d, 0.75) keep 2d", "replicate(0.5, 0.75)"),
+        ("replicate(0.5 keep 9d)", "replicate(0.5)"),
+        (
+            "plain keep 3d + summary(SELECT count(*) AS n FROM s [RANGE 1 HOUR TUMBLING]) keep 9d",
+            "plain + summary(SELECT count(*) AS n FROM s [RANGE 1 HOUR TUMBLING]) keep 9d",
+        ),
+        ("modify keep 1 GB", "modify"),
+    ],
+)
+def test_show_archive_says_how_rows_lie(tmp_path: Path, design: str, shown: str) -> None:
+    with opened(tmp_path / "p", design) as pond:
+        assert pond.sql("SHOW ARCHIVE s").table.to_pylist()[0]["design"] == shown
+
+
+@pytest.mark.parametrize("keep", ["1.2.3 GB", ". GB", "9" * 400 + " GB", "10000000000 GB", "0 GB", "1.2.3 d"])
+def test_sizes_that_are_none_say_so(tmp_path: Path, keep: str) -> None:
+    with opened(tmp_path / "p") as pond, pytest.raises(millpond.StatementError, match="line 1, column") as caught:
+        pond.sql(f"ALTER STREAM s SET (archive = 'plain keep {keep}')")
+    assert "convert" not in str(caught.value)
+
+
+def test_a_summary_is_of_every_row(tmp_path: Path) -> None:
+    summary = "plain + summary(SELECT count(*) AS n FROM s REDUCE sample(0.5) [RANGE 1 HOUR TUMBLING])"
+    with opened(tmp_path / "p") as pond, pytest.raises(millpond.QueryError, match="every row"):
+        pond.sql(f"ALTER STREAM s SET (archive = '{summary}')")
+
+
+@pytest.mark.parametrize("design", ["replicate(0.9)", "modify"])
+@pytest.mark.parametrize("before", ["plain", "replicate(0.5)", ""])
+def test_sections_of_which_a_copy_has_no_row_are_made_once(tmp_path: Path, design: str, before: str) -> None:
+    """One row per epoch: a copy has most of these sections without a row, and upkeep comes to an end all the same."""
+    with opened(tmp_path / "p", before or design) as pond:
+        for number in range(6):
+            take(pond, number, 1)
+        pond.sql(f"ALTER STREAM s SET (archive = '{design}')")
+        expected = values(pond, 0.9)
+        for _ in range(2):
+            pond.maintain()
+        assert len(expected) < 6
+        shown = pond.sql("SHOW ARCHIVE s").table.to_pylist()
+        assert {row["state"] for row in shown} == {"ready"}
+        assert len({row["files"] for row in shown}) == 1 and len(shown) == 2
+        made = {t.version for t in pond._core.streams[1].copies.values()}
+        pond.maintain()
+        assert {t.version for t in pond._core.streams[1].copies.values()} == made
+        assert {p.copy for p in scan(pond, 0.9)[2].pieces} != {""}
+        assert values(pond, 0.9) == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -466,3 +467,34 @@ def test_what_does_not_go_with_reduce_says_so(pond: millpond.Pond) -> None:
         pond.sql(
             "CREATE QUERY q WITH (state = 'lazy') AS SELECT count(*) FROM s REDUCE sample(0.1) [RANGE TUMBLING 1 s]"
         )
+
+
+@pytest.mark.parametrize("drop", [0.9999999999999, 1 - 2**-53])
+def test_what_drops_less_than_all_is_a_fraction(pond: millpond.Pond, drop: float) -> None:
+    """However little it keeps: written in a statement, or given by a function."""
+    filled(pond, 400)
+    pond.register_reduction("almost", lambda run: drop)
+    for reduction in (f"sample({drop!r})", f"age('1 s', {drop!r})", "almost()", f"load({drop!r})"):
+        (row,) = pond.sql(f"SELECT count(*) AS n FROM s REDUCE {reduction}").to_arrow().to_pylist()
+        assert row["n_high"] >= 400
+
+
+@pytest.mark.parametrize("reduction", ["sample(0.5)", "age('1 s', 0.5)", "error(0.1)", "load()", "half()"])
+def test_nothing_is_reduced_where_nothing_is(pond: millpond.Pond, reduction: str) -> None:
+    pond.sql(CREATE)
+    pond.register_reduction("half", lambda run: 0.5)
+    (row,) = pond.sql(f"SELECT count(*) AS n, sum(v) AS s FROM s REDUCE {reduction}").to_arrow().to_pylist()
+    assert (row["n"], row["s"], row["exact"]) == (0, None, True)
+    assert pond.sql(f"SELECT k, count(*) AS n FROM s REDUCE {reduction} GROUP BY k").rows() == []
+
+
+def test_an_estimate_that_is_too_large_says_so(pond: millpond.Pond) -> None:
+    pond.sql("CREATE STREAM w (ts TIMESTAMP, d DECIMAL(38, 2)) WITH (progress = 'ts')")
+    times = pa.array(np.arange(300) * SECOND, pa.timestamp("us"))
+    pond.ingest("w", pa.table({"ts": times, "d": pa.array([Decimal(10) ** 34] * 300, pa.decimal128(38, 2))}))
+    pond.drain()
+    with pytest.raises(QueryError, match=r"the estimate of sum does not fit into DECIMAL\(38,2\)") as caught:
+        pond.sql("SELECT sum(d) AS s FROM w REDUCE sample(0.5)")
+    assert "LINE" not in str(caught.value)
+    (row,) = pond.sql("SELECT avg(d) AS a FROM w REDUCE sample(0.5)").to_arrow().to_pylist()
+    assert row["a"] == pytest.approx(1e34)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NoReturn
 
@@ -53,7 +54,7 @@ class Level:
     keep: Keep = Keep()
 
     def __str__(self) -> str:
-        return f"{self.reduction:g}{self.keep}"
+        return f"{self.reduction!r}{self.keep}"  # all its digits: a design is read again from its text
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,16 @@ class Design:
         inner = {"replicate": ", ".join(map(str, self.levels)), "randomize": str(self.run)}.get(self.kind)
         rows = self.kind + ("" if inner is None else f"({inner})") + str(self.keep)
         return " + ".join([rows, *map(str, self.summaries)])
+
+    @property
+    def layout(self) -> str:
+        """As text, without what is said of rows and levels for how long: that stands beside each of them.
+
+        >>> parse_design("replicate(0.5 keep 9d, 0.9) keep 2d + summary(SELECT 1 FROM s)").layout
+        'replicate(0.5, 0.9) + summary(SELECT 1 FROM s)'
+        """
+        levels = tuple(replace(level, keep=Keep()) for level in self.levels)
+        return str(replace(self, levels=levels, keep=Keep()))
 
 
 class DesignFault(ValueError):
@@ -246,8 +257,7 @@ class _Reader:
             unit = re.sub(r"[0-9.\s]+", "", value)
             try:
                 if unit.upper() in _SIZES:
-                    size = round(float(value[: -len(unit)]) * _SIZES[unit.upper()])
-                    found = replace(found, size=size)
+                    found = replace(found, size=_size(value[: -len(unit)].strip(), unit))
                 else:
                     found = replace(found, time=parse_duration(value))
             except ValueError as fault:
@@ -256,6 +266,16 @@ class _Reader:
                 self.fail("what is kept for no time is not kept", start, self.at, "keep 90d")
             if self.take(r"and\b") is None:
                 return found
+
+
+def _size(number: str, unit: str) -> int:
+    """A size in bytes. Raises: ValueError when it is no number, or more than any disk has."""
+    if not re.fullmatch(r"\d+\.?\d*|\.\d+", number):
+        raise ValueError(f"'{number}' is not a number")
+    size = round(Fraction(number) * _SIZES[unit.upper()])
+    if size >= 1 << 63:
+        raise ValueError(f"{number} {unit} is too much")
+    return size
 
 
 def _span(micros: int) -> str:

@@ -41,7 +41,7 @@ def seed_of(stream: StreamDefinition) -> int:
 
 
 def kept_fraction(reduction: float) -> float:
-    """The fraction of rows that a reduction keeps.
+    """The fraction of rows that a reduction keeps, to `PLACES` places; what drops less than all of them keeps some.
 
     Arguments:
         reduction: the fraction to drop, 0 <= reduction < 1.
@@ -51,11 +51,8 @@ def kept_fraction(reduction: float) -> float:
     (0.3, 1.0)
     """
     if not 0 <= reduction < 1:
-        raise ValueError(f"a reduction is the fraction of rows to drop, from 0 to below 1, not {reduction:g}")
-    kept = round(1.0 - reduction, PLACES)
-    if kept <= 0:
-        raise ValueError(f"the reduction {reduction!r} keeps no row")
-    return kept
+        raise ValueError(f"a reduction is the fraction of rows to drop, from 0 to below 1, not {reduction!r}")
+    return max(round(1.0 - reduction, PLACES), 10.0**-PLACES)
 
 
 def fractions(ids: Ids, seed: int) -> Floats:

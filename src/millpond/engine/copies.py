@@ -62,7 +62,7 @@ def level_name(kept: float) -> str:
     >>> level_name(0.75)
     'sample-0.25'
     """
-    return f"sample-{round(1 - kept, 12):g}"
+    return f"sample-{round(1 - kept, 12)!r}"  # all digits: two levels are two copies, however close they are
 
 
 def keeps_order(stream: StreamDefinition) -> bool:

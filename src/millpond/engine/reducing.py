@@ -154,6 +154,8 @@ def runs_of(core: Core, streams: Sequence[StreamDefinition], wanted: Range, now:
             starts[segment.low] = rows + segment.rows, size + segment.size
             high = max(high, segment.high + 1)
     lows = sorted(starts)
+    if not lows:
+        return []
     return [
         Run(low, end, starts[low][0], now, starts[low][1]) for low, end in zip(lows, [*lows[1:], high], strict=True)
     ]

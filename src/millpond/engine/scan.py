@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from millpond.archive import Choice, Copy, choose, fractions, kept_fraction, seed_of, weight
 from millpond.archive.lazy import Scanned
+from millpond.archive.sampling import PLACES
 from millpond.engine.copies import file_path, section_of
 from millpond.engine.core import Core
 from millpond.engine.history import ROWS_AT_ONCE, Range, segments_in
@@ -250,14 +251,14 @@ def scanned(core: Core, stream: StreamDefinition, event: Scanned) -> None:
 
 def too_coarse(stream: StreamDefinition, coarse: Sequence[Section]) -> QueryError:
     """The error for sections of which every version drops more than a scan allows."""
-    there = min(1 - s.versions[0].segment.kept for s in coarse)
-    needed = max(1 - s.versions[0].segment.kept for s in coarse)
+    there = round(min(1 - s.versions[0].segment.kept for s in coarse), PLACES)
+    needed = round(max(1 - s.versions[0].segment.kept for s in coarse), PLACES)
     until = max(s.high for s in coarse)
     instant = str(np.datetime64(until, "us")).replace("T", " ")
     shown = f"{there * 100:.4g}" + ("" if there == needed else f" to {needed * 100:.4g}")
     return QueryError(
         f"of stream '{stream.name}' up to {instant} only copies are left, with {shown} % of the rows dropped;"
-        f" allow that by REDUCE sample({needed:.6g}), or ask for rows after that instant"
+        f" allow that by REDUCE sample({needed!r}), or ask for rows after that instant"
     )
 
 

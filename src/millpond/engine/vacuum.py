@@ -26,6 +26,7 @@ from millpond.engine.mapping import Parcel
 from millpond.engine.records import read_manifest
 from millpond.engine.retention import keep_of_copies
 from millpond.engine.scan import Piece, Section, Version, batches, match
+from millpond.engine.segments import row_schema
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
 from millpond.types import StreamDefinition, from_json, to_json
@@ -133,9 +134,10 @@ def _make(
     for value in tasks[task]:
         job = from_json(Job, value)
         parts = [rows.drop_columns(["_weight"]) for rows in batches(pond, stream, [job.source], Range())]
-        if parts:
-            written = write_copies(pond, stream, job.whole, pa.concat_tables(parts), {job.copy: job.kept})
-            made.append([job.copy, to_json(written[job.copy])])
+        # Where chance left no row the file is written all the same: a section without one is one still to be made.
+        rows = pa.concat_tables(parts) if parts else row_schema(stream).empty_table()
+        written = write_copies(pond, stream, job.whole, rows, {job.copy: job.kept})
+        made.append([job.copy, to_json(written[job.copy])])
     yield Parcel(0, "", task, json.dumps(made).encode())
 
 

@@ -52,7 +52,7 @@ def _of_stream(runtime: StreamRuntime) -> list[dict[str, object]]:
     sections = {section_of(s.path): s for s in segments}
     waiting = len(chosen_for_layout(stream, segments))
     state = f"{waiting} files to be laid out anew" if waiting else "ready"
-    found = [_row(stream, "", str(design).split(" keep ")[0], segments, keep_of_rows(stream), state)]
+    found = [_row(stream, "", design.layout, segments, keep_of_rows(stream), state)]
     keeps, doomed = keep_of_copies(stream), unwanted(runtime)
     for name, kept in eager_copies(stream).items():
         table = runtime.copies.get(name)

@@ -55,6 +55,13 @@ def _and(aggregate: Aggregate, condition: str) -> Aggregate:
     return replace(aggregate, measure="", filter=_where(aggregate, condition))
 
 
+def _fitting(estimate: str, aggregate: Aggregate) -> str:
+    """An estimate as a value of the aggregate's type; one that is too large fails, and says so."""
+    message = f"the estimate of {aggregate.function} does not fit into {aggregate.type}".replace("'", "''")
+    cast = f"try_cast({estimate} AS {aggregate.type})"
+    return f"(CASE WHEN {cast} IS NULL AND {estimate} IS NOT NULL THEN error('{message}') ELSE {cast} END)"
+
+
 def _total(make: Make, value: str, where: str) -> Component:
     return make("add", ("", f"fsum({value}) FILTER (WHERE {where})"))
 
@@ -75,10 +82,9 @@ def _count(aggregate: Aggregate, plain: Callable[[Aggregate], Split], make: Make
         every = f"({exact.final} + coalesce({total.name}, 0))"
         return Split((*exact.components, rows, total), f"(CASE WHEN {every} > 0 THEN {seen} / {every} END)")
     if aggregate.measure == "estimate":
-        estimate = f"round({exact.final} + {total.name})"
+        estimate = _fitting(f"round({exact.final} + {total.name})", aggregate)
         return Split(
-            (*exact.components, total),
-            f"(CASE WHEN {total.name} IS NULL THEN {exact.final} ELSE {estimate}::{aggregate.type} END)",
+            (*exact.components, total), f"(CASE WHEN {total.name} IS NULL THEN {exact.final} ELSE {estimate} END)"
         )
     variance = _total(make, f"{_W} * ({_W} - 1)", where)
     end = count_interval_sql(total.name, variance.name, aggregate.measure == "low")
@@ -91,7 +97,7 @@ def _sum(aggregate: Aggregate, plain: Callable[[Aggregate], Split], make: Make) 
     exact = plain(_and(aggregate, _ONE))
     total = _total(make, f"{x} * {_W}", where)
     if aggregate.measure == "estimate":
-        estimate = f"(coalesce(({exact.final})::DOUBLE, 0) + {total.name})::{aggregate.type}"
+        estimate = _fitting(f"(coalesce(({exact.final})::DOUBLE, 0) + {total.name})", aggregate)
         sure = f"({exact.final})::{aggregate.type}"
         return Split((*exact.components, total), f"(CASE WHEN {total.name} IS NULL THEN {sure} ELSE {estimate} END)")
     variance, rows = _total(make, f"{x} * {x} * {_W} * ({_W} - 1)", where), _number(make, where)
