@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from millpond.engine.history import Range
@@ -131,3 +133,45 @@ def test_queries_that_cannot_tell_are_not_cut(tmp_path: Path) -> None:
         assert pond.sql("ALTER STREAM s SET (retention = '2h')").message == "stream s altered: retention"
         assert pond.sql("ALTER STREAM s SET (retention = 'forever')").message == "stream s altered: retention"
         assert pond.sql("ALTER STREAM s SET (retention = 'forever')").message == "stream s is like that already"
+
+
+def test_an_error_names_the_reduction_that_is_allowed(tmp_path: Path) -> None:
+    for number, level in enumerate((0.12345678, 0.99999999, 0.3)):
+        with opened(tmp_path / f"p{number}", f"replicate({level!r} keep 900d) keep 1s", "1s") as pond:
+            take(pond, 0, 100)
+            take(pond, 10_000_000, 1)
+            pond.maintain()
+            with pytest.raises(QueryError) as caught:
+                pond.sql("SELECT count(*) AS n FROM s REDUCE sample(0.01)")
+            (allowed,) = re.findall(r"REDUCE (sample\([^)]*\))", str(caught.value))
+            assert len(pond.sql(f"SELECT count(*) AS n FROM s REDUCE {allowed}").rows()) == 1
+
+
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize(
+    "select", ["count(*) AS n FROM s{} ", "k, count(*) AS n FROM s{} GROUP BY k ORDER BY k", "ts, a, k FROM s{} "]
+)
+def test_every_reduced_scan_reads_the_copies_that_outlive_the_rows(
+    tmp_path: Path, select: str, registered: bool
+) -> None:
+    """Whether it asks for rows, groups or windows: what they have, or an error, never less without a word."""
+    with opened(tmp_path / "p", "replicate(0.3 keep 900d, 0.5) keep 1s", "1s") as pond:
+        take(pond, 0, 200)
+        take(pond, 10_000_000, 1)
+        enough = "SELECT " + select.format(" REDUCE sample(0.5)")
+        finer = "SELECT " + select.format(" REDUCE sample(0.1)")
+        whole = "SELECT " + select.format("")
+        before = pond.sql(enough).to_arrow()
+        pond.maintain()
+        assert sum(s.rows for s in pond._core.streams[1].archive.segments) == 1
+
+        def asked(sql: str) -> pa.Table:
+            if not registered:
+                return pond.sql(sql).to_arrow()
+            pond.sql(f"CREATE OR REPLACE QUERY q AS {sql}")
+            return pond.sql("INVOKE q").to_arrow()
+
+        assert asked(enough).select(before.column_names).to_pylist() == before.to_pylist()
+        assert asked(whole).num_rows == 1
+        with pytest.raises(QueryError, match=r"REDUCE sample\(0.3\)"):
+            asked(finer)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.reducing import Scan
+from millpond.engine.retention import reduced_from
 from millpond.progress import NEVER
 from millpond.results.adhoc import plain_rows, whole
 from millpond.results.answers import quoted
@@ -36,7 +37,8 @@ def reduced_answer(
     """
     scan = scan_for(query, now, live_from)
     assert scan is not None
-    begin = stretch.begin if retained <= NEVER else max(stretch.begin or NEVER, retained)
+    seen = reduced_from(stream, retained)
+    begin = stretch.begin if seen <= NEVER else max(NEVER if stretch.begin is None else stretch.begin, seen)
     wanted = Range(begin, None if stretch.end is None else stretch.end + 1, epoch)
     # A row on which the condition fails does not match.
     conditions = [] if side.where is None else [f"coalesce(TRY({side.where}), false)"]
