@@ -195,6 +195,27 @@ def test_log_over_two_streams(data: Any) -> None:
     play(data, TWO, 2)
 
 
+def test_an_instant_that_is_crowded_by_a_late_row_is_reported_once(tmp_path: Any) -> None:
+    """The row that a late one of the same instant pushes out of [ROWS 1] had been reported: nothing changes."""
+    own = Setting(tmp_path / "x", "")
+    shape = next(s for s in TWO if "NOT EXISTS" in s)
+    windows = ["[ROWS 1]", "[RANGE UNBOUNDED]"]
+    own.pond.sql(f"CREATE QUERY q AS {text_of(shape, 'ISTREAM', *windows)} WITH (early='10s')")
+    taken: list[dict[str, list[int]]] = [
+        {"s": [0], "u": [3, 0]}, {}, {"s": [0]}, {"s": [0]}, {}, {"s": [4], "u": [0]}, {"s": [0]}
+    ]  # fmt: skip
+    for each in taken:
+        own.take({name: [(t, (None, 0)) for t in times] for name, times in each.items()})
+        own.pond.step()
+    own.pond.drain(final=True)
+    now = reports(shape, "ISTREAM", windows, own.rows, 9)
+    log: Counter[Any] = Counter()
+    for t, *row, _, _, op in own.log():
+        log[t, tuple(row)] += 1 if op == "+" else -1
+    own.pond.close()
+    assert +log == now == Counter({(0, (None, 0)): 1})
+
+
 @pytest.mark.parametrize("late", ["revise", "drop"])
 @given(data=st.data())
 @settings(max_examples=2 * FEW)
