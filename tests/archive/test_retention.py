@@ -175,3 +175,47 @@ def test_every_reduced_scan_reads_the_copies_that_outlive_the_rows(
         assert asked(whole).num_rows == 1
         with pytest.raises(QueryError, match=r"REDUCE sample\(0.3\)"):
             asked(finer)
+
+
+def test_queries_without_a_window_see_a_copy_as_long_as_its_own_retention_says(tmp_path: Path) -> None:
+    design = "replicate(0.5 keep 40s, 0.9 keep 1h) keep 20s"
+    with opened(tmp_path / "p", design, lateness="0s") as pond:
+        days(pond, 12)
+        tenth, half = values(pond, 0.9), values(pond, 0.5)
+        high = 12 * N - 1
+        for upkeep in (False, True):  # whether files are gone already makes no difference
+            if upkeep:
+                pond.maintain()
+            answers = [
+                pond.sql("SELECT count(*) AS n, min(a) AS lo FROM s REDUCE sample(0.9)"),
+                pond.sql("SELECT count(*) AS n, min(a) AS lo FROM s REDUCE sample(0.9) BEGIN '2026-01-01' END NOW"),
+                pond.sql(
+                    "SELECT count(*) AS n, min(a) AS lo FROM s REDUCE sample(0.9) WHERE a >= 0 HAVING count(*) > 0"
+                ),
+            ]
+            for answer in answers:
+                found = answer.to_arrow().to_pylist()[0]
+                assert (found["n"], found["lo"], found["exact"]) == (10 * len(tenth), tenth[0], False)
+            listed = pond.sql("SELECT a FROM s REDUCE sample(0.9) ORDER BY a").to_arrow()["a"].to_pylist()
+            assert listed == tenth
+            early = pond.sql(
+                "SELECT count(*) AS n FROM s REDUCE sample(0.9) BEGIN '2026-01-01' END '2026-01-01 00:00:09'"
+            )
+            found = early.to_arrow().to_pylist()[0]
+            assert (found["n"], found["exact"]) == (10 * sum(a <= 9000 for a in tenth), False)
+            # The copy with half of the rows is seen for 40 s, the rows themselves for 20: no number of a part is given.
+            for drop in ("0.5", "0.2"):
+                for span in ("", " BEGIN '2026-01-01' END NOW"):
+                    with pytest.raises(QueryError, match="only copies are left"):
+                        pond.sql(f"SELECT count(*) FROM s REDUCE sample({drop}){span}")
+            since = f"BEGIN '2026-01-01 00:00:{(high - 40_000) / 1000:06.3f}' END NOW"
+            found = pond.sql(f"SELECT count(*) AS n FROM s REDUCE sample(0.5) {since}").to_arrow().to_pylist()[0]
+            assert found["n"] == 2 * sum(a >= high - 40_000 for a in half)
+            # Of rows that are not to be reduced those are there that any query sees.
+            shown = (
+                pond.sql("SELECT count(*) AS n, min(a) AS lo FROM s REDUCE age('30 s', 0.9)").to_arrow().to_pylist()[0]
+            )
+            assert shown["lo"] == tenth[0] and not shown["exact"]
+            assert pond.sql("SELECT count(*) FROM s").rows() == [(20_001,)]
+            plan = [r[0] for r in pond.sql("EXPLAIN SELECT count(*) FROM s REDUCE sample(0.9)").rows()]
+            assert any("sample-0.9" in line for line in plan)

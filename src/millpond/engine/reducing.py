@@ -8,13 +8,15 @@ left to drop. Rows of epochs from `live_from` on are those that a standing query
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive import kept_fraction
+from millpond.archive.lazy import Scanned
 from millpond.archive.reductions import (
     END,
     START,
@@ -31,7 +33,18 @@ from millpond.engine.core import Core
 from millpond.engine.history import Range, segments_in
 from millpond.engine.mapping import Parcel
 from millpond.engine.reduction_functions import function_of
-from millpond.engine.scan import Counters, Piece, batches, match, plan, sections, too_coarse
+from millpond.engine.scan import (
+    Counters,
+    Floors,
+    Piece,
+    Section,
+    batches,
+    between_floors,
+    match,
+    scanned,
+    sections,
+    too_coarse,
+)
 from millpond.errors import QueryError
 from millpond.language.reduce_clause import reduction_text
 from millpond.types import Reduction, StreamDefinition, from_json, to_json
@@ -62,7 +75,8 @@ class Scan:
     reduction: as written. now: NOW of the scan, microseconds. live_from: rows from this epoch on are not reduced.
     steps: what was decided. rows, size, sections: of all versions that a full scan would read. counters: what was read,
     scans that were only made to decide included (`pilots` of them). stretches: where rows were left out. told: whether
-    the archive is told what is wanted, so that a stream of design 'modify' makes copies for it.
+    the archive is told what is wanted, so that a stream of design 'modify' makes copies for it. floors: per stream,
+    from which event time on its rows and copies are seen; for queries that see no row past its retention.
     """
 
     reduction: Reduction
@@ -77,6 +91,7 @@ class Scan:
     pilots: int = 0
     reason: str = ""
     told: bool = True
+    floors: Mapping[int, Floors] = field(default_factory=dict)
 
     @property
     def most(self) -> float:
@@ -128,7 +143,9 @@ def resolve(core: Core, streams: Sequence[StreamDefinition], scan: Scan, wanted:
         tables: list[pa.Table] = []
         looked = Counters()
         for stream in streams:
-            tables += list(batches(core.path, stream, _quietly(core, stream, part, drop), part, None, looked))
+            for seen in between_floors(scan.floors.get(stream.id), part):
+                pieces = _quietly(core, stream, seen, drop, scan)
+                tables += list(batches(core.path, stream, pieces, seen, None, looked))
         scan.counters.add(replace(looked, full_groups=0, full_bytes=0))
         return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
@@ -176,26 +193,34 @@ def portions(core: Core, stream: StreamDefinition, scan: Scan, wanted: Range) ->
     """
     found: list[Portion] = []
     stretches = list(scan.stretches)
-    full, _ = sections(core, stream, wanted)
-    scan.rows, scan.size = scan.rows + sum(s.rows for s in full), scan.size + sum(s.size for s in full)
+    floors = scan.floors.get(stream.id)
+    full: dict[str, Section] = {}
+    for seen in between_floors(floors, wanted):
+        full |= {s.name: s for s in sections(core, stream, seen, floors)[0]}  # the whole one, where a file is cut
+    scan.rows, scan.size = (
+        scan.rows + sum(s.rows for s in full.values()),
+        scan.size + sum(s.size for s in full.values()),
+    )
     scan.sections += len(full)
     past = past_of(wanted, scan.live_from)
     for step in within(scan.steps, wanted.low, wanted.high):
         part = replace(past, low=_open(step.low, START), high=_open(step.high, END))
         if past.epoch is not None and past.epoch < 1:
             continue
-        pieces = _pieces(core, stream, part, step.drop, scan)
-        if pieces:
-            found.append(Portion(part, step.drop, pieces))
-        if step.drop > 0 and pieces:
-            low = max(step.low, min(p.segment.low for p in pieces))
-            high = min(step.high, max(p.segment.high for p in pieces) + 1)
-            stretches.append((low, high))
+        for seen in between_floors(floors, part):
+            pieces = _pieces(core, stream, seen, step.drop, scan)
+            if pieces:
+                found.append(Portion(seen, step.drop, pieces))
+            if step.drop > 0 and pieces:
+                low = max(step.low, min(p.segment.low for p in pieces))
+                high = min(step.high, max(p.segment.high for p in pieces) + 1)
+                stretches.append((low, high))
     if scan.live_from is not None and (wanted.epoch is None or wanted.epoch >= scan.live_from):
         live = replace(wanted, first=scan.live_from)
-        planned = plan(core, stream, live)
-        if planned.pieces:
-            found.append(Portion(live, 0.0, planned.pieces))
+        for seen in between_floors(floors, live):
+            pieces = _quietly(core, stream, seen, 0.0, scan)
+            if pieces:
+                found.append(Portion(seen, 0.0, pieces))
     marked = sorted(s for s in stretches if s[1] > s[0])
     scan.stretches = reduced_stretches(_disjoint(marked))
     return found
@@ -214,21 +239,20 @@ def function_name(reduction: Reduction) -> str:
 
 def _pieces(core: Core, stream: StreamDefinition, part: Range, drop: float, scan: Scan) -> tuple[Piece, ...]:
     """What is read of one step. The scans of `error` go from coarse to fine, and are no sign of what will be wanted."""
-    reduction = scan.reduction
-    if scan.told and reduction.function != "error":
-        plain = reduction.function in ("sample", "load")
-        return plan(
-            core, stream, part, drop, function=reduction.function if plain else reduction_text(reduction)
-        ).pieces
-    return _quietly(core, stream, part, drop)
+    pieces = _quietly(core, stream, part, drop, scan)
+    if scan.told and scan.reduction.function != "error":
+        marks = {p.section: kept_fraction(drop) for p in pieces}
+        scanned(core, stream, Scanned(function_name(scan.reduction), marks, part.high is None))
+    return pieces
 
 
-def _quietly(core: Core, stream: StreamDefinition, part: Range, drop: float) -> tuple[Piece, ...]:
+def _quietly(core: Core, stream: StreamDefinition, part: Range, drop: float, scan: Scan) -> tuple[Piece, ...]:
     """As `plan`, without telling the archive.
 
     Raises: QueryError when part of the range is kept at coarser resolution than wanted only.
     """
-    read = [s for s in sections(core, stream, part)[0] if drop > 0 or s.whole is not None]
+    found_there = sections(core, stream, part, scan.floors.get(stream.id))[0]
+    read = [s for s in found_there if drop > 0 or s.whole is not None]
     found = [(s, match(s, drop)) for s in read]
     if coarse := [s for s, piece in found if piece is None]:
         raise too_coarse(stream, coarse)

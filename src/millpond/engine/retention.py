@@ -27,18 +27,19 @@ def row_retention(stream: StreamDefinition) -> int | None:
     return keep_of_rows(stream).time
 
 
-def reduced_from(stream: StreamDefinition, retained: int) -> int:
-    """The event time below which neither rows nor copies are seen: reduced scans reach as far back as a copy does.
+def floors_of(stream: StreamDefinition, retained: int) -> dict[str, int] | None:
+    """From which event time on the rows ('') and each copy with a retention of its own are seen; None: all of time.
 
     Arguments:
-        retained: the event time below which rows are not seen, microseconds; NEVER: they are not cut.
+        retained: the event time below which rows are past the stream's retention; NEVER without one.
     """
-    own = row_retention(stream)
-    if own is None or retained <= NEVER:
-        return NEVER
-    times = [keep.time for keep in keep_of_copies(stream).values()]
-    longest = max((time for time in times if time is not None), default=own)
-    return NEVER if None in times else max(NEVER, retained + own - max(own, longest))
+    span = row_retention(stream)
+    if span is None or retained <= NEVER:
+        return None
+    found = {"": retained}
+    for name, keep in keep_of_copies(stream).items():
+        found[name] = NEVER if keep.time is None else max(NEVER, retained + span - keep.time)
+    return found
 
 
 def is_cut(stream: StreamDefinition) -> bool:

@@ -14,7 +14,7 @@ not made yet is simply read finer than it would have to be.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from millpond.engine.core import Core
 from millpond.engine.history import ROWS_AT_ONCE, Range, segments_in
 from millpond.engine.segments import row_schema
 from millpond.errors import QueryError
+from millpond.progress import NEVER
 from millpond.tables import Segment
 from millpond.tables.storage import from_storage, storage_schema
 from millpond.types import StreamDefinition
@@ -163,19 +164,56 @@ class Counters:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def sections(core: Core, stream: StreamDefinition, wanted: Range) -> tuple[list[Section], int | None]:
+#: From which event time on the rows ('') and copies are seen (`retention.floors_of`); None: as long as they are there.
+Floors: TypeAlias = Mapping[str, int] | None
+
+
+def between_floors(floors: Floors, wanted: Range) -> list[Range]:
+    """A range cut where a version of the past comes into sight, so that in each part the same ones are seen.
+
+    >>> between_floors({"": 50, "sample-0.9": 10}, Range(20, 90))
+    [Range(low=20, high=50, epoch=None, first=None), Range(low=50, high=90, epoch=None, first=None)]
+    """
+    if floors is None:
+        return [wanted]
+    low = NEVER if wanted.low is None else wanted.low
+    first = max(low, min(floors.values()))
+    edges = sorted({first, *(f for f in floors.values() if f > first)})
+    edges = edges if wanted.high is None else [e for e in edges if e < wanted.high]
+    if not edges:
+        return []
+    highs = [*edges[1:], wanted.high]
+    return [
+        replace(wanted, low=low if low > NEVER else wanted.low, high=high)
+        for low, high in zip(edges, highs, strict=True)
+    ]
+
+
+def sections(
+    core: Core, stream: StreamDefinition, wanted: Range, floors: Floors = None
+) -> tuple[list[Section], int | None]:
     """The sections that can hold rows of a range, in order of time, with all their versions.
 
     Call it while the core is pinned.
 
+    Arguments:
+        floors: versions are passed over that are not seen yet where the range begins; a copy of which nothing is said
+            is seen as the rows are. Cut the range with `between_floors`.
     Returns: the sections, and the event time below which retention has removed rows for good (None: it has not).
     """
     runtime = core.streams[stream.id]
     # The archive before the copies: what it does not name any more is marked in a copy by then (`engine.copies`).
     kept, removed = runtime.archive.snapshot
-    versions: dict[str, list[Version]] = {section_of(s.path): [Version("", s)] for s in kept}
-    present = set(versions)
+    present = {section_of(s.path) for s in kept}
+    begin = NEVER if wanted.low is None else wanted.low
+
+    def seen(copy: str) -> bool:
+        return floors is None or begin >= floors.get(copy, floors[""])
+
+    versions: dict[str, list[Version]] = {section_of(s.path): [Version("", s)] for s in kept} if seen("") else {}
     for name, table in sorted(runtime.copies.items()):
+        if not seen(name):
+            continue
         for segment in table.segments:
             section = section_of(segment.path)
             if section in present or segment.sole:

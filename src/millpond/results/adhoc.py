@@ -28,7 +28,7 @@ from millpond.engine.reducing import (
     resolve,
     take_counters,
 )
-from millpond.engine.retention import reduced_from
+from millpond.engine.retention import floors_of
 from millpond.engine.scan import Counters
 from millpond.engine.segments import row_schema
 from millpond.engine.summaries import map_entries, served
@@ -111,9 +111,11 @@ def _select(
         latest = now_of(published, [streams]) if query.feeds else None
         wanted = replace(wanted, high=None if latest is None else latest + 1)
         lows = [retained_from(s, published) for s in streams]
-        if scan is not None:
-            lows = [reduced_from(s, low) for s, low in zip(streams, lows, strict=True)]
-        ranges = [replace(wanted, low=low if low > NEVER else None) for low in lows]
+        if scan is None:
+            ranges = [replace(wanted, low=low if low > NEVER else None) for low in lows]
+        else:  # copies may be kept for longer than the rows: each is seen as long as its own retention says
+            ranges = [wanted] * len(streams)
+            scan.floors = {s.id: floors_of(s, low) for s, low in zip(streams, lows, strict=True)}
         if not query.grouped:
             return plain_rows(core, stream, query, ranges, scan)
         table = whole(core, stream, query, ranges, scan=scan)[0]

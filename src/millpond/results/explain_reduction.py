@@ -13,9 +13,11 @@ from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.records import QueryProgress
 from millpond.engine.reducing import Portion, Scan, description, portions, resolve
+from millpond.engine.retention import floors_of
 from millpond.language.reduce_clause import reduction_text
 from millpond.progress import StreamProgress
 from millpond.results.explain_windows import moment
+from millpond.results.hot import retained_from
 from millpond.types import BoundQuery, StreamDefinition
 
 #: Steps that are listed one by one.
@@ -37,6 +39,8 @@ def reduction_lines(core: Core, query: BoundQuery, stream: StreamDefinition, sta
         return lines
     progress = core.published.progress.get(str(stream.id), StreamProgress())
     scan = Scan(query.reduce, progress.high, told=False)
+    if query.window is None and query.row_window is None:
+        scan.floors = {stream.id: floors_of(stream, retained_from(stream, core.published))}
     if query.reduce.function == "error":
         return [*lines, "a first scan reads about 1,000 rows; more are read until every interval is narrow enough"]
     if query.reduce.function in core.catalog.reductions:

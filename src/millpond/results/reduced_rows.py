@@ -9,8 +9,7 @@ import pyarrow as pa
 from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.reducing import Scan
-from millpond.engine.retention import reduced_from
-from millpond.progress import NEVER
+from millpond.engine.retention import floors_of
 from millpond.results.adhoc import plain_rows, whole
 from millpond.results.answers import quoted
 from millpond.results.fidelity import answered, scan_for, with_exactness
@@ -33,13 +32,13 @@ def reduced_answer(
 
     Arguments:
         stretch: its window. epoch: rows up to this one are seen. now: NOW, microseconds. live_from: rows from this
-        epoch on are not reduced (None: all are). retained: rows before it are gone, microseconds.
+        epoch on are not reduced (None: all are). retained: rows before it are past the stream's retention,
+        microseconds; what copies have of them is seen as long as their own.
     """
     scan = scan_for(query, now, live_from)
     assert scan is not None
-    seen = reduced_from(stream, retained)
-    begin = stretch.begin if seen <= NEVER else max(NEVER if stretch.begin is None else stretch.begin, seen)
-    wanted = Range(begin, None if stretch.end is None else stretch.end + 1, epoch)
+    scan.floors = {stream.id: floors_of(stream, retained)}
+    wanted = Range(stretch.begin, None if stretch.end is None else stretch.end + 1, epoch)
     # A row on which the condition fails does not match.
     conditions = [] if side.where is None else [f"coalesce(TRY({side.where}), false)"]
     if stretch.first_id is not None and stretch.begin is not None:
