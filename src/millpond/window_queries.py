@@ -8,6 +8,7 @@ from typing import Any
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
 from millpond.engine.core import Core
 from millpond.engine.needs import complete_since, needed_by, summary_since
+from millpond.engine.readable import check_relation, check_windows
 from millpond.engine.records import read_manifest
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
@@ -108,6 +109,8 @@ class WindowQueries:
         )
         waits = history and (new or any(q.status == "backfilling" for q in catalog.users(synopsis.owner)))
         standing = wanted.standing(synopsis.owner, self._next_epoch, waits, is_retained(catalog, query))
+        if waits:
+            check_windows(self.core, standing, synopsis)
         event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
         return standing, event | ({"synopsis": to_json(synopsis)} if new else {})
 
@@ -123,6 +126,8 @@ class WindowQueries:
             self.core.settings.shards, wanted.options.since is not None, self.core.settings.share,
         )  # fmt: skip
         standing = wanted.standing("", self._next_epoch, stored.waits, inputs=stored.inputs)
+        if stored.waits:
+            check_relation(self.core, standing)
         event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
         return standing, event | {"stores": [to_json(s) for s in stored.changed]}
 

@@ -39,7 +39,9 @@ from millpond.engine.reducing import (
 from millpond.engine.scan import Counters
 from millpond.engine.state import pane_chunk, state_folder
 from millpond.engine.summaries import map_entries, served
+from millpond.engine.tolerance import one_line
 from millpond.engine.unions import progress_of, streams_of
+from millpond.errors import QueryError
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, connection
 from millpond.synopses.panes import by_interval
@@ -131,6 +133,24 @@ def needs_backfill(core: Core, owner: str) -> bool:
     """Whether any query of the synopsis was registered on a stream with history."""
     users = [q for q in core.catalog.queries.values() if backfill_owner(q) == owner]
     return any(q.status == "backfilling" or q.reason == "backfilling" for q in users)
+
+
+def attempt_backfill(core: Core, owner: str) -> None:
+    """As `run_backfill`; a back-fill that cannot be answered gives up its queries, and keeps nobody else waiting.
+
+    Whatever else goes wrong is raised: it may go well another time.
+    """
+    try:
+        run_backfill(core, owner)
+    except QueryError as error:
+        with core.lock:
+            users = [q for q in core.catalog.queries.values() if backfill_owner(q) == owner]
+            waiting = [q.id for q in users if "backfilling" in (q.status, q.reason)]
+            reason = f"it cannot be back-filled: {one_line(error)}"
+            core.catalog_log.record(
+                *({"do": "set_status", "id": q, "status": "quarantined", "reason": reason} for q in waiting)
+            )
+            core.notify()
 
 
 def run_backfill(core: Core, owner: str) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from millpond.engine.backfill import run_backfill, waiting_owners
+from millpond.engine.backfill import attempt_backfill, waiting_owners
 from millpond.engine.core import Core
 from millpond.engine.derived_history import run_history, waiting_histories
 from millpond.engine.epoch import in_flight, propose, run_epoch
@@ -37,7 +37,7 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
             run_epoch(core, epoch)
             ran = True
         for owner in waiting_owners(core):
-            run_backfill(core, owner)
+            attempt_backfill(core, owner)
             ran = True
         for stream in waiting_histories(core):
             run_history(core, stream)
@@ -168,7 +168,7 @@ class SparkLoop:
                     self._fail(EngineError(f"Spark ended the stream of epochs: {self.query.exception()}"))
                     return
                 for owner in waiting_owners(self.core):
-                    run_backfill(self.core, owner)
+                    attempt_backfill(self.core, owner)
                     self.kick()
                 for stream in waiting_histories(self.core):
                     run_history(self.core, stream)
