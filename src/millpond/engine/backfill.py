@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.reductions import sample_steps
 from millpond.catalog import Catalog, Standing
+from millpond.engine.backfill_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
 from millpond.engine.core import Core
 from millpond.engine.derived import announced
 from millpond.engine.group_bounds import group_bounds
@@ -57,13 +59,14 @@ RELATION = "relation"
 
 @dataclass(frozen=True)
 class Adoption:
-    """A finished back-fill that waits for an epoch."""
+    """A finished back-fill that waits for an epoch. dead: by stream, files of dead letters that it has made."""
 
     owner: str
     queries: tuple[int, ...]
     progress: dict[str, QueryProgress] = field(default_factory=dict)
     state: tuple[Segment, ...] = ()
     results: tuple[Segment, ...] = ()
+    dead: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
 
     def waiting(self, catalog: Catalog) -> list[int]:
         """Its queries that wait for it."""
@@ -71,8 +74,13 @@ class Adoption:
 
     @staticmethod
     def at(segment: Segment, epoch: int) -> Segment:
-        """A results segment as it is committed: visible with the epoch that adopts it."""
+        """A segment of results or dead letters as it is committed: visible with the epoch that adopts it."""
         return replace(segment, first_epoch=epoch, last_epoch=epoch)
+
+    def files(self) -> Iterator[str]:
+        """Names of the files that no commit names before it is adopted."""
+        yield from (s.path for s in (*self.state, *self.results))
+        yield from (s.path for files in self.dead.values() for s in files)
 
 
 def _record(core: Core, owner: str) -> str:
@@ -225,6 +233,7 @@ def _run(core: Core, owner: str) -> None:
         },
         tuple(from_json(Segment, s) for r in reports for s in r["state"]),
         tuple(from_json(Segment, s) for r in reports for s in r["results"]),
+        letters_of(reports),
     )
     with core.lock:
         if owner in core.catalog.synopses:
@@ -321,16 +330,25 @@ def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
     place, listed = plan["tasks"][task]
     stream, first = from_json(StreamDefinition, plan["streams"][place]), from_json(StreamDefinition, plan["stream"])
     wanted, shards = from_json(Range, plan["wanted"]), plan["shards"]
+    failed: list[pa.Table] = []
+    segments: list[Segment] | None = None
     if not spec.weighted:
         segments = [from_json(Segment, s) for s in listed]
-        yield from map_history(pond, stream, segments, wanted, spec, synopsis.owner, shards, task, first=first)
-        return
-    portions, counters = [from_json(Portion, p) for p in listed], Counters()
-    yield from map_history(
-        pond, stream, (), wanted, spec, synopsis.owner, shards, task, first=first,
-        tables=lambda columns: portion_rows(pond, stream, portions, columns, counters),
-    )  # fmt: skip
-    yield counted_parcel(task, counters)
+        yield from map_history(
+            pond, stream, segments, wanted, spec, synopsis.owner, shards, task, first=first, letters=failed
+        )
+    else:
+        portions, counters = [from_json(Portion, p) for p in listed], Counters()
+        yield from map_history(
+            pond, stream, (), wanted, spec, synopsis.owner, shards, task, first=first,
+            tables=lambda columns: portion_rows(pond, stream, portions, columns, counters), letters=failed,
+        )  # fmt: skip
+        yield counted_parcel(task, counters)
+    names = ", ".join(sorted(from_json(Standing, user).definition.name for user in plan["users"]))
+    epoch = synopsis.first_epoch - 1
+    written = write_letters(pond, stream, synopsis.owner, task, failed, names, epoch, segments)
+    if written is not None:
+        yield letters_parcel(task, stream, written)
 
 
 def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
@@ -341,8 +359,9 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
     synopsis = from_json(Synopsis, plan["synopsis"])
     stream = from_json(StreamDefinition, plan["stream"])
     parcels, read = take_counters(parcels)
+    parcels, dead = take_letters(parcels)
     if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
-        return {"progress": {}, "state": [], "results": [], "needed": None, SCAN: read}, b""
+        return {"progress": {}, "state": [], "results": [], "needed": None, SCAN: read, LETTERS: dead}, b""
     db = connection()
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
     results: list[Chunk] = []
@@ -383,5 +402,6 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         "results": [to_json(write_chunks(results_folder(pond), name, results, shard))] if results else [],
         "needed": needed,
         SCAN: read,
+        LETTERS: dead,
     }
     return written, b""

@@ -204,6 +204,13 @@ def _adoptions(pond: str, target: str) -> None:
                     copied = os.path.join(target, kind, segment["path"])
                     if not os.path.exists(copied):
                         _take(os.path.join(pond, kind, segment["path"]), copied)
+            for stream, segments in record.get("dead", {}).items():
+                folders = os.listdir(os.path.join(target, "dead"))
+                for place in (f for f in folders if f.rsplit("-", 1)[1] == stream):
+                    for segment in segments:
+                        copied = os.path.join(target, "dead", place, segment["path"])
+                        if not os.path.exists(copied):
+                            _take(os.path.join(pond, "dead", place, segment["path"]), copied)
 
 
 def _check_intake(pond: str, target: str, epoch: int) -> None:

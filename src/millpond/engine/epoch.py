@@ -316,7 +316,7 @@ def run_epoch(core: Core, epoch: int) -> None:
     adoptions = [a for a in ready_backfills(core, published=False) if any(str(q) in manifest.adopt for q in a.queries)]
     _commit(core, manifest, reports, adoptions)
     committed = time.perf_counter()
-    published = _publish(core, manifest, reports)
+    published = _publish(core, manifest, reports, adoptions)
     rows = sum(r["rows"] for r in reports[0]["reports"])
     stages: dict[str, float] = defaultdict(float)
     for report in reports:
@@ -386,6 +386,9 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
         results += [adoption.at(s, manifest.epoch) for s in adoption.results]
     for adoption in adoptions:
         paths = [os.path.join(results_folder(core.path), s.path) for s in adoption.results]
+        for stream, files in adoption.dead.items():
+            if int(stream) in core.streams:
+                dead[int(stream)] += [adoption.at(s, manifest.epoch) for s in files]
         pass_adopted(core.path, core.catalog, manifest.epoch, {query_owner(q) for q in adoption.queries}, paths)
     merged = [path for paths in manifest.compact.values() for path in paths]
     jobs: list[tuple[SegmentTable, Sequence[Segment], Sequence[str]]] = [
@@ -408,7 +411,7 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
             done.result()
 
 
-def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]]) -> Published:
+def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adoptions: list[Adoption]) -> Published:
     counts = dict(core.published.counts)
     for report in reports[0]["reports"]:
         old = counts.get(str(report["stream"]), StreamCounts())
@@ -419,6 +422,10 @@ def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]]) -> P
             old.unknown + report["unknown"],
             old.bytes + report["bytes"],
         )
+    for adoption in adoptions:
+        for number, files in adoption.dead.items():
+            old = counts.get(number, StreamCounts())
+            counts[number] = replace(old, dead=old.dead + sum(s.rows for s in files))
     published = Published(
         manifest.epoch,
         manifest.clock,

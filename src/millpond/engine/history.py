@@ -123,6 +123,7 @@ def map_history(
     strict: bool = False,
     first: StreamDefinition | None = None,
     tables: Callable[[Sequence[str]], Iterator[pa.Table]] | None = None,
+    letters: list[pa.Table] | None = None,
 ) -> Iterator[Parcel]:
     """Map task: partials of one synopsis over archive segments. On a stream that drops late rows they carry `cut`.
 
@@ -130,6 +131,7 @@ def map_history(
     tables: reads the rows with these columns, by a reduced scan, say; None: those of `segments`.
 
     Rows on which an expression fails are left out as they are live; `strict`: they make the query fail.
+    letters: gets them, with their `_reason`, and of their columns those that the synopsis needs.
     """
     db = connection()
     by_cut = stream.options.late == "drop" and spec.panes.width < WHOLE and not spec.feeds
@@ -140,7 +142,12 @@ def map_history(
     for read in batches(pond, stream, segments, wanted, columns) if tables is None else tables(columns):
         rows = entering(counted(read, stream.options) if by_cut else read, spec, stream.id, schema)
         extra = f"_bound AS {CUT}" if by_cut else ""
-        table = partial(db, spec, rows, extra) if strict else tolerant_partial(db, spec, rows, extra)[0]
+        if strict:
+            table = partial(db, spec, rows, extra)
+        else:
+            table, failed = tolerant_partial(db, spec, rows, extra)
+            if letters is not None and failed is not None:
+                letters.append(failed)
         if not table.num_rows:
             continue
         if not by_cut:

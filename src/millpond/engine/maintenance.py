@@ -251,7 +251,7 @@ def sweep_orphans(core: Core) -> None:
     from millpond.engine.backfill import ready_backfills
 
     sweep_hot_orphans(core)
-    needed = {s.path for a in ready_backfills(core, published=False) for s in (*a.state, *a.results)}
+    needed = {name for a in ready_backfills(core, published=False) for name in a.files()}
     epoch = in_flight(core)
     if epoch is not None:
         needed |= _files_of(read_manifest(core.path, epoch))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.engine.backfill import RELATION, Adoption, start_of
+from millpond.engine.backfill_letters import write_letters
 from millpond.engine.bounds import bound_of, high_of, specs_of
 from millpond.engine.core import Core
 from millpond.engine.derived import announced
@@ -52,6 +53,7 @@ def archived_rows(
     now: int = NEVER,
     live_from: int | None = None,
     scans: list[Scan] | None = None,
+    letters: dict[int, list[pa.Table]] | None = None,
 ) -> pa.Table:
     """The rows of a range of the archives that a store would keep. Rows on which an expression fails are left out.
 
@@ -60,6 +62,7 @@ def archived_rows(
 
     Arguments:
         now, live_from: of a reduced input, NOW of the scan, and the first epoch whose rows are whole. scans: gets it.
+        letters: gets the rows on which an expression fails, with their `_reason`, by stream.
     Raises: QueryError when they are more than `most`.
     """
     db = connection()
@@ -83,7 +86,9 @@ def archived_rows(
                 read = batches(core.path, stream, segments, wanted, columns)
             for segment in read:
                 rows = entering(counted(segment, stream.options), spec, stream.id, schema)
-                found = tolerant(partial(rows_of, db, spec), rows)[0]
+                found, failed = tolerant(partial(rows_of, db, spec), rows)
+                if letters is not None and failed is not None:
+                    letters.setdefault(stream.id, []).append(failed)
                 if found.num_rows:
                     parts.append(found)
                     held += found.num_rows
@@ -106,6 +111,7 @@ def read_inputs(
     live_from: int | None = None,
     scans: list[Scan] | None = None,
     relation: Relational | None = None,
+    letters: list[dict[int, list[pa.Table]]] | None = None,
 ) -> list[Input]:
     """The rows of each input that are in its window at instants from `since` on, up to event time `until`.
 
@@ -114,11 +120,15 @@ def read_inputs(
         specs: of the stores to fill; None: what each input needs.
         most, live_from, scans: see `archived_rows`.
         relation: of the query; what it probes is not read yet.
+        letters: of each input, gets the rows on which its expressions fail, by stream.
     """
     found = []
     catalog = core.catalog
     probes = [relation is not None and relation.probe(i.alias) is not None for i in items]
     for n, item in enumerate(items):
+        failed: dict[int, list[pa.Table]] = {}
+        if letters is not None:
+            letters.append(failed)
         first = catalog.stream(item.stream)
         if first is None:
             raise QueryError(f"the stream '{item.stream}' was dropped")
@@ -135,7 +145,7 @@ def read_inputs(
         spec = rows_needed(item, first) if specs is None else specs[n]
         state, late = progress_of(catalog, spec, published.progress), late_of(catalog, spec)
         fed = streams_of(catalog, spec)
-        rows = archived_rows(core, fed, spec, item, wanted, most, state.high, live_from, scans)
+        rows = archived_rows(core, fed, spec, item, wanted, most, state.high, live_from, scans, failed)
         if spec.feeds:  # the archive says what a row was behind in its own stream only: all of them count
             rows = rows.set_column(rows.column_names.index("_cut"), "_cut", pa.nulls(rows.num_rows, pa.int64()))
         else:
@@ -165,7 +175,10 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
         horizon_of(catalog, standing, replace(known, closed=max(start, bound)), _high(catalog, standing, published)),
     )
     specs = [catalog.stores[owner].spec for owner in standing.inputs]
-    inputs = read_inputs(core, relation.inputs, published, max(NEVER, horizon - 1), None, specs, relation=relation)
+    failed: list[dict[int, list[pa.Table]]] = []
+    inputs = read_inputs(
+        core, relation.inputs, published, max(NEVER, horizon - 1), None, specs, relation=relation, letters=failed
+    )
     seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
     if start > NEVER:
         known = replace(known, first=start if any(i.high > NEVER for i in inputs) else None)
@@ -183,7 +196,29 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
         {str(query): done.progress},
         _state(core, standing, inputs, done.progress, home, epoch, _high(catalog, standing, published)),
         _results(core, standing, done.answers, home, epoch),
+        _letters(core, standing, failed, epoch),
     )
+
+
+def _letters(
+    core: Core, standing: Standing, failed: Sequence[dict[int, list[pa.Table]]], epoch: int
+) -> dict[str, tuple[Segment, ...]]:
+    """Files of dead letters, by stream; rows of stores that run already became letters when they came."""
+    catalog = core.catalog
+    owners: set[str] = set()
+    dead: dict[str, tuple[Segment, ...]] = {}
+    for place, (owner, found) in enumerate(zip(standing.inputs, failed, strict=True)):
+        if owner in owners or catalog.stores[owner].first_epoch < standing.first_epoch:
+            continue
+        owners.add(owner)
+        for number, rows in sorted(found.items()):
+            stream, name = catalog.streams[number], f"{RELATION}{standing.id}"
+            with core.pinned():
+                segments = segments_in(core.streams[number].archive.segments, Range(epoch=epoch))
+                written = write_letters(core.path, stream, name, place, rows, standing.definition.name, epoch, segments)
+            if written is not None:
+                dead[str(number)] = (*dead.get(str(number), ()), written)
+    return dead
 
 
 def _high(catalog: Catalog, standing: Standing, published: Published) -> int:

@@ -61,8 +61,10 @@ def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
 
 def dead_letters(core: Core, stream: StreamDefinition) -> pa.Table:
     """The records of a stream that could not be taken, with reason, source and position."""
-    runtime = core.streams[stream.id]
-    paths = [os.path.join(runtime.dead.folder, s.path) for s in sorted(runtime.dead.segments, key=lambda s: s.path)]
+    runtime, epoch = core.streams[stream.id], core.published.epoch
+    # Letters of a back-fill are of earlier epochs than the one that brings them.
+    files = sorted((s for s in runtime.dead.segments if s.first_epoch <= epoch), key=lambda s: s.path)
+    paths = [os.path.join(runtime.dead.folder, s.path) for s in files]
     tables = [from_storage(pq.read_table(p, partitioning=None), runtime.dead.schema) for p in paths]
     table = pa.concat_tables(tables) if tables else runtime.dead.schema.empty_table()
-    return table.filter(pc.less_equal(table["epoch"], core.published.epoch))
+    return table.filter(pc.less_equal(table["epoch"], epoch))
