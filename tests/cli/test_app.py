@@ -82,6 +82,15 @@ def test_settings_and_executor_reach_the_pond(ponds: list[FakePond], monkeypatch
     assert ponds[0].settings == {"executor": "inline", "shards": 4, "master": "local[2]"}
 
 
+@pytest.mark.parametrize("name", ["executor", "path", "clock", "window_kinds"])
+@pytest.mark.parametrize("command", [["run", "-"], ["sql", "message"], ["serve", "--pond", "p"]])
+def test_what_is_no_setting_is_not_set(ponds: list[FakePond], command: list[str], name: str) -> None:
+    result = runner.invoke(app, [*command, "--set", f"{name}=inline"])
+    assert result.exit_code == 2
+    assert f"'{name}' is not set with --set" in " ".join(result.stderr.replace("│", " ").split())
+    assert not ponds
+
+
 def test_a_wrong_statement_ends_with_2_and_shows_the_place(ponds: list[FakePond]) -> None:
     result = runner.invoke(app, ["sql", "rows; wrong;"])
     assert result.exit_code == 2

@@ -128,6 +128,15 @@ def reached(
         yield remote
 
 
+#: Arguments of `millpond.open` that are no settings, and what gives them here.
+_ELSEWHERE = {
+    "path": "the pond's folder is an argument or option of its own",
+    "executor": "epochs run on Spark; the in-process executor is for tests: millpond.open(path, executor='inline')",
+    "clock": "a clock is a function: millpond.open(path, clock=…)",
+    "window_kinds": "a kind of windows is given with --set window_kind.NAME=package.module:NAME",
+}
+
+
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
     """`NAME=VALUE` pairs as keyword arguments; a value that is JSON (a number, true) is read as that, else it is text.
 
@@ -139,6 +148,8 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if equals and name in _ELSEWHERE:
+            raise typer.BadParameter(f"'{name}' is not set with --set; {_ELSEWHERE[name]}")
         if equals and name.startswith("window_kind."):
             settings.setdefault("window_kinds", {})[name.removeprefix("window_kind.")] = _imported(value)
             continue
