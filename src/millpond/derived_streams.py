@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -152,6 +151,5 @@ def _checked(
 
 def _fault(statement: lang.DeriveStream, message: str, expected: str, at: str) -> StatementError:
     """An error that points at a word of the statement."""
-    found = re.compile(rf"\b{re.escape(at)}\b", re.I).search(statement.script, statement.offset)
-    start, end = found.span() if found else (statement.offset, statement.offset + 6)
+    start, end = lang.token_place(statement, at)
     return StatementError(message, statement.script, start, end, expected)

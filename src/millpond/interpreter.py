@@ -248,7 +248,7 @@ class Interpreter:
         other = self.core.catalog.lookup(name) or self.core.register.id_of(name)
         message = f"there is no {kind} '{name}'" if other is None else f"'{name}' is not a {kind}"
         nearest = next(iter(difflib.get_close_matches(name, known, 1, 0.5)), "")
-        start, end = _place(statement, name)
+        start, end = lang.token_place(statement, name)
         return StatementError(message, statement.script, start, end, f"the name of a {kind}", nearest)
 
     def _free_name(self, name: str, statement: lang.Statement) -> None:
@@ -256,7 +256,7 @@ class Interpreter:
             raise self._name_taken(name, statement)
 
     def _name_taken(self, name: str, statement: lang.Statement) -> StatementError:
-        start, end = _place(statement, name)
+        start, end = lang.token_place(statement, name)
         return StatementError(
             f"the name '{name}' is taken", statement.script, start, end, "a new name, or DROP the old one first"
         )
@@ -321,7 +321,7 @@ class Interpreter:
         try:
             check_path(path)
         except SourceError as error:
-            start, end = _place(statement, path)
+            start, end = lang.token_place(statement, path)
             raise StatementError(str(error), statement.script, start, end, "a path whose folder exists") from None
 
     def _create_table(self, statement: lang.CreateTable) -> str:
@@ -393,7 +393,7 @@ class Interpreter:
             and any(t.name == table.name for t in q.definition.query.relation.tables)
         ]
         if users:
-            start, end = _place(statement, statement.name)
+            start, end = lang.token_place(statement, statement.name)
             raise StatementError(
                 f"table '{table.name}' is read by {', '.join(sorted(users))}", statement.script, start, end,
                 "DROP QUERY first",
@@ -411,7 +411,7 @@ class Interpreter:
         asked = [q for queries in rows.values() for q in queries]
         try:
             if (derived or users or asked) and not statement.cascade:
-                start, end = _place(statement, statement.name)
+                start, end = lang.token_place(statement, statement.name)
                 names = self._some_names([*(s.name for s in derived), *(q.definition.name for q in users)], asked)
                 first = "DROP STREAM" if derived else "DROP QUERY"
                 raise StatementError(
@@ -491,9 +491,3 @@ class Interpreter:
 
 def _definitions(catalog: Catalog) -> list[StreamDefinition | TableDefinition | QueryDefinition]:
     return [d for n in catalog.names() if (d := catalog.lookup(n)) is not None]
-
-
-def _place(statement: lang.Statement, name: str) -> tuple[int, int]:
-    """Where a name stands in the script, for the caret."""
-    at = statement.script.lower().find(name.lower(), statement.offset)
-    return (at, at + len(name)) if at >= 0 else (statement.offset, statement.offset + 1)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Statement,
     )
     from millpond.language.templates import Binder
+    from millpond.language.token_places import token_place
     from millpond.language.widening import is_wider, wider_than
 
 #: Where the names are defined; imported when first used, since tasks of the engine need little of the language.
@@ -64,6 +65,7 @@ _HOMES = {
     "bind_standing": "selections",
     "is_wider": "widening",
     "parse": "script",
+    "token_place": "token_places",
     "wider_than": "widening",
     "with_window": "rewindow",
 }
@@ -94,6 +96,7 @@ __all__ = [
     "bind_standing",
     "is_wider",
     "parse",
+    "token_place",
     "wider_than",
     "with_window",
 ]

@@ -136,6 +136,7 @@ class _Reader:
         self.start = tokens[0].start
         self.text = script[self.start : tokens[-1].end + 1]
         self.parser = self._load(tokens)
+        self.named: tuple[int, int] | None = None
 
     def _load(self, tokens: list[Token]) -> MillpondParser:
         parser = new_parser()
@@ -151,7 +152,7 @@ class _Reader:
 
     @property
     def common(self) -> dict[str, Any]:
-        return {"text": self.text, "offset": self.start, "script": self.script}
+        return {"text": self.text, "offset": self.start, "script": self.script, "named": self.named}
 
     def fail(self, message: str, token: Token | None = None, expected: str = "", like: str = "") -> NoReturn:
         at = token or self.token
@@ -185,6 +186,7 @@ class _Reader:
             self.fail(f"'{token.text}' cannot be the name of {what}", expected="a name")
         if not token.text or len(token.text) > _MAX_NAME or any(ord(c) < 32 for c in token.text):
             self.fail(f"a name has 1 to {_MAX_NAME} printable characters")
+        self.named = self.named or (token.start, token.end + 1)  # a statement's own name goes first
         self.parser._advance()
         if self.word() == ".":
             self.fail("names have one part", expected=f"the name of {what}, without a schema")

@@ -17,12 +17,14 @@ class Statement:
     """One statement of a script.
 
     text: its own source, without the semicolon. offset: where it starts in `script`. script: the whole script.
+    named: where the name of what it is about stands in `script`; None: it names nothing.
     A syntax tree inside a statement carries the script too, so that errors of binding point into it.
     """
 
     text: str
     offset: int
     script: str
+    named: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
