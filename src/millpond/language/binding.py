@@ -75,6 +75,14 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
             refuse_windowed_calls(select, text, source)
             return bind_relation(select, text, source, schema)
         if not _is_plain(select):
+            sliding = next((t for t in select.find_all(exp.Table) if t.meta.get(WINDOW) is not None), None)
+            if sliding is not None:
+                raise source.error(
+                    f"the window behind '{sliding.name}' says when it ends (SLIDE, TUMBLING, …): it stands in a query "
+                    "of its own, without subqueries, WITH or joins around it",
+                    sliding,
+                    "CREATE QUERY q AS … with that window, then SELECT … FROM q; or the window without SLIDE",
+                )
             raise source.error(
                 f"'{streams[0].name}' is a stream: without a window behind it there are no subqueries, no WITH, and no "
                 "joins with anything but one other stream",
