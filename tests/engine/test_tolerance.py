@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millpond.engine import tolerance
 from millpond.engine.mapping import tolerant
-from millpond.engine.tolerance import bisect
+from millpond.engine.tolerance import bisect, one_line
 
 
 def make(rows: pa.Table) -> pa.Table:
@@ -46,3 +46,14 @@ def test_an_aggregate_that_fails_as_a_whole_is_not_blamed_on_a_row() -> None:
 
     with pytest.raises(duckdb.OutOfRangeException):
         tolerant(whole, pa.table({"x": [1, 2, 3, 4]}))
+
+
+def test_a_reason_does_not_show_the_sql_of_the_engine() -> None:
+    segment = pa.table({"t": ["zz"]})
+    with duckdb.connect() as db, pytest.raises(duckdb.ConversionException) as caught:
+        db.register("segment", segment)
+        db.sql("SELECT sum(t::INTEGER) FROM segment").fetchall()
+    assert "segment" in str(caught.value)
+    reason = one_line(caught.value)
+    assert reason.startswith("Conversion Error: Could not convert string 'zz' to INT32")
+    assert "segment" not in reason and "LINE" not in reason

@@ -53,5 +53,5 @@ def bisect(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> Parted:
 
 
 def one_line(error: Exception) -> str:
-    """An error's text as one line."""
-    return " ".join(str(error).split())[:500]
+    """An error's text as one line, without the SQL that it quotes, which is the engine's and not the user's."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())[:500]
