@@ -219,3 +219,20 @@ def test_queries_without_a_window_see_a_copy_as_long_as_its_own_retention_says(t
             assert pond.sql("SELECT count(*) FROM s").rows() == [(20_001,)]
             plan = [r[0] for r in pond.sql("EXPLAIN SELECT count(*) FROM s REDUCE sample(0.9)").rows()]
             assert any("sample-0.9" in line for line in plan)
+
+
+def test_summaries_are_shown_and_what_an_error_advises_works(tmp_path: Path) -> None:
+    sums = "SELECT count(*) FROM s [RANGE 1 SECOND TUMBLING]"
+    design = f"replicate(0.5 keep 1h) keep 10s + summary({sums}) keep 2h + lazy summary({sums.replace('1 S', '2 S')})"
+    with opened(tmp_path / "p", design, lateness="0s") as pond:
+        days(pond, 6)
+        pond.maintain()
+        shown = {r["copy"]: r for r in pond.sql("SHOW ARCHIVE s").to_arrow().to_pylist()}
+        assert list(shown) == ["", "sample-0.5", "summary-1", "summary-2"]
+        assert shown["summary-1"]["design"] == f"summary({sums})" and shown["summary-1"]["keep"] == "2h"
+        assert shown["summary-1"]["first"] == "2026-01-01 00:00:00" and shown["summary-1"]["rows"] >= 30
+        assert shown["summary-2"]["design"].startswith("lazy summary(") and shown["summary-2"]["keep"] == "for ever"
+        windows = "[RANGE TUMBLING 5 SECONDS] WHERE ts >= TIMESTAMP '2026-01-01 00:00:20'"
+        with pytest.raises(QueryError, match="or leave REDUCE out"):
+            pond.sql(f"SELECT max(a) AS n FROM s REDUCE sample(0.1) {windows}")
+        assert pond.sql(f"SELECT max(a) AS n FROM s {windows}").to_arrow()["n"].to_pylist() == [24_999]

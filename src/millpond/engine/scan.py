@@ -296,7 +296,8 @@ def too_coarse(stream: StreamDefinition, coarse: Sequence[Section]) -> QueryErro
     shown = f"{there * 100:.4g}" + ("" if there == needed else f" to {needed * 100:.4g}")
     return QueryError(
         f"of stream '{stream.name}' up to {instant} only copies are left, with {shown} % of the rows dropped;"
-        f" allow that by REDUCE sample({needed!r}), or ask for rows after that instant"
+        f" allow that by REDUCE sample({needed!r}),"
+        " or leave REDUCE out to read only the rows that are left, which are newer"
     )
 
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millpond.archive import Keep, parse_design
+from millpond.catalog import Summary
 from millpond.engine.copies import eager_copies, section_of
 from millpond.engine.core import Core, StreamRuntime
 from millpond.engine.maintenance import chosen_for_layout
 from millpond.engine.retention import keep_of_copies, keep_of_rows
+from millpond.engine.summaries import missing
 from millpond.engine.vacuum import unwanted, wanted_sections
 from millpond.progress import NEVER
 from millpond.results.explain_windows import moment
@@ -36,16 +38,16 @@ _SCHEMA = pa.schema(
 
 
 def show_archive(core: Core, streams: Sequence[StreamDefinition]) -> pa.Table:
-    """One row for the rows of each stream, and one for each copy of them.
+    """One row for the rows of each stream, and one for each copy and each summary of them.
 
     Columns: kept: the fraction of rows that a copy holds (smallest, where files differ). runs: files whose rows are
     spread over blocks. first, last: event times. keep: what its retention says. state: what upkeep has still to do.
     """
-    rows = [row for stream in streams if stream.id in core.streams for row in _of_stream(core.streams[stream.id])]
+    rows = [row for stream in streams if stream.id in core.streams for row in _of_stream(core, core.streams[stream.id])]
     return pa.Table.from_pylist(rows, _SCHEMA)
 
 
-def _of_stream(runtime: StreamRuntime) -> list[dict[str, object]]:
+def _of_stream(core: Core, runtime: StreamRuntime) -> list[dict[str, object]]:
     stream = runtime.definition
     design = parse_design(stream.options.archive)
     segments = runtime.archive.segments
@@ -73,7 +75,18 @@ def _of_stream(runtime: StreamRuntime) -> list[dict[str, object]]:
             if name not in runtime.copies:
                 state = f"{len(runtime.lazy.pending(name))} sections to be vacuumed"
                 found.append(_row(stream, name, "lazy", (), Keep(), state))
-    return found
+    return found + [_summary(core, stream, n, each) for n, each in enumerate(core.catalog.summaries_of(stream.id), 1)]
+
+
+def _summary(core: Core, stream: StreamDefinition, number: int, summary: Summary) -> dict[str, object]:
+    """The line of a summary: its entries stand for all rows of files; their rows are partial aggregates."""
+    entries = [s for s in core.summaries.segments if s.shard == summary.id]
+    segments = core.streams[stream.id].archive.segments
+    waiting = 0 if summary.lazy else len(missing(core, summary, segments))
+    state = f"{waiting} of {len(segments)} sections to be made" if waiting else "ready"
+    design = f"{'lazy ' if summary.lazy else ''}summary({summary.query})"
+    shown = _row(stream, f"summary-{number}", design, entries, Keep(summary.retention, summary.size), state, 1.0)
+    return shown | ({"keep": "for ever"} if (summary.retention, summary.size) == (None, None) else {})
 
 
 def _row(
