@@ -19,8 +19,8 @@ import millpond.catalog.indexes as indexes
 import millpond.catalog.register as register
 import millpond.catalog.register_log as register_log
 import millpond.engine.epoch as epoch
-import millpond.engine.mapping as mapping
 import millpond.engine.soup as soup
+from millpond.engine.segments import RowsWriter
 from tests.engine.crash_child import serve
 
 ROUNDS, ROWS = 6, 300
@@ -33,7 +33,7 @@ MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "shipped": (indexes.Indexes, "ship", True),
     "manifest": (epoch, "write_manifest", True),
     "blocks": (soup, "write_blocks", True),
-    "archive": (mapping, "write_section", True),
+    "archive": (RowsWriter, "close", True),
     "committed": (epoch, "_commit", True),
     "published": (epoch, "write_published", True),
     "checkpoint": (register, "write_checkpoint", False),
