@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -175,9 +176,14 @@ class Pond:
             )
 
         if isinstance(self._loop, InlineLoop):
+            idle = 0
             while not done():
-                if not step(core, settle=False) and not done():
+                # Another thread may be at work: what it does shows only when it is done.
+                idle = 0 if step(core, settle=False) else idle + 1
+                if idle > 200:
                     raise PondError("the drain cannot go on: no epoch has anything to do")
+                if idle:
+                    time.sleep(0.01)
             return
         core.wait(done)
 
