@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.relations import evaluate
+from millpond.relations import evaluate, joining
 from millpond.types import Column, StreamDefinition, TableDefinition
 from tests.oracle.cql import Query, Stamped, Windowed
 from tests.relations.setting import WINDOWS, Evaluated, bound, stored, stream
@@ -86,6 +86,17 @@ def test_joins_from_intervals(shape: str, data: Any) -> None:
     assert relation is not None and relation.plan == "joined"
     first, second = data.draw(histories()), data.draw(histories())
     check(shape, [first, second, first], windows, data.draw(st.integers(-1, 8)))
+
+
+@pytest.mark.parametrize("text", ["x, u [ROWS 9] y", "x LEFT JOIN u [ROWS 9] y ON x.b < y.b"])
+def test_a_join_that_would_make_too_many_rows_says_so(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = bound(f"SELECT x.b, y.b FROM s [ROWS 9] {text}", S, U, T)
+    rows = [Stamped(t, t, (1, t % 2)) for t in range(9)]
+    evaluated = Evaluated(query, {"s": stored(S, rows), "u": stored(U, rows)})
+    assert evaluated.changes(0, END)
+    monkeypatch.setattr(joining, "ROWS_AT_MOST", 10)
+    with pytest.raises(ValueError, match=r"the join would make more than 10 rows in one epoch"):
+        evaluated.changes(0, END)
 
 
 @pytest.mark.parametrize(

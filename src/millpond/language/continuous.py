@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from millpond.language.dialect import TO_STREAM, CheckedCast, render
 from millpond.language.duck import Refused, describe, quote
-from millpond.language.expressions import column
+from millpond.language.expressions import column, unqualified
 from millpond.language.factors import conjuncts
 from millpond.language.from_items import Schema
 from millpond.language.functions import RELATION_AGGREGATES
@@ -315,7 +315,7 @@ class _Binder:
         for node, negated in conjuncts(clause.this):
             alias = self.item_of(node, items)
             if alias in self.windows and self.windows[alias].kind != "rows":
-                own = _unqualified(node)
+                own = unqualified(node)
                 found.setdefault(alias, []).append(render(exp.Not(this=exp.Paren(this=own)) if negated else own))
         return found
 
@@ -364,7 +364,7 @@ class _Binder:
             if isinstance(node, exp.Star | exp.Column | exp.Literal) or node.find(exp.Star) is not None:
                 continue
             if self.item_of(node, items) == ref.alias:
-                found.append(render(_unqualified(node)))
+                found.append(render(unqualified(node)))
         return tuple(found)
 
 
@@ -374,16 +374,6 @@ def _identifier(name: str) -> exp.Identifier:
 
 def _of(table: str, name: str) -> exp.Column:
     return exp.Column(this=_identifier(name), table=_identifier(table))
-
-
-def _unqualified(node: exp.Expr) -> exp.Expr:
-    """The expression with plain column names."""
-    own = node.copy()
-    for each in list(own.find_all(exp.Column)):
-        if each is own:
-            return column(each.name)
-        each.replace(column(each.name))
-    return own
 
 
 def _outputs(columns: tuple[Column, ...]) -> tuple[Output, ...]:

@@ -304,3 +304,13 @@ def struct_field(value: exp.Expr, field: str) -> exp.Expr:
 def column(name: str) -> exp.Column:
     """A quoted column without qualifier."""
     return exp.Column(this=exp.Identifier(this=name, quoted=True))
+
+
+def unqualified(node: exp.Expr) -> exp.Expr:
+    """The expression with plain column names."""
+    own = node.copy()
+    for each in list(own.find_all(exp.Column)):
+        if each is own:
+            return column(each.name)
+        each.replace(column(each.name))
+    return own

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from millpond.language.dialect import render
 from millpond.language.duck import quote
-from millpond.language.expressions import column
+from millpond.language.expressions import unqualified
 from millpond.language.factors import conjuncts
 from millpond.language.functions import RELATION_AGGREGATES
 from millpond.types import Column, JoinEquality, JoinPlan
@@ -77,7 +77,9 @@ def join_plan(
             if isinstance(node, exp.EQ) and not negated:
                 left, right = owner.of(node.this), owner.of(node.expression)
             if left is not None and right is not None and left != right:
-                equalities.append(JoinEquality(left, _plain(node.this), right, _plain(node.expression)))
+                equalities.append(
+                    JoinEquality(left, render(unqualified(node.this)), right, render(unqualified(node.expression)))
+                )
             else:
                 residual.append(f"({'NOT ' if negated else ''}({render(node)}))")
     sources = tuple(render(at(i.copy())) for i in items)
@@ -129,13 +131,3 @@ class _Owners:
                 return None
             found.add(owners[0])
         return found.pop() if len(found) == 1 else None
-
-
-def _plain(node: exp.Expr) -> str:
-    """An expression over the columns of one item, without their qualifier."""
-    own = node.copy()
-    for each in list(own.find_all(exp.Column)):
-        if each is own:
-            return render(column(each.name))
-        each.replace(column(each.name))
-    return render(own)

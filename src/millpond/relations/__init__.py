@@ -7,7 +7,7 @@ after it. A faster plan for a shape of query is added in `evaluate.py` and named
 """
 
 from millpond.relations.contents import FOR_EVER, Content, content_of, needed
-from millpond.relations.evaluate import Known, Tables, Ticks, answers, changes_of, difference, pending, snapshot
+from millpond.relations.evaluate import Known, Tables, Ticks, answers, difference, pending, snapshot
 from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import numbered, numbers_of, shown
 from millpond.relations.stores import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
@@ -21,7 +21,6 @@ __all__ = [
     "Tables",
     "Ticks",
     "answers",
-    "changes_of",
     "content_of",
     "difference",
     "kept",

@@ -63,23 +63,25 @@ def snapshot(
     return query_table(db, f"SELECT {_values(query)} FROM ({relation.sql}) AS q({_names(query)})", **inputs, **tables)
 
 
-def changes_of(
+def _changes(
     db: duckdb.DuckDBPyConnection,
     query: BoundQuery,
     contents: Sequence[Known],
     tables: Tables,
     low: int,
     high: int,
-) -> pa.Table:
+) -> tuple[pa.Table, bool]:
     """How the relation changes at the instants low <= τ < high: columns `_at` (microseconds), c0, c1, …, `_net`.
 
     `_net` is how many more of a row there are at τ than an instant before: bag differences, in which a row that leaves
     and an equal one that enters cancel (digest T5).
+
+    Returns: the changes, and whether they are in an order already that depends on the rows alone.
     """
     if _relation(query).plan == "elements":
-        return _elements(db, query, _kept(contents)[0], tables, low, high)
+        return _elements(db, query, _kept(contents)[0], tables, low, high), False
     if _relation(query).plan == "joined":
-        return joined_changes(db, _relation(query), _list(query), _kept(contents), tables, low, high)[0]
+        return joined_changes(db, _relation(query), _list(query), _kept(contents), tables, low, high)
     points = _instants(_leading(query, contents), low, high)
     parts = []
     for start, stop in _chunks(query, contents, points):
@@ -92,7 +94,7 @@ def changes_of(
             f" GROUP BY i, {_list(query)} HAVING sum(n) <> 0 ORDER BY ALL"
         )
         parts.append(_timed(query_table(db, sql, found=_lifted(db, query, contents, tables, chunk)), chunk))
-    return pa.concat_tables(parts) if parts else _nothing(db, query, tables, contents)
+    return (pa.concat_tables(parts) if parts else _nothing(db, query, tables, contents)), False
 
 
 def answers(
@@ -116,10 +118,7 @@ def answers(
     if operator == "rstream":
         assert ticks is not None
         return _reported(db, query, contents, tables, low, high, ticks)
-    if _relation(query).plan == "joined":
-        net, ordered = joined_changes(db, _relation(query), _list(query), _kept(contents), tables, low, high)
-    else:
-        net, ordered = changes_of(db, query, contents, tables, low, high), False
+    net, ordered = _changes(db, query, contents, tables, low, high)
     wanted = {"istream": "WHERE _net > 0", "dstream": "WHERE _net < 0", None: ""}[operator]
     sql = f"SELECT _at, sign(_net)::BIGINT AS _sign, {_list(query)}, abs(_net)::BIGINT AS _n FROM net {wanted}"
     return query_table(db, sql if ordered else f"{sql} ORDER BY ALL", net=net)

@@ -16,12 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.distinct import distinct
+from millpond.language.duck import quote
 from millpond.relations.contents import FOR_EVER, Content, Ints
 from millpond.synopses import query_table
 from millpond.types import JoinPlan, Relational
 
 #: Rows of an input that go down its pipeline at a time.
 AT_ONCE = 200_000
+
+#: Joined rows that one epoch may make, of any part of a join: some gigabytes.
+ROWS_AT_MOST = 50_000_000
 
 #: The begin of validity of rows that were always there: before every stretch of time.
 _ALWAYS = np.iinfo(np.int64).min
@@ -61,7 +65,7 @@ def joined_changes(
     low: int,
     high: int,
 ) -> tuple[pa.Table, bool]:
-    """How a join changes at the instants low <= τ < high: columns `_at`, c0, c1, …, `_net`; as `evaluate.changes_of`.
+    """How a join changes at the instants low <= τ < high: columns `_at`, c0, c1, …, `_net`; as `evaluate._changes`.
 
     Returns: the changes, and whether they are in the order of instants and parts already: where nothing can cancel,
     they are not grouped, and equal rows may stand side by side.
@@ -149,6 +153,7 @@ class _Join:
                 rows = rows[np.searchsorted(only, moved, "left") < np.searchsorted(only, moved, "right")]
             for start in range(0, len(rows), AT_ONCE):
                 found.append(self.pipeline(number, rows[start : start + AT_ONCE], moments, sign))
+                _bounded(sum(len(e.at) for e in found))
         return found
 
     def pipeline(self, number: int, rows: Ints, moments: Ints, sign: int) -> Event:
@@ -198,8 +203,9 @@ class _Join:
             frontier[f"e{n}"] = self.sides[bound].keys[f"e{n}"].take(pa.array(parts[bound]))
             probed[f"e{n}"] = side.keys[f"e{n}"]
             tests.append(f"f.e{n} = r.e{n}")
-        sql = f"SELECT f._f, r._r FROM f JOIN r ON {' AND '.join(tests)}"
+        sql = f"SELECT f._f, r._r FROM f JOIN r ON {' AND '.join(tests)} LIMIT {ROWS_AT_MOST + 1}"
         found = query_table(self.db, sql, f=pa.table(frontier), r=pa.table(probed))
+        _bounded(found.num_rows)
         kept, matched = found["_f"].to_numpy(), found["_r"].to_numpy()
         # Which side DuckDB hashes depends on how many rows are held; what an epoch writes must not.
         places = np.argsort(kept * np.int64(max(1, side.rows.num_rows)) + matched, kind="stable")
@@ -210,13 +216,13 @@ class _Join:
         if self.plan.on is None or not len(event.at):
             return event
         numbers = pa.table({f"{self.free}k": np.arange(len(event.at))})
-        kept = self.over(event, _quoted(f"{self.free}k"), self.plan.on, numbers)[0].to_numpy()
+        kept = self.over(event, quote(f"{self.free}k"), self.plan.on, numbers)[0].to_numpy()
         return Event(tuple(p[kept] for p in event.parts), event.at[kept], event.count[kept])
 
     def images(self, event: Event, names: str) -> pa.Table:
         """The select list for joined rows that pass WHERE: c0, c1, …, `_at`, `_n`."""
         moments = pa.table({f"{self.free}t": event.at, f"{self.free}n": event.count})
-        own = ", ".join(_quoted(n) for n in moments.column_names)
+        own = ", ".join(quote(n) for n in moments.column_names)
         found = self.over(event, f"{self.plan.select}, {own}", self.plan.where, moments)
         return found.rename_columns([*names.split(", "), "_at", "_n"])
 
@@ -230,9 +236,9 @@ class _Join:
             part = event.parts[number]
             inputs[name] = self.sides[number].rows.take(pa.array(part, mask=part == MISSING))
             alias = self.plan.items[number]
-            sources.append(self.plan.sources[number].replace(_quoted(alias), _quoted(name), 1))
+            sources.append(self.plan.sources[number].replace(quote(alias), quote(name), 1))
         inputs[self.free] = beside
-        items = " POSITIONAL JOIN ".join([*sources, _quoted(self.free)])
+        items = " POSITIONAL JOIN ".join([*sources, quote(self.free)])
         tail = f" WHERE {where}" if where is not None else ""
         return query_table(self.db, f"SELECT {select} FROM {items}{tail}", **inputs)
 
@@ -302,5 +308,10 @@ class _Join:
         return events
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _bounded(rows: int) -> None:
+    """Raises: ValueError when a join makes more rows than an epoch may."""
+    if rows > ROWS_AT_MOST:
+        raise ValueError(
+            f"the join would make more than {ROWS_AT_MOST} rows in one epoch; shorter windows, an equality between its"
+            " inputs or a filter below a window helps"
+        )
