@@ -1,0 +1,89 @@
+"""The words that every room uses: columns, streams, windows, bound queries.
+
+Everything here is an immutable value that can be written as JSON and read back (`to_json`, `from_json`), because
+manifests and the catalog carry these values between processes and across restarts.
+
+    >>> Column("mph", "DOUBLE")
+    Column(name='mph', type='DOUBLE')
+    >>> from_json(StreamDefinition, to_json(StreamDefinition("s", (Column("ts", "TIMESTAMP"),)))).columns[0].name
+    'ts'
+"""
+
+from __future__ import annotations
+
+from millpond.types.columns import (
+    ARRIVAL,
+    COVERED,
+    DAY,
+    EXACT,
+    HOUR,
+    MICROSECOND,
+    MINUTE,
+    NUMBER,
+    SECOND,
+    STATUS,
+    WEIGHT,
+    Column,
+)
+from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
+from millpond.types.queries import BoundQuery, QueryDefinition, QueryOptions
+from millpond.types.records import from_json, to_json
+from millpond.types.relations import (
+    ConstantInput,
+    JoinEquality,
+    JoinPlan,
+    Probe,
+    Relational,
+    RelationInput,
+    RelationWindow,
+)
+from millpond.types.selections import Edge, Interval, JoinFactor, Selection, Side, Span
+from millpond.types.streams import Derivation, StreamDefinition, StreamOptions, TableDefinition
+from millpond.types.windows import KindDefinition, Landmark, Reduction, RowWindow, Window
+
+__all__ = [
+    "ARRIVAL",
+    "COVERED",
+    "DAY",
+    "EXACT",
+    "HOUR",
+    "MICROSECOND",
+    "MINUTE",
+    "NUMBER",
+    "SECOND",
+    "STATUS",
+    "WEIGHT",
+    "Aggregate",
+    "BoundQuery",
+    "Column",
+    "ConstantInput",
+    "Derivation",
+    "Edge",
+    "Feed",
+    "Interval",
+    "JoinEquality",
+    "JoinFactor",
+    "JoinPlan",
+    "Key",
+    "KindDefinition",
+    "Landmark",
+    "OrderTerm",
+    "Output",
+    "Probe",
+    "QueryDefinition",
+    "QueryOptions",
+    "Reduction",
+    "RelationInput",
+    "RelationWindow",
+    "Relational",
+    "RowWindow",
+    "Selection",
+    "Side",
+    "Span",
+    "StreamDefinition",
+    "StreamOptions",
+    "TableDefinition",
+    "Window",
+    "from_json",
+    "to_json",
+]

@@ -1,0 +1,86 @@
+"""What a query computes: keys, aggregates, outputs and their order, and the streams of a union."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class OrderTerm:
+    """One term of an ORDER BY: DuckDB SQL text, direction, place of NULLs."""
+
+    expression: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The term as DuckDB SQL."""
+        return (
+            f"{self.expression} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        )
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping key: its name in partial tables (k0, k1, …), DuckDB SQL over stream columns, DuckDB type."""
+
+    name: str
+    expression: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate call of a query.
+
+    name: how `select`, `having` and `order_by` of the bound query refer to it (a0, a1, …).
+    function: canonical name, see `millpond.synopses.aggregates.FUNCTIONS`.
+    arguments: DuckDB SQL over stream columns (empty for count(*)), with their DuckDB types beside.
+    filter: DuckDB SQL of `FILTER (WHERE …)`.
+    order: ORDER BY inside the call (list, string_agg, …), over stream columns.
+    parameters: constants of the call as DuckDB literals (the fraction of a quantile, the separator of string_agg).
+    type: DuckDB type of the result.
+    range: RANGE of the window behind the call, microseconds; None: the query's window, which is the widest.
+    measure: over rows with a weight: the 'estimate' of the aggregate over all rows, the 'low' and 'high' end of its
+        95 % interval, how many rows were 'read', and which 'share' these are of all. '': the aggregate over the rows as
+        they are.
+    row: over a stream that takes rows back, the other columns (quoted) that a row is told by; else empty.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    argument_types: tuple[str, ...] = ()
+    distinct: bool = False
+    filter: str | None = None
+    order: tuple[OrderTerm, ...] = ()
+    parameters: tuple[str, ...] = ()
+    type: str = "BIGINT"
+    range: int | None = None
+    measure: Literal["", "estimate", "low", "high", "read", "share"] = ""
+    row: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of an answer: its name, DuckDB SQL over k*, a*, window_start and window_end, its DuckDB type."""
+
+    name: str
+    expression: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One stream of a union in FROM.
+
+    stream: its id; name: as declared. columns: its columns, in the order of those of the union's first stream, by whose
+    names the query knows them. on_time: only rows that were on time in their own stream enter (late='drop').
+    """
+
+    stream: int
+    name: str
+    columns: tuple[str, ...]
+    on_time: bool = False

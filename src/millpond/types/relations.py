@@ -1,0 +1,145 @@
+"""CQL: windows without SLIDE, and SQL over the relations that they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from millpond.types.columns import Column
+from millpond.types.outputs import Feed
+from millpond.types.windows import Reduction
+
+
+@dataclass(frozen=True)
+class RelationWindow:
+    """A window without SLIDE: it makes a stream a relation, defined at every instant (CQL's stream-to-relation).
+
+    kind: 'range': the rows with τ - range <= event time <= τ (`[NOW]`: range 0); 'rows': the last `rows` rows up to τ
+        in total order (of each partition); 'unbounded': all rows up to τ.
+    partition: columns of PARTITION BY, as declared.
+    """
+
+    kind: Literal["range", "rows", "unbounded"]
+    range: int = 0
+    rows: int = 0
+    partition: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RelationInput:
+    """A windowed stream in the FROM of a relational query.
+
+    alias: what the SQL calls it. columns: those of the stream that the query needs. where: DuckDB SQL over the stream's
+        columns, pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so
+        that a row on which they fail goes to the dead letters. narrowed: see `BoundQuery`.
+    signed: rows with `op = '-'` take others back. feeds: the streams of a union, of which `stream` is the first;
+        empty: there is only `stream`.
+    """
+
+    alias: str
+    stream: str
+    window: RelationWindow
+    columns: tuple[Column, ...]
+    where: str | None = None
+    checks: tuple[str, ...] = ()
+    reduce: Reduction | None = None
+    narrowed: tuple[tuple[str, str], ...] = ()
+    signed: bool = False
+    feeds: tuple[Feed, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the streams that it reads."""
+        return tuple(f.name for f in self.feeds) or (self.stream,)
+
+
+@dataclass(frozen=True)
+class ConstantInput:
+    """A relation that does not change with time: a table (ad hoc also the answers of a query, or a side stream)."""
+
+    alias: str
+    kind: str
+    name: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class JoinEquality:
+    """An equality between two FROM items of a join: their numbers, and DuckDB SQL over the columns of each."""
+
+    left: int
+    left_sql: str
+    right: int
+    right_sql: str
+
+    def partner(self, item: int) -> int | None:
+        """The item at the other side; None when the equality is not about `item`."""
+        return self.right if item == self.left else self.left if item == self.right else None
+
+    def side(self, item: int) -> str:
+        """The SQL over the columns of an item."""
+        return self.left_sql if item == self.left else self.right_sql
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A join of windows and tables whose rows are valid while all their parts are.
+
+    items: the name of each FROM item's input. sources: DuckDB SQL of each item, named as the query names it.
+    on: what beside the equalities makes a joined row (of an inner join WHERE, too); where: what else the answer must
+        pass; None: nothing.
+    select: the select list over the items.
+    """
+
+    kind: Literal["inner", "left", "right", "full", "semi", "anti"]
+    items: tuple[str, ...]
+    sources: tuple[str, ...]
+    equalities: tuple[JoinEquality, ...]
+    on: str | None
+    where: str | None
+    select: str
+
+
+@dataclass(frozen=True)
+class Probe:
+    """An input of which only rows matter that meet a row of the driver; see `millpond.language.probing`.
+
+    alias: the input. condition: DuckDB SQL over columns of "driver" and of "probed": a row of the input for which it
+        holds with no row of the driver at an instant has no part in the answer there.
+    may: DuckDB SQL over h_lo, h_hi, d_lo, d_hi (TIMESTAMP): false where no event time of the input between h_lo and
+        h_hi can meet a driver's between d_lo and d_hi; None: it may anywhere. time: the driver's event-time column.
+    """
+
+    alias: str
+    condition: str
+    may: str | None = None
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class Relational:
+    """SQL over windowed streams: a relation at every instant, and what becomes of its changes.
+
+    operator: what makes a stream of it; None: the relation itself.
+    sql: DuckDB SQL over the inputs' aliases as they are at one instant.
+    lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
+        called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
+    plan: 'elements': select and project over one window, row by row; 'joined': a join, from intervals of validity (its
+        parts in `joined`); 'probed': recomputed where the input `driver` has rows, with the rows of `probes` that meet
+        them; else 'recomputed' at each instant of change.
+    """
+
+    operator: Literal["istream", "dstream", "rstream"] | None
+    inputs: tuple[RelationInput, ...]
+    tables: tuple[ConstantInput, ...]
+    sql: str
+    lifted: str | None
+    instants: str
+    plan: Literal["elements", "joined", "recomputed", "probed"] = "recomputed"
+    joined: JoinPlan | None = None
+    driver: str = ""
+    probes: tuple[Probe, ...] = ()
+
+    def probe(self, alias: str) -> Probe | None:
+        """What is asked of an input; None when all of its rows are at hand."""
+        return next((p for p in self.probes if p.alias == alias), None)

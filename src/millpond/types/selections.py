@@ -1,0 +1,94 @@
+"""Row queries: conditions as intervals on attributes, and where their windows begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from millpond.types.queries import BoundQuery
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One factor of a conjunction: the rows whose attribute is not NULL and lies between two bounds.
+
+    attribute: DuckDB SQL over the stream's columns that gives the value to compare as BIGINT, DOUBLE or VARCHAR
+        (`kind`). Attributes with the same text are the same attribute, whatever query asks. A factor that is no
+        comparison of a column with a constant is an attribute of its own that is 1 where the factor holds.
+    low, high: bounds in the attribute's own kind (timestamps: microseconds); None: unbounded on that side.
+    null: the factor is IS NULL; the bounds don't count.
+
+    >>> Interval('"mph"', "float", low=None, high=20.0, high_closed=False)  # mph < 20
+    Interval(attribute='"mph"', kind='float', low=None, high=20.0, low_closed=True, high_closed=False, null=False)
+    """
+
+    attribute: str
+    kind: Literal["integer", "float", "text"]
+    low: int | float | str | None = None
+    high: int | float | str | None = None
+    low_closed: bool = True
+    high_closed: bool = True
+    null: bool = False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One end of a BEGIN … END window.
+
+    kind: 'open' (no bound: the whole retained past; up to NOW), 'constant' (`value` is an instant in microseconds),
+        'now' (NOW plus `value` microseconds), 'rows' (BEGIN only: the last `value` rows of the stream up to NOW, in
+        the stream's total order, before any condition).
+    """
+
+    kind: Literal["open", "constant", "now", "rows"] = "open"
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class Span:
+    """A BEGIN … END window, closed at both ends; applied when the query is invoked."""
+
+    begin: Edge = Edge()
+    end: Edge = Edge("now")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One stream of a selection.
+
+    where: DuckDB SQL over the stream's columns, quoted: all factors that concern this stream alone; None: every row.
+    boxes: the same condition for the predicate index: alternatives that exclude each other, each a conjunction of
+        intervals. `((),)` is every row, `()` is no row.
+    """
+
+    stream: str
+    span: Span = Span()
+    where: str | None = None
+    boxes: tuple[tuple[Interval, ...], ...] = ((),)
+
+
+@dataclass(frozen=True)
+class JoinFactor:
+    """`left op right`: DuckDB SQL over columns of side 0 and of side 1, a constant folded into one of them.
+
+    kind: as of `Interval`; both sides give values of that kind. A NULL joins nothing.
+    """
+
+    left: str
+    operator: Literal["=", "<", "<=", ">", ">="]
+    right: str
+    kind: Literal["integer", "float", "text"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A standing query over rows (PSoup's SELECT-FROM-WHERE with its BEGIN-END), names and types resolved.
+
+    query: select list, groups and aggregates, DISTINCT, ORDER BY, LIMIT, as of an ad hoc query without window. With one
+        side its expressions are over that stream's columns; with two they are over the joined row, whose columns are
+        named "0.column" and "1.column", and `query.where` holds what is neither the join factor nor one side's own.
+    """
+
+    query: BoundQuery
+    sides: tuple[Side, ...]
+    join: JoinFactor | None = None

@@ -1,0 +1,126 @@
+"""Streams and tables as they are declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from millpond.types.columns import ARRIVAL, Column
+from millpond.types.outputs import Output
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What `WITH (…)` behind CREATE STREAM says. Durations are microseconds of event time (`idle`: of clock time).
+
+    time: the event-time column; `ARRIVAL` when `progress='arrival'`.
+    lateness / lateness_rows: how far a row may lag behind the largest event time, by time or by count;
+        both None means `ordered` (progress is the largest event time seen).
+    ahead: how far a row may lead the median of the cohort of rows before it; None: no limit.
+    lateness_share: the lateness is estimated: so much of the disorder seen so far is allowed for (1.0: all of it).
+    timer: progress is announced every so often only, by the clock; lull: how far behind the clock it stays when nothing
+        comes (needs a timer). step: progress is announced at multiples of so much event time only.
+    marks_column: a column with the source's own bound on what follows. marks_record: DuckDB SQL over the columns: rows
+        for which it holds are no data; their event time is such a bound. marks_by: the bounds are for rows with the
+        same value in that column; at most `marks_groups` values are kept. marks_only: nothing else makes progress.
+    guard: what a row does that lies behind a bound which its own source gave.
+    late: what a row behind the announced progress does.
+    retention: how long rows stay in the archive; None: for ever.
+    archive: how it is organised, as `millpond.archive.designs` reads it. seed: of samples of it; None: the stream's id.
+    """
+
+    source: Literal["ingest", "files", "derived"] = "ingest"
+    path: str | None = None
+    format: Literal["parquet", "csv", "ndjson"] | None = None
+    order: Literal["name", "mtime"] = "name"
+    header: bool = True
+    delimiter: str = ","
+    null: str = ""
+    time: str = ARRIVAL
+    lateness: int | None = None
+    lateness_rows: int | None = None
+    idle: int | None = None
+    ahead: int | None = None
+    late: Literal["revise", "drop"] = "revise"
+    retention: int | None = None
+    archive: str = "plain"
+    seed: int | None = None
+    lateness_share: float | None = None
+    timer: int | None = None
+    lull: int | None = None
+    step: int | None = None
+    marks_column: str | None = None
+    marks_record: str | None = None
+    marks_by: str | None = None
+    marks_groups: int = 1000
+    marks_only: bool = False
+    guard: Literal["late", "reject"] = "late"
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Where the rows of a derived stream come from (`CREATE STREAM x AS SELECT …`).
+
+    sources: ids of the streams that its query reads.
+    query: id of the standing query whose answers its rows are; None: they are rows of `sources[0]`.
+    where, select: of the second kind, which rows and what of them: DuckDB SQL over the source's columns, quoted.
+    revisions: what becomes of answers that change: 'forward' (they are rows, too, with `revision` and `op`), 'retract'
+        (the old answer comes again as a row with `op = '-'`, which takes it back, and the new one with '+'), 'ignore'
+        (first answers only), 'final' (only answers that cannot change any more are rows; they come later). Rows of a
+        stream that takes rows back are 'retract', too.
+    first_epoch: the first epoch whose rows and answers it gets as they come.
+    history: whether rows from before that epoch are made from the source's archive (second kind only).
+    since: of those, only rows from this event time on (microseconds); None: all.
+    text: the statement.
+    """
+
+    sources: tuple[int, ...]
+    query: int | None = None
+    where: str | None = None
+    select: tuple[Output, ...] = ()
+    revisions: Literal["forward", "retract", "ignore", "final"] = "forward"
+    first_epoch: int = 1
+    history: bool = False
+    since: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    """A stream as declared. `id` is given by the catalog and never used twice. derived: where its rows come from."""
+
+    name: str
+    columns: tuple[Column, ...]
+    options: StreamOptions = StreamOptions()
+    id: int = 0
+    derived: Derivation | None = None
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name (case-insensitive), or None."""
+        return next((c for c in self.all_columns if c.name.lower() == name.lower()), None)
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether its rows with `op = '-'` take back equal ones with '+': windows and relations see what is left."""
+        return self.derived is not None and self.derived.revisions == "retract"
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The declared columns, and the implicit `arrival_ts` of a stream that runs on arrival time."""
+        if self.options.time == ARRIVAL and all(c.name != ARRIVAL for c in self.columns):
+            return (*self.columns, Column(ARRIVAL, "TIMESTAMP"))
+        return self.columns
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """A table: rows without progress, read from files whenever a statement needs them."""
+
+    name: str
+    columns: tuple[Column, ...]
+    path: str
+    format: Literal["parquet", "csv", "ndjson"]
+    header: bool = True
+    delimiter: str = ","
+    null: str = ""
+    id: int = 0
