@@ -20,6 +20,7 @@ from millpond.cli.app import app
 from millpond.engine import maintenance
 from millpond.engine.backup import backup, restore
 from millpond.engine.checking import check_archives
+from millpond.engine.reduction_functions import _loaded
 from millpond.errors import PondError
 from tests.archive.ponds import opened, rows, scan, take
 
@@ -121,6 +122,7 @@ QUERIES = """
 def test_a_backup_of_a_pond_that_rests(tmp_path: Path) -> None:
     with opened(tmp_path / "p", "replicate(0.5)", "1s") as pond:
         pond.sql(QUERIES)
+        pond.register_reduction("half", lambda run: 0.5)
         for epoch in range(4):
             take(pond, epoch * 1000, 1000)
         pond.maintain()
@@ -138,6 +140,9 @@ def test_a_backup_of_a_pond_that_rests(tmp_path: Path) -> None:
     assert faults(tmp_path / "r") == []
     with opened(tmp_path / "r") as pond:
         assert answers(pond) == expected
+        _loaded.clear()  # as in another process
+        asked = "SELECT count(*) AS n FROM s REDUCE {}"
+        assert pond.sql(asked.format("half()")).rows() == pond.sql(asked.format("sample(0.5)")).rows()
         take(pond, 4500, 500)
         assert pond.sql("SELECT count(*) FROM s").rows() == [(5000,)]
         assert pond.sql("SELECT count(*) FROM odd").rows() == [(2500,)]

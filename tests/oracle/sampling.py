@@ -61,6 +61,11 @@ class Estimate:
     fraction: float | None
     ends: tuple[tuple[float, float], tuple[float, float] | None, tuple[float, float] | None]
 
+    @property
+    def unsaid(self) -> bool:
+        """Whether a sum or an average has no interval."""
+        return self.sum is not None and None in self.ends
+
 
 def estimate(rows: Sequence[Kept], lost: float = 0.0) -> Estimate:
     """Horvitz-Thompson count and sum, Hajek's mean, with their 95 % intervals.
@@ -84,9 +89,15 @@ def estimate(rows: Sequence[Kept], lost: float = 0.0) -> Estimate:
     around = math.fsum(r.weight * (r.weight - 1) * (r.value - mean) ** 2 for r in drawn)
     t = student(len(drawn))
     half_sum, half_mean = t * math.sqrt(spread), t * math.sqrt(around) / size
+    # One row shows no deviation from others; of rows of which none was drawn nothing is known.
+    unknown = not more and 0 < lost < 1
     return Estimate(
         len(rows), count, total, mean, len(rows) / count,
-        (ends_count, (total - half_sum, total + half_sum), (mean - half_mean, mean + half_mean)),
+        (
+            ends_count,
+            None if unknown else (total - half_sum, total + half_sum),
+            None if unknown or len(drawn) == 1 else (mean - half_mean, mean + half_mean),
+        ),
     )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ add nothing to a variance: an answer made of them alone has an interval of no wi
 The interval of a count is the score interval (Wilson 1927): the numbers N for which what was seen lies within 1.96
 standard deviations, the deviation being that of N itself. It is never below what was seen, and holds for few rows, too.
 Those of sums and averages are the estimate +- t sqrt(V), t Student's quantile for the number of rows read (by its
-expansion around the normal one, Abramowitz and Stegun 26.7.5).
+expansion around the normal one, Abramowitz and Stegun 26.7.5). One row shows no deviation from an average: that of a
+single row that stands for others has no interval.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A first scan reads about a thousand rows. From the intervals of its answer follo
 as wanted (their width goes with sqrt((1 - p) / p)). The next scan reads that, and so on, until they are narrow enough,
 or everything has been read. Samples are nested, so a later scan reads what an earlier one did, and more.
 
+What no scan drew asks for nothing: a group, or a window, of which none of the rows was read is not in the answer.
+
     >>> narrowing = Narrowing(0.01, rows=1_000_000)
     >>> narrowing.fraction
     0.001
@@ -23,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive.fidelity import fraction_for
+from millpond.language.fidelity_columns import SMALL
 from millpond.types import BoundQuery
 
 #: Rows that the first scan should read, about.
@@ -93,12 +96,15 @@ def interval_columns(query: BoundQuery) -> list[tuple[str, str, str]]:
 def needed_fraction(table: pa.Table, pairs: Sequence[tuple[str, str, str]], error: float, fraction: float) -> float:
     """The fraction to read for intervals of +- `error` in every row of an answer that was made of `fraction`.
 
-    An answer without rows says nothing: all are needed.
+    An answer without rows says nothing: all are needed. Where an estimate has no interval, more rows are: so many that
+    about `SMALL` of them would be read in place of one.
     """
     if not table.num_rows:
         return 1.0
     needed = 0.0
     for estimate, low, high in pairs:
+        if pc.any(pc.and_(pc.is_valid(table[estimate]), pc.is_null(table[low]))).as_py():
+            needed = max(needed, min(1.0, SMALL * fraction))
         middle, half = (
             np.asarray(c.cast(pa.float64()).fill_null(0).to_numpy(), np.float64)
             for c in (table[estimate], pc.divide(pc.subtract(table[high], table[low]), 2.0))

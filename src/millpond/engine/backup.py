@@ -23,8 +23,8 @@ from millpond.tables.segments import live_segments
 #: Folders with Delta tables, each in a folder of its own or (state, results, summaries) one.
 _TABLES = ("streams", "copies", "dead", "state", "results", "summaries")
 
-#: What is copied as it is. `server` and `adapt` may be missing.
-_WHOLE = ("catalog", "backfills", "reductions", "server", "adapt")
+#: What is copied as it is. All but `catalog` may be missing.
+_WHOLE = ("catalog", "backfills", "functions", "server")
 
 #: How often a newer epoch is chosen before the backup gives up.
 _ATTEMPTS = 20
@@ -107,6 +107,9 @@ def _attempt(pond: str, target: str) -> Backup:
     _adoptions(pond, target)
     for name in ("pond.json", "fence.json"):
         _write(os.path.join(target, name), _read(os.path.join(pond, name)))
+    for file in catalog_on_disk(target).reductions.values():
+        if not os.path.exists(os.path.join(target, file)):
+            raise _Moved(f"{file} was replaced meanwhile")
     _check_intake(pond, target, epoch)
     for root, _, _ in os.walk(target):
         sync_folder(root)

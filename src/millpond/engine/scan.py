@@ -34,12 +34,9 @@ from millpond.errors import QueryError
 from millpond.progress import NEVER
 from millpond.tables import Segment
 from millpond.tables.storage import from_storage, storage_schema
-from millpond.types import StreamDefinition
+from millpond.types import WEIGHT, StreamDefinition
 
 _EPOCH = dt.datetime(1970, 1, 1)
-
-#: The column of weights: what each row counts for.
-WEIGHT = "_weight"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from millpond.engine.scan import Piece, Section, Version, batches, match
 from millpond.engine.segments import row_schema
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
-from millpond.types import StreamDefinition, from_json, to_json
+from millpond.types import WEIGHT, StreamDefinition, from_json, to_json
 
 #: Rows whose sections the vacuumer reads in one round; the rest waits for the next.
 ROUND_ROWS = 8_000_000
@@ -133,7 +133,7 @@ def _make(
     made = []
     for value in tasks[task]:
         job = from_json(Job, value)
-        parts = [rows.drop_columns(["_weight"]) for rows in batches(pond, stream, [job.source], Range())]
+        parts = [rows.drop_columns([WEIGHT]) for rows in batches(pond, stream, [job.source], Range())]
         # Where chance left no row the file is written all the same: a section without one is one still to be made.
         rows = pa.concat_tables(parts) if parts else row_schema(stream).empty_table()
         written = write_copies(pond, stream, job.whole, rows, {job.copy: job.kept})

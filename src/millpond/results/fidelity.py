@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ from millpond.engine.core import Core
 from millpond.engine.reducing import Scan, described, description
 from millpond.progress import NEVER
 from millpond.types import EXACT, BoundQuery, StreamDefinition
+
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def sampled(query: BoundQuery) -> bool:
@@ -84,7 +86,8 @@ def with_exactness(
     """Answers with a further column `exact`: whether nothing was left out of what a row is made of.
 
     A window is exact when it meets no stretch of event time of which rows were left out: a group of which none was read
-    might have had some. A group of an exact window is never called small.
+    might have had some. A group of an exact window is never called small; one with an estimate that has no interval,
+    since the rows that were read cannot say, always is.
 
     Arguments:
         stretches: where rows were left out. closed: windows hold their end. most: the largest fraction that was
@@ -99,30 +102,44 @@ def with_exactness(
     else:
         exact = np.full(answers.num_rows, not stretches)
     flags = pa.array(exact, pa.bool_())
-    answers = _unseen(answers, query, exact, most)
+    answers, unsaid = _unseen(answers, query, exact, most)
     name = small_name(query)
     if name is not None and name in answers.column_names:
-        at = answers.column_names.index(name)
-        answers = answers.set_column(at, name, pc.and_(answers[name], pc.invert(flags)))
+        small = pc.or_(pc.and_(answers[name], pc.invert(flags)), pa.array(unsaid))
+        answers = answers.set_column(answers.column_names.index(name), name, small)
     return answers.append_column(EXACT, flags)
 
 
-def _unseen(answers: pa.Table, query: BoundQuery, exact: np.ndarray[Any, np.dtype[np.bool_]], most: float) -> pa.Table:
-    """Counts of groups that are not exact, and of which no row stands for others: up to the score interval of none."""
-    counts = {a.name for a in query.aggregates if a.function in ("count", "count_star")}
-    kept = 1 - most
+def _unseen(answers: pa.Table, query: BoundQuery, exact: Flags, most: float) -> tuple[pa.Table, Flags]:
+    """Intervals of groups that are not exact, and of which no row stands for others.
+
+    A count's reaches up to the score interval of none. What rows that nobody saw would add to a sum or do to an average
+    is not known: those have no interval.
+
+    Returns: the answers, and in which rows an estimate has no interval.
+    """
+    unsaid, kept = np.zeros(len(exact), np.bool_), 1 - most
     if exact.all() or kept <= 0 or kept >= 1:
-        return answers
-    ends = {o.name: o.expression.strip('"') for o in query.select}
-    for _, low, high in interval_columns(query):
-        if ends[high] not in counts or high not in answers.column_names:
+        return answers, unsaid
+    measures = {f'"{a.name}"': a for a in query.aggregates}
+    shown = {o.name: a for o in query.select if (a := measures.get(o.expression)) and o.name in answers.column_names}
+    share = next((name for name, a in shown.items() if a.measure == "share"), None)
+    whole = ~exact & (False if share is None else answers[share].fill_null(0.0).to_numpy() == 1)
+    for estimate, low, high in interval_columns(query):
+        if not {estimate, low, high} <= set(answers.column_names):
             continue
-        below, above = answers[low].to_numpy(), answers[high].to_numpy()
-        unseen = ~exact & (below == above)
-        if unseen.any():
-            wider = np.where(unseen, above + Z * Z * (1 / kept - 1), above)
-            answers = answers.set_column(answers.column_names.index(high), high, pa.array(wider))
-    return answers
+        if shown[high].function in ("count", "count_star"):
+            above = answers[high].to_numpy()
+            unseen = ~exact & (answers[low].to_numpy() == above)
+            changed = {high: pa.array(np.where(unseen, above + Z * Z * (1 / kept - 1), above))}
+        else:
+            none = pa.scalar(None, pa.float64())
+            changed = {name: pc.if_else(pa.array(whole), none, answers[name]) for name in (low, high)}
+            said = pc.or_(pc.is_valid(changed[low]), pc.is_null(answers[estimate]))
+            unsaid |= ~exact & ~said.to_numpy()
+        for name, column in changed.items():
+            answers = answers.set_column(answers.column_names.index(name), name, column)
+    return answers, unsaid
 
 
 def on_intervals(answers: pa.Table, interval: int) -> pa.Table:

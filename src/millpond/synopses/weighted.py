@@ -139,7 +139,8 @@ def _average(aggregate: Aggregate, plain: Callable[[Aggregate], Split], make: Ma
     away = f"({m} - {ratio})"
     half = f"({quantile_sql(rows.name)} * sqrt(greatest({s} + {n} * {away} * {away}, 0)) / {every})"
     sign = "-" if aggregate.measure == "low" else "+"
-    ends = f"CASE WHEN coalesce({rows.name}, 0) = 0 THEN {ratio} ELSE {ratio} {sign} {half} END"
+    # How far one row is from others that it stands for, it cannot say: there is no interval.
+    ends = f"CASE coalesce({rows.name}, 0) WHEN 0 THEN {ratio} WHEN 1 THEN NULL ELSE {ratio} {sign} {half} END"
     return Split((*base, moments, rows), f"(CASE WHEN {every} > 0 THEN {ends} END)")
 
 
