@@ -25,10 +25,10 @@ from millpond.catalog import Catalog, Synopsis
 from millpond.distinct import distinct, is_among
 from millpond.engine.cuts import merge_cuts
 from millpond.engine.forms import Forms, aggregated, codes_of, keeps_lists, row_bytes, tuples_of
-from millpond.engine.needs import keep_since
-from millpond.engine.records import Manifest, QueryProgress, manifest_path
+from millpond.engine.needs import needed_since
+from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.segments import row_schema
-from millpond.engine.state import PaneState
+from millpond.engine.state import PaneState, manifest_file, state_folder
 from millpond.engine.unions import progress_of
 from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import PanesSpec
@@ -219,15 +219,14 @@ def modes_before(
 ) -> Modes:
     """The records of a synopsis in a shard before an epoch, at least those that reach beyond `since`."""
     held = _kept.get((pond_id, owner, shard))
-    if held is not None and held.epoch == epoch - 1 and held.manifest == _manifest(pond, held.epoch):
+    if held is not None and held.epoch == epoch - 1 and held.manifest == manifest_file(pond, held.epoch):
         return held.modes
     return recorded(pond, segments, owner, since)
 
 
 def recorded(pond: str, segments: Sequence[Segment], owner: str, since: int) -> Modes:
     """The records in state files that may reach beyond `since`."""
-    folder = os.path.join(pond, "state")
-    paths = [os.path.join(folder, s.path) for s in segments if s.high >= since]
+    paths = [os.path.join(state_folder(pond), s.path) for s in segments if s.high >= since]
     chunks = read_chunks(paths, {owner}, lambda _o, kind, _e, _l, high: kind == MODES and high >= since)
     parts = [c.table for c in chunks]
     return Modes(pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({}))
@@ -249,7 +248,7 @@ def keep_modes(
     parts = [t for t in (modes.table, record) if t is not None and t.num_rows]
     table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
     latest = Modes(table).latest(db, spec, since)
-    _kept[pond_id, owner, shard] = _Kept(epoch, _manifest(pond, epoch), Modes(latest))
+    _kept[pond_id, owner, shard] = _Kept(epoch, manifest_file(pond, epoch), Modes(latest))
 
 
 def first_open(synopsis: Synopsis, catalog: Catalog, queries: Mapping[str, QueryProgress]) -> int | None:
@@ -275,13 +274,6 @@ def current(
     return condition_of(db, spec, [q.definition.query for q in catalog.users(synopsis.owner)], known, tuples)
 
 
-def _needed(catalog: Catalog, synopsis: Synopsis, manifest: Manifest) -> int:
-    """The event time before which nobody can ask for records: their files may be gone."""
-    stream, high = catalog.streams[synopsis.spec.stream], progress_of(catalog, synopsis.spec, manifest.progress).high
-    known = [(q, manifest.queries.get(str(q.id), QueryProgress())) for q in catalog.users(synopsis.owner)]
-    return min((keep_since(synopsis, q, stream, p.answered, high) for q, p in known), default=NEVER)
-
-
 def choose(
     db: duckdb.DuckDBPyConnection,
     manifest: Manifest,
@@ -299,7 +291,7 @@ def choose(
     known = modes_before(panes.pond, panes.pond_id, panes.segments, panes.shard, owner, manifest.epoch, since)
     latest = known.latest(db, spec, since)
     chosen = adapt(db, spec, condition, panes.forms, panes.before(low), latest, manifest.epoch)
-    needed = _needed(catalog, synopsis, manifest)
+    needed = needed_since(manifest, catalog, synopsis)  # before it their files may be gone
     keep_modes(db, panes.pond, panes.pond_id, panes.shard, owner, manifest.epoch, spec, known, chosen.record, needed)
     panes.forms = chosen.forms
     every = [t for t in (latest, chosen.record) if t is not None and t.num_rows]
@@ -343,14 +335,6 @@ def forget_modes(pond_id: str, owners: set[str]) -> None:
     """Drop what is kept for synopses of this pond that no longer exist."""
     for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
         del _kept[key]
-
-
-def _manifest(pond: str, epoch: int) -> tuple[int, int] | None:
-    try:
-        status = os.stat(manifest_path(pond, epoch))
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 __all__ = [

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.engine.records import Published, QueryProgress
 from millpond.engine.tolerance import bisect
+from millpond.language.duck import quote
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import Reached, write_part
 from millpond.sources.intake import Item
@@ -121,16 +122,12 @@ def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table)
 
 
 def _projection(source: StreamDefinition, derivation: Derivation) -> str:
-    outputs = [f"({o.expression})::{o.type} AS {_quoted(o.name)}" for o in derivation.select]
+    outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in derivation.select]
     texts = " ".join([*outputs, derivation.where or ""])
     casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(source) if name in texts)
     rows = f"(SELECT * REPLACE ({casts}) FROM __rows)" if casts else "__rows"
     where = f" WHERE {derivation.where}" if derivation.where else ""
     return f"SELECT {', '.join(outputs)} FROM {rows}{where}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def write_passed(pond: str, stream: StreamDefinition, epoch: int, task: int, rows: pa.Table) -> str | None:

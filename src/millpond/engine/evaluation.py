@@ -181,11 +181,25 @@ class Evaluation:
             groups: the same two bounds where groups have their own; `closed` and `until` are then the outermost.
             first: the end of the first window with data. ended: the source has ended, nothing follows.
         """
-        grows = self.cover.grows
-        rows = self.state.after(
-            self.cover.since(closed) if grows else max(-FAR, closed + 1 - (self.reach or self.shape[0]))
-        )
-        rows = below(rows, until)
+        rows = below(self.state.after(self.closing_since(closed)), until)
+        return self.close_over(rows, closed, until, first, ended, groups)
+
+    def closing_since(self, closed: int) -> int:
+        """The first pane that `close` looks at."""
+        if self.cover.grows:
+            return self.cover.since(closed)
+        return max(-FAR, closed + 1 - (self.reach or self.shape[0]))
+
+    def close_over(
+        self,
+        rows: pa.Table,
+        closed: int,
+        until: int,
+        first: int | None,
+        ended: bool,
+        groups: tuple[Edges, Edges] | None = None,
+    ) -> pa.Table | None:
+        """As `close`, from these pane rows alone: panes from `closing_since(closed)` on, before `until`."""
         if self.reports_all:
             return self._close_all(rows, closed, until, first, ended)
         if not rows.num_rows:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from millpond.distinct import distinct
 from millpond.engine.records import Floor, QueryProgress
 from millpond.progress import NEVER
+from millpond.relations.contents import visible_from
 from millpond.types import QueryOptions
 
 
@@ -58,7 +59,7 @@ def new_floor(
             continue
         seen = rows["_t"].to_numpy()
         if not _ignores_cuts(options, late):
-            seen = np.maximum(seen, pc.fill_null(rows["_cut"], NEVER).to_numpy() - spare)
+            seen = visible_from(rows, seen, spare)
         behind = behind or bool((seen < floor).any())
     if not behind:
         return progress

@@ -104,7 +104,7 @@ def is_in(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table, groups
     if groups is None or not groups.num_rows or not rows.num_rows:
         return np.zeros(rows.num_rows, bool)
     mine, theirs = codes_of(db, spec, [rows, groups])
-    return np.isin(mine, theirs)
+    return is_among(mine, theirs)
 
 
 def codes_of(db: duckdb.DuckDBPyConnection, spec: PanesSpec, tables: Sequence[pa.Table]) -> list[Ints]:

@@ -34,7 +34,7 @@ from millpond.engine.early_relations import shown_early
 from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, settled
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.mapping import Parcel, home_shard
-from millpond.engine.needs import keep_since, open_pane, settled_pane, summary_since
+from millpond.engine.needs import keep_since, needed_since, open_pane, settled_pane, summary_since
 from millpond.engine.ordering import in_order
 from millpond.engine.prefixes import fold_prefix
 from millpond.engine.records import Manifest, QueryProgress
@@ -454,19 +454,6 @@ def _compact_forms(
     except FAULTS:  # as in `_compact`
         return list(group)
     return [pane_chunk(owner, spec, epoch, t) for t in forms.tables]
-
-
-def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> int:
-    """The event time from which any user of a synopsis may still need its pane rows."""
-    stream = catalog.streams[synopsis.spec.stream]
-    known = progress_of(catalog, synopsis.spec, manifest.progress)
-    needs = [
-        keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, known.high)
-        for q in catalog.users(synopsis.owner)
-    ]
-    if catalog.kept_by(synopsis.owner):
-        needs.append(summary_since(synopsis, known.bound, known.high))
-    return min(needs, default=NEVER)
 
 
 def end_of_need(catalog: Catalog, progress: dict[str, StreamProgress], queries: dict[str, QueryProgress]) -> int:

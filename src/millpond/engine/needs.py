@@ -13,7 +13,8 @@ import numpy as np
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.engine.advance import horizon_of, revise_for
 from millpond.engine.evaluation import end_pane
-from millpond.engine.records import QueryProgress
+from millpond.engine.records import Manifest, QueryProgress
+from millpond.engine.unions import progress_of
 from millpond.progress import NEVER, StreamProgress
 from millpond.types import DAY, BoundQuery, StreamDefinition
 from millpond.windows import first_end_after
@@ -93,6 +94,19 @@ def summary_since(synopsis: Synopsis, bound: int, high: int) -> int:
     """
     width = synopsis.spec.panes.width
     return max(NEVER, min(bound, high) - max(DAY, 10 * width) - 2 * width)
+
+
+def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> int:
+    """The event time from which any user of a synopsis may still need its pane rows."""
+    stream = catalog.streams[synopsis.spec.stream]
+    known = progress_of(catalog, synopsis.spec, manifest.progress)
+    needs = [
+        keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, known.high)
+        for q in catalog.users(synopsis.owner)
+    ]
+    if catalog.kept_by(synopsis.owner):
+        needs.append(summary_since(synopsis, known.bound, known.high))
+    return min(needs, default=NEVER)
 
 
 def settled_pane(

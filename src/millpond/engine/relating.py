@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing, Store
+from millpond.engine import tolerance
 from millpond.engine.advance import Advanced
 from millpond.engine.bounds import bound_of, high_of, specs_of
 from millpond.engine.derived import announced
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 ROWS = "rows"
 
 #: What a query's own data can raise: it fails the query, not the epoch.
-FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError, SourceError)
+FAULTS = (*tolerance.FAULTS, SourceError)
 
 #: Rows of a store that are kept in memory without asking whether anybody needs them.
 PRUNED = 20_000

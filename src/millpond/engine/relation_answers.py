@@ -38,6 +38,7 @@ from millpond.relations import (
     shown,
     spare_of,
 )
+from millpond.relations.contents import visible_from
 from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput
 
 Given = Callable[[int, int], pa.Table | None]
@@ -95,7 +96,9 @@ def advance_relation(
         return lambda rows: floored(rows, progress, options, each.late)
 
     contents = [known_of(db, relation, item, i, spare, mended(i)) for item, i, spare in items]
-    arrivals = [_visible(rows, spare) for rows, spare in zip(fresh_rows, spares, strict=True)]
+    arrivals = [
+        visible_from(rows, rows["_t"].to_numpy(), spare) for rows, spare in zip(fresh_rows, spares, strict=True)
+    ]
     touched = [a[a < progress.closed] for a in arrivals]
     first_seen = [int(a.min()) for a in arrivals if len(a)]
     first = min([*first_seen, *([progress.first] if progress.first is not None else [])], default=None)
@@ -183,13 +186,6 @@ def _fresh(each: Input, since: int) -> pa.Table:
         return rows
     everywhere = [(-FOR_EVER, FOR_EVER)]
     return merge_rows([rows, *(t for t in each.past.read(everywhere, first=since) if t.num_rows)])
-
-
-def _visible(rows: pa.Table, spare: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    times = rows["_t"].to_numpy()
-    limits = pc.fill_null(rows["_cut"], NEVER).to_numpy() - spare
-    visible: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(times, limits)
-    return visible
 
 
 def _last(item: Any, high: int) -> int:

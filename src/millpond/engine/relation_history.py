@@ -59,8 +59,6 @@ def archived_rows(
 
     Arguments:
         streams: that feed the store.
-
-    Arguments:
         now, live_from: of a reduced input, NOW of the scan, and the first epoch whose rows are whole. scans: gets it.
         letters: gets the rows on which an expression fails, with their `_reason`, by stream.
     Raises: QueryError when they are more than `most`.

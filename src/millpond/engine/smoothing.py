@@ -109,15 +109,15 @@ def smoothed(
         revised: what the epoch gives for windows that had closed before it, with those that wait among them.
     """
     left, portions = plan(query, options, before.held, before.closed, bound, clock)
-    ends = {end_pane(spec, Evaluation(db, spec, query, options, state, _none).window, h.until) for h in before.held}
+    task = Evaluation(db, spec, query, options, state, _none)
+    ends = {end_pane(spec, task.window, h.until) for h in before.held}
     _keep_up(state, user, ends)
     changed = _without_waiting(db, query, revised.answers, before.held)
-    task = Evaluation(db, spec, query, options, state, _none)
     fresh = []
     for portion in portions:
         closed, until = (end_pane(spec, task.window, end) for end in (portion.after, portion.until))
-        sliced = replace(task, state=_Slots(state, user, portion, until))
-        fresh.append(sliced.close(closed, until, None, False))
+        rows = _rows_of(portion, state, user, task.closing_since(closed), until)
+        fresh.append(task.close_over(rows, closed, until, None, False))
     result = advanced(query, before, [changed], fresh, bound, revised.progress.first, 0)
     progress = replace(result.progress, too_late=revised.progress.too_late, held=left)
     given = None if changed is None or not changed.num_rows else numbers(query, changed)
@@ -142,25 +142,13 @@ class _Index:
 _indexes: dict[tuple[str, str, int, str, int, int], _Index] = {}
 
 
-class _Slots:
-    """A state of which only the groups of some slots are seen, up to a pane."""
-
-    def __init__(self, state: PaneState, user: str, portion: Portion, until: int) -> None:
-        self._state, self._user, self._portion, self._until = state, user, portion, until
-        self.delta = state.delta  # no window that closes is looked at by what is new
-
-    def before(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, without the delta: not asked for."""
-        raise NotImplementedError
-
-    def after(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, with the delta."""
-        first, last = self._portion.low, self._portion.high
-        if (first, last) == (0, SLOTS):
-            return below(self._state.after(low), self._until)
-        index = _index_of(self._state, self._user, low, self._until)
-        start, stop = int(index.starts[first]), int(index.starts[last])
-        return index.rows.slice(start, stop - start)
+def _rows_of(portion: Portion, state: PaneState, user: str, low: int, until: int) -> pa.Table:
+    """The pane rows low <= pane < until of the groups in a portion's slots, with this epoch's delta."""
+    if (portion.low, portion.high) == (0, SLOTS):
+        return below(state.after(low), until)
+    index = _index_of(state, user, low, until)
+    start, stop = int(index.starts[portion.low]), int(index.starts[portion.high])
+    return index.rows.slice(start, stop - start)
 
 
 def _index_of(state: PaneState, user: str, low: int, until: int) -> _Index:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.language.duck import quote
 from millpond.synopses import query_table
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.compiled import compiled
@@ -93,7 +94,7 @@ def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: in
     names = [n for n in rows.column_names if n not in ("_id", "_epoch", "_cut", "op")]
     seen = f"coalesce(_cut - {spare}, _t) <= _t"
     fresh = "false" if since is None else f"_epoch >= {since}"
-    key = ", ".join(f'"{_doubled(n)}"' for n in names)
+    key = ", ".join(map(quote, names))
     sql = (
         f"SELECT _row FROM (SELECT _row, op, {fresh} AS _fresh,"
         f" count(*) FILTER (op = '-' AND {seen} AND NOT {fresh}) OVER (PARTITION BY {key}) AS _gone,"
@@ -102,10 +103,6 @@ def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: in
     )
     numbered = rows.append_column("_row", pa.array(np.arange(rows.num_rows)))
     return rows.take(query_table(db, sql, rows=numbered)["_row"])
-
-
-def _doubled(name: str) -> str:
-    return name.replace('"', '""')
 
 
 def visible_from(rows: pa.Table, times: Ints, spare: int) -> Ints:

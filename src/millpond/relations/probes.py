@@ -15,6 +15,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.language.duck import quote
 from millpond.relations.contents import FOR_EVER, Ints, visible_from
 from millpond.synopses import query_table
 from millpond.types import DAY, HOUR, MINUTE, Probe, RelationInput
@@ -105,12 +106,8 @@ class Probed:
 
 def _typed(name: str, item: RelationInput, own: Sequence[str]) -> str:
     """A FROM item with the columns as they were declared, whatever Arrow carries them as."""
-    columns = [f'CAST("{_doubled(c.name)}" AS {c.type}) AS "{_doubled(c.name)}"' for c in item.columns]
+    columns = [f"CAST({quote(c.name)} AS {c.type}) AS {quote(c.name)}" for c in item.columns]
     return f"(SELECT {', '.join([*columns, *own])} FROM {name})"
-
-
-def _doubled(name: str) -> str:
-    return name.replace('"', '""')
 
 
 def stretches(

@@ -6,6 +6,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.language.duck import quote
 from millpond.synopses import query_table
 from millpond.types import STATUS, BoundQuery
 
@@ -17,7 +18,7 @@ def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> 
         found: `_at`, `_sign`, c0, …, `_n`, `_revision`; a negative `_n` takes rows back. Its order is kept. With
             `_status`, the rows have a status, too.
     """
-    outputs = [f'CAST(c{n} AS {o.type}) AS "{_doubled(o.name)}"' for n, o in enumerate(query.select)]
+    outputs = [f"CAST(c{n} AS {o.type}) AS {quote(o.name)}" for n, o in enumerate(query.select)]
     assert query.relation is not None
     if query.relation.operator is None:
         outputs.append("CASE WHEN _sign > 0 THEN '+' ELSE '-' END AS change")
@@ -54,7 +55,3 @@ def numbers_of(reported: pa.Table) -> pa.Table:
     """The numbers of instants as they are remembered, from rows of `shown`: columns end, revision."""
     table = pa.table({"end": reported["at"].cast(pa.int64()), "revision": reported["revision"]})
     return table.group_by(["end", "revision"], use_threads=False).aggregate([])
-
-
-def _doubled(name: str) -> str:
-    return name.replace('"', '""')

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millpond.synopses import probe
 from millpond.synopses.blocks import OrderedIndex
 
 #: Attributes that a grid has at most.
@@ -42,6 +43,11 @@ class Layout:
     def cells(self) -> int:
         """How many cells there are; 1 means no grid."""
         return int(self.sizes.prod())
+
+    @property
+    def buckets(self) -> probe.Buckets:
+        """What the loops read of it."""
+        return probe.Buckets(self.dimension, self.sizes, self.bucket)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +120,6 @@ def build(plan: Layout, codes: npt.NDArray[np.uint16], starts_at: Ints) -> Grid:
     Arguments:
         codes: per attribute the ranks of the rows.
     """
-    from millpond.synopses import probe
-
     n = codes.shape[1]
     cell: Any = np.zeros(n, np.int32)
     packed, halved = np.zeros(n, np.uint64), np.zeros(DIMENSIONS, np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millpond.synopses import grid
+from millpond.synopses import grid, probe
 from millpond.synopses.blocks import Block
 from millpond.synopses.boxes import Compiled
 
@@ -37,8 +37,6 @@ class Plan:
     """A block prepared for a table: ranks of all intervals, rows to expect of all queries."""
 
     def __init__(self, block: Block, table: Compiled) -> None:
-        from millpond.synopses import probe  # here: reading matches needs no compiler
-
         self.n = len(block)
         wanted = wanted_attributes(table)
         self.indexes = block.indexes([table.attributes[i] for i in wanted])
@@ -57,29 +55,31 @@ class Plan:
         self.iv_first = np.zeros(len(table.iv_low) + 1, np.int32)
         self.iv_end = np.zeros_like(self.iv_first)
         self.box_best = np.full(len(table.box_first) + 1, -2, np.int32)
-        self.box_slice = np.zeros(len(table.box_first) + 1, np.int32)
-        self.expected = np.zeros(len(table.queries), np.float64)
-        probe.plan(
+        self.boxes = probe.Ranked(
             table.slot_first,
             table.slot_count,
             table.box_first,
             table.box_end,
             table.iv_attribute,
-            table.iv_low,
-            table.iv_high,
-            table.iv_flags,
             self.place,
-            table.constant_at,
-            left,
-            right,
-            self.starts,
-            self.starts_at,
-            values,
-            self.n,
             self.iv_first,
             self.iv_end,
             self.box_best,
-            self.box_slice,
+            np.zeros(len(table.box_first) + 1, np.int32),
+            self.starts,
+            self.starts_at,
+        )
+        self.expected = np.zeros(len(table.queries), np.float64)
+        probe.plan(
+            self.boxes,
+            table.iv_low,
+            table.iv_high,
+            table.iv_flags,
+            table.constant_at,
+            left,
+            right,
+            values,
+            self.n,
             self.expected,
         )
 
@@ -152,34 +152,11 @@ def ways_of(plan: Plan, table: Compiled, chosen: npt.NDArray[np.int64]) -> Ways:
 
 
 def _choose(plan: Plan, table: Compiled, chosen: npt.NDArray[np.int64], layout: grid.Layout) -> Ways:
-    from millpond.synopses import probe
-
     way = np.zeros(len(table.box_first) + 1, np.uint8)
     cost = np.zeros(len(chosen), np.float64)
     prices = np.array(PRICES, np.float64)
     for _ in range(2):
-        _, bitmaps = probe.choose(
-            chosen,
-            table.slot_first,
-            table.slot_count,
-            table.box_first,
-            table.box_end,
-            table.iv_attribute,
-            plan.place,
-            plan.iv_first,
-            plan.iv_end,
-            plan.box_best,
-            plan.box_slice,
-            plan.expected,
-            plan.n,
-            plan.starts_at,
-            layout.dimension,
-            layout.sizes,
-            layout.bucket,
-            prices,
-            way,
-            cost,
-        )
+        _, bitmaps = probe.choose(chosen, plan.boxes, plan.expected, plan.n, layout.buckets, prices, way, cost)
         if not bitmaps or bitmaps >= _BITMAPS_PAY * len(plan.indexes):
             break
         prices[3] = np.inf
@@ -188,8 +165,6 @@ def _choose(plan: Plan, table: Compiled, chosen: npt.NDArray[np.int64], layout: 
 
 def bitmaps_of(plan: Plan, ways: Ways) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Bitmaps of the rows below boundaries for every attribute, if boxes will use them."""
-    from millpond.synopses import probe
-
     words = (plan.n + 63) >> 6
     at = np.full(max(1, len(plan.indexes)), -1, np.int64)
     shift = np.zeros(len(at), np.int64)

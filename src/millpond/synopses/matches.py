@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.distinct import distinct
-from millpond.synopses import grid
+from millpond.synopses import grid, probe
 from millpond.synopses.blocks import Block, OrderedIndex
 from millpond.synopses.boxes import BoxTable, Compiled
 from millpond.synopses.match_plans import MAX_ATTRIBUTES, PLANNED, Plan, bitmaps_of, ways_of
@@ -129,8 +129,6 @@ def match_block(
     Returns:
         Row sets of the queries that fit the budget, those with the fewest rows to expect first.
     """
-    from millpond.synopses import probe
-
     n = len(block)
     granted = max(work * n, LEAST_WORK)
     if n and granted < 2 * PLANNED * table.intervals:
@@ -167,28 +165,15 @@ def match_block(
         done, at = probe.walk(
             chosen,
             done,
-            snapshot.slot_first,
-            snapshot.slot_count,
-            snapshot.box_first,
-            snapshot.box_end,
-            snapshot.iv_attribute,
-            plan.place,
-            plan.iv_first,
-            plan.iv_end,
-            plan.box_best,
-            plan.box_slice,
+            plan.boxes,
             n,
             codes,
             order,
-            plan.starts,
-            plan.starts_at,
             bits,
             bits_at,
             shift,
             ways.way,
-            ways.layout.dimension,
-            ways.layout.sizes,
-            ways.layout.bucket,
+            ways.layout.buckets,
             cells.first,
             cells.row,
             cells.packed,

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.language.duck import quote
 from millpond.synopses.aggregates import components_of
 from millpond.synopses.blocks import event_times
 from millpond.synopses.codes import codes_by_join
@@ -121,7 +122,7 @@ class PanesSpec:
     def columns_of(self, stream: StreamDefinition) -> list[str]:
         """The stream's columns that the synopsis reads."""
         own = {self.time, *(["op"] if self.signed else [])}
-        return [c.name for c in stream.all_columns if _quoted(c.name) in self.texts or c.name in own]
+        return [c.name for c in stream.all_columns if quote(c.name) in self.texts or c.name in own]
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -214,7 +215,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         reduce=query.reduce,
         signed=query.signed,
     )
-    used = {_quoted(name) for name in spec.columns_of(stream)}
+    used = {quote(name) for name in spec.columns_of(stream)}
     spec = replace(
         spec,
         casts=tuple(c for c in casts_of(stream) if c[0] in used),
@@ -235,7 +236,7 @@ def carried_by(spec: PanesSpec, stream: StreamDefinition) -> tuple[str, ...] | N
     Computing a component from a kept tuple must not fail, since that would come too late for a dead letter.
     """
     texts = " ".join(sql for c in spec.components for _, sql in c.columns)
-    names = tuple(_quoted(c.name) for c in stream.all_columns if _quoted(c.name) in texts)
+    names = tuple(quote(c.name) for c in stream.all_columns if quote(c.name) in texts)
     if any(not c.safe or c.kind in ENTRIES for c in spec.components) or {n for n, _ in spec.casts} & set(names):
         return None
     if spec.weighted:  # a kept tuple would need its weight
@@ -256,14 +257,10 @@ _EXACT |= {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 def casts_of(stream: StreamDefinition) -> tuple[tuple[str, str], ...]:
     """(quoted name, declared type) of the columns that need a cast."""
     return tuple(
-        (_quoted(c.name), c.type)
+        (quote(c.name), c.type)
         for c in stream.all_columns
         if c.type.upper() not in _EXACT and not c.type.upper().startswith("DECIMAL(")
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:

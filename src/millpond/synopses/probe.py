@@ -8,7 +8,7 @@ rows below a boundary, two for each interval, combined 64 rows at a time (BITS).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,35 +23,56 @@ _LANE = 0x7FFF
 _HIGH_BITS = np.uint64(0x8000_8000_8000_8000)
 
 
+class Ranked(NamedTuple):
+    """Boxes over a block, as arrays: those of `boxes.Compiled`, and of `match_plans.Plan` what `plan` makes of them."""
+
+    slot_first: Any
+    slot_count: Any
+    box_first: Any
+    box_end: Any
+    iv_attribute: Any
+    place: Any
+    iv_first: Any
+    iv_end: Any
+    box_best: Any
+    box_slice: Any
+    starts: Any
+    starts_at: Any
+
+
+class Buckets(NamedTuple):
+    """A grid's layout as arrays.
+
+    grid: per attribute of the block its dimension in the grid, -1: none. sizes: buckets per dimension; all 1: no grid.
+    bucket: of each rank, laid out as `starts`.
+    """
+
+    grid: Any
+    sizes: Any
+    bucket: Any
+
+
 @compiled
 def plan(
-    slot_first: Any,
-    slot_count: Any,
-    box_first: Any,
-    box_end: Any,
-    iv_attribute: Any,
+    boxes: Ranked,
     iv_low: Any,
     iv_high: Any,
     iv_flags: Any,
-    place: Any,
     constant_at: Any,
     left: Any,
     right: Any,
-    starts: Any,
-    starts_at: Any,
     values: Any,
     n: Any,
-    iv_first: Any,
-    iv_end: Any,
-    box_best: Any,
-    box_slice: Any,
     expected: Any,
 ) -> None:
     """Ranks of every interval of the slots, the most selective one of each box, and the rows to expect of each slot.
 
-    place: per attribute its place in the block's arrays, -1: not there, which makes `expected` infinite.
-    box_best: the interval to walk (-1: every row, -2: no row), box_slice: how many rows it selects.
+    place: per attribute its place in the block's arrays, -1: not there, which makes `expected` infinite. Filled in are
+    iv_first and iv_end; box_best: the interval to walk (-1: every row, -2: no row); box_slice: how many rows it
+    selects; and `expected`.
     """
+    slot_first, slot_count, box_first, box_end, iv_attribute, place = boxes[:6]
+    iv_first, iv_end, box_best, box_slice, starts, starts_at = boxes[6:]
     for slot in range(len(slot_first)):
         total = 0.0
         for box in range(slot_first[slot], slot_first[slot] + slot_count[slot]):
@@ -100,21 +121,11 @@ def plan(
 
 
 @compiled
-def spans(
-    begin: int,
-    end: int,
-    iv_attribute: Any,
-    place: Any,
-    iv_first: Any,
-    iv_end: Any,
-    starts_at: Any,
-    grid: Any,
-    sizes: Any,
-    bucket: Any,
-    low: Any,
-    high: Any,
-) -> int:
+def spans(begin: int, end: int, boxes: Ranked, buckets: Buckets, low: Any, high: Any) -> int:
     """Per dimension of a grid the buckets [low, high) that the intervals begin … end touch; how many runs of cells."""
+    iv_attribute, place, iv_first, iv_end = boxes[4:8]
+    starts_at = boxes.starts_at
+    grid, sizes, bucket = buckets
     for d in range(4):
         low[d] = 0
         high[d] = sizes[d]
@@ -136,32 +147,22 @@ def spans(
 @compiled
 def choose(
     chosen: Any,
-    slot_first: Any,
-    slot_count: Any,
-    box_first: Any,
-    box_end: Any,
-    iv_attribute: Any,
-    place: Any,
-    iv_first: Any,
-    iv_end: Any,
-    box_best: Any,
-    box_slice: Any,
+    boxes: Ranked,
     expected: Any,
     n: int,
-    starts_at: Any,
-    grid: Any,
-    sizes: Any,
-    bucket: Any,
+    buckets: Buckets,
     prices: Any,
     way: Any,
     cost: Any,
 ) -> tuple[int, int]:
     """The cheapest way for each box of the chosen slots, and what each slot will cost, in nanoseconds, about.
 
-    grid: per attribute of the block its dimension in the grid, -1: none. sizes: buckets per dimension; all 1: no grid.
-    bucket: of each rank, laid out as `starts`. prices: of a walked row, a row in a cell, a run of cells, a word of
-    a bitmap, a word of what sorts many rows, a box. Returns how many boxes take the grid and how many take bitmaps.
+    prices: of a walked row, a row in a cell, a run of cells, a word of a bitmap, a word of what sorts many rows, a box.
+    Returns how many boxes take the grid and how many take bitmaps.
     """
+    slot_first, slot_count, box_first, box_end = boxes[:4]
+    box_best, box_slice = boxes.box_best, boxes.box_slice
+    sizes = buckets.sizes
     cells = sizes[0] * sizes[1] * sizes[2] * sizes[3]
     low = np.zeros(4, np.int64)
     high = np.zeros(4, np.int64)
@@ -182,20 +183,7 @@ def choose(
             sorting = (n >> 6) * prices[4] if expected[slot] > 48 else 0.0
             price += sorting
             if cells > 1:
-                runs = spans(
-                    box_first[box],
-                    box_end[box],
-                    iv_attribute,
-                    place,
-                    iv_first,
-                    iv_end,
-                    starts_at,
-                    grid,
-                    sizes,
-                    bucket,
-                    low,
-                    high,
-                )
+                runs = spans(box_first[box], box_end[box], boxes, buckets, low, high)
                 rows = n / cells * runs * (high[3] - low[3])
                 other = rows * prices[1] + runs * prices[2] + sorting
                 if other < price:
@@ -245,28 +233,15 @@ def boundaries(order: Any, cuts: Any, bits: Any) -> None:
 def walk(
     chosen: Any,
     begin: int,
-    slot_first: Any,
-    slot_count: Any,
-    box_first: Any,
-    box_end: Any,
-    iv_attribute: Any,
-    place: Any,
-    iv_first: Any,
-    iv_end: Any,
-    box_best: Any,
-    box_slice: Any,
+    boxes: Ranked,
     n: Any,
     codes: Any,
     order: Any,
-    starts: Any,
-    starts_at: Any,
     bits: Any,
     bits_at: Any,
     shift: Any,
     way: Any,
-    grid: Any,
-    sizes: Any,
-    bucket: Any,
+    buckets: Buckets,
     cell_first: Any,
     cell_row: Any,
     packed: Any,
@@ -284,10 +259,13 @@ def walk(
     next slot to do and the next free place; stops early when `out` may be too small for the next one.
 
     bits: bitmaps of boundaries, those of attribute a from row bits_at[a] (-1: none); shift[a]: boundaries are ranks
-    (0) or every 2**shift rows of the order. way: of each box; grid, sizes, bucket: see `choose`. cell_first, cell_row:
-    see `sort_cells`; packed: per row of `cell_row` its ranks in the grid's dimensions, 15 bits each; those of
-    dimensions with `halved` are halved to fit. scratch: room for n + 1 rows; words: for two bitmaps.
+    (0) or every 2**shift rows of the order. way: of each box. cell_first, cell_row: see `sort_cells`; packed: per row
+    of `cell_row` its ranks in the grid's dimensions, 15 bits each; those of dimensions with `halved` are halved to fit.
+    scratch: room for n + 1 rows; words: for two bitmaps.
     """
+    slot_first, slot_count, box_first, box_end, iv_attribute, place = boxes[:6]
+    iv_first, iv_end, box_best, box_slice, starts, starts_at = boxes[6:]
+    grid, sizes = buckets.grid, buckets.sizes
     nwords = (n + 63) >> 6
     units = (n + 15) >> 4
     one = np.uint64(1)
@@ -320,9 +298,7 @@ def walk(
                 how = way[box]
                 found = np.uint64(0)
                 if how == GRID:
-                    runs = spans(
-                        b0, b1, iv_attribute, place, iv_first, iv_end, starts_at, grid, sizes, bucket, low, high
-                    )
+                    runs = spans(b0, b1, boxes, buckets, low, high)
                     for d in range(4):
                         lane_low[d] = 0
                         lane_high[d] = _LANE

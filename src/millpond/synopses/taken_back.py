@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 
+from millpond.language.duck import quote
 from millpond.synopses.splits import VALUE, Component, Kind, Split
 from millpond.types import Aggregate
 
@@ -63,7 +64,7 @@ def _kept(aggregate: Aggregate, time: str, condition: str) -> Split:
     fields = [f"'a{n}': {x}" for n, x in enumerate(aggregate.arguments)]
     fields += [f"'o{n}': {t.expression}" for n, t in enumerate(aggregate.order)]
     row = ", ".join(f"'c{n}': {column}" for n, column in enumerate(aggregate.row))
-    fields += [f"'t': epoch_us({_quoted(time)})", f"'r': {{{row}}}"]
+    fields += [f"'t': epoch_us({quote(time)})", f"'r': {{{row}}}"]
     entry = f"{{'e': {{{', '.join(fields)}}}, 's': {SIGN}}}"
     entries = _component("list", f"list({entry}) FILTER (WHERE {condition})")
     left = (
@@ -110,10 +111,6 @@ def _call(aggregate: Aggregate) -> str:
 def _component(kind: Kind, sql: str) -> Component:
     name = "c" + hashlib.blake2b(f"{kind}|={sql}".encode(), digest_size=6).hexdigest()
     return Component(name, kind, (("", sql),))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 __all__ = ["SIGN", "split_of"]
