@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 
-from millpond.checking import check_script
 from millpond.engine.backfill import ready_backfills
 from millpond.engine.core import Core, open_core
 from millpond.engine.derived_history import caught_up
@@ -28,6 +27,7 @@ from millpond.engine.loop import InlineLoop, SparkLoop, step
 from millpond.engine.maintenance import maintain, sweep_orphans
 from millpond.engine.reduction_functions import drop_reduction, register_reduction
 from millpond.errors import PondError, QueryError, SourceError
+from millpond.foresight import check_script
 from millpond.handle import QueryHandle
 from millpond.interpreter import Interpreter, StatementResult
 from millpond.results.describe import status

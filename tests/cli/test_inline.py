@@ -184,3 +184,25 @@ def test_what_is_checked_before_is_what_is_executed(tmp_path: Path, monkeypatch:
         str(tmp_path / "pond"),
     )
     assert done.exit_code == 0, done.stderr
+    again = "CREATE QUERY IF NOT EXISTS again AS SELECT y FROM s WHERE y > 3"
+    for _ in range(2):  # the second time it is there
+        done = call("sql", again, "--pond", str(tmp_path / "pond"))
+        assert done.exit_code == 0, done.stderr
+
+
+def test_registered_kinds_of_windows_are_known_when_a_script_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hourly_kind.py").write_text(
+        "from millpond.types import HOUR, Window\nfrom millpond.windows.kinds import Sliding\n"
+        "hours = Sliding(Window(HOUR, HOUR))\n"
+    )
+    done = call(
+        "sql",
+        "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts');"
+        "CREATE QUERY q AS SELECT count(*) AS c FROM s [KIND hours]",
+        *("--pond", str(tmp_path / "pond"), "--set", "window_kind.hours=hourly_kind:hours"),
+    )
+    assert done.exit_code == 0, done.stderr

@@ -39,6 +39,9 @@ class Catalog:
     def reductions(self) -> list[str]:
         return ["mine"]
 
+    def window_kinds(self) -> dict[str, tuple[str, int]]:
+        return {}
+
 
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:

@@ -30,6 +30,9 @@ class Catalog:
     def reductions(self) -> list[str]:
         return []
 
+    def window_kinds(self) -> dict[str, tuple[str, int]]:
+        return {}
+
 
 CATALOG = Catalog()
 

@@ -134,6 +134,9 @@ class Typed:
     def reductions(self) -> list[str]:
         return []
 
+    def window_kinds(self) -> dict[str, tuple[str, int]]:
+        return {}
+
 
 @pytest.fixture(scope="module")
 def typed() -> tuple[Typed, duckdb.DuckDBPyConnection]:

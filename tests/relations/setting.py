@@ -52,6 +52,9 @@ class Names:
     def reductions(self) -> list[str]:
         return ["mine"]
 
+    def window_kinds(self) -> dict[str, tuple[str, int]]:
+        return {}
+
 
 def bound(sql: str, *definitions: StreamDefinition | TableDefinition) -> BoundQuery:
     """The query of a text."""

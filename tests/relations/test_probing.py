@@ -37,6 +37,7 @@ CONDITIONS = (
     "h.a = n.a AND n.ts - h.ts < INTERVAL 90 MINUTES",
     "n.a = h.a AND dayofweek(h.ts) = dayofweek(n.ts) AND minute(h.ts) <= 30",
     "h.a = n.a AND h.ts < n.ts AND epoch(h.ts) >= epoch(n.ts) - 7200",
+    "h.a = n.a AND extract(dow FROM h.ts) = extract(dow FROM n.ts) AND date_part('doy', h.ts) <> 5",
 )
 SHAPES = (
     "SELECT {r}(n.a, n.b, h.b AS was) FROM s [NOW] n JOIN {h} h ON {c}",
@@ -194,6 +195,41 @@ def test_stretches_hold_every_row_that_a_condition_admits(condition: str, now: i
         )
         if db.sql(sql).fetchall()[0][0]:
             assert any(a <= t < b for a, b in found)
+
+
+@pytest.mark.parametrize(
+    ("condition", "past", "now"),
+    [
+        ("date_part('doy', h.ts) = date_part('doy', n.ts)", ["2018-12-31 08:00"], ["2018-12-31 09:00"]),
+        ("extract(epoch FROM h.ts) < extract(epoch FROM n.ts)", ["2018-12-31 08:00"], ["2018-12-31 09:00"]),
+        # The last days of a year can be in week 1.
+        ("week(h.ts) = 52", ["2018-12-28 08:00", "2018-12-29 08:00", "2018-12-31 08:00"], ["2018-12-31 09:00"]),
+        # A month before 31 March at eight is earlier than a month before 30 March at noon.
+        (
+            "h.ts >= n.ts - INTERVAL 1 MONTH AND h.ts < n.ts",
+            ["2026-02-28 09:00", "2026-02-28 10:00"], ["2026-03-30 12:00", "2026-03-31 08:00", "2026-03-31 10:30"],
+        ),
+    ],
+)  # fmt: skip
+def test_the_calendar_prunes_no_row_that_is_admitted(condition: str, past: list[str], now: list[str]) -> None:
+    """Pruning by the bounds of the past and of now, where neither weeks of a year nor months ascend."""
+    relation = bound(
+        f"SELECT ISTREAM(n.a) FROM s [NOW] n JOIN s [RANGE 400 DAYS] h ON h.a = n.a AND {condition}",
+        stream("s", a="INTEGER"),
+    ).relation
+    assert relation is not None
+    [probe] = relation.probes
+    rows = [
+        f"(SELECT unnest({times})::TIMESTAMP AS ts, 1 AS a) AS {name}"
+        for name, times in (("probed", past), ("driver", now))
+    ]
+    db = connection()
+    assert db.sql(f"SELECT count(*) FROM {rows[0]}, {rows[1]} WHERE {probe.condition}").fetchall() != [(0,)]
+    bounds = (
+        "min(probed.ts) AS h_lo, max(probed.ts) AS h_hi, min(driver.ts) AS d_lo, max(driver.ts) AS d_hi"
+        f" FROM {rows[0]}, {rows[1]}"
+    )
+    assert db.sql(f"SELECT coalesce(({probe.may}), true) FROM (SELECT {bounds})").fetchall() == [(True,)]
 
 
 def test_the_same_hour_of_seven_days_is_seven_hours() -> None:

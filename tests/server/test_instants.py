@@ -40,8 +40,13 @@ def test_as_arrow_prints_them(unit: str, zone: str | None, start: int, steps: li
         found.validate(full=True)
         assert found.to_pylist() == as_arrow(array)
     else:
-        seconds = [v // PER[unit] for v in values if v is not None] + [0]
+        seconds = [v // PER[unit] for v in values if v is not None]
         assert min(seconds) < -30_610_224_000 or max(seconds) - min(seconds) > 8_000 * 86_400
+
+
+def test_null_is_no_day_of_its_own() -> None:
+    found = timestamp_texts(pa.array([None, 1_700_000_000], pa.timestamp("s")))
+    assert found is not None and found.to_pylist() == [None, '"2023-11-14T22:13:20Z"']
 
 
 @pytest.mark.parametrize("values", [[-(2**60)], [2**60], [0, 10**17], [-62_135_596_800_000_000]])

@@ -11,9 +11,11 @@ from millpond.language.aggregate_windows import CallWindows, refuse_windowed_cal
 from millpond.language.corrections import over_corrections
 from millpond.language.dialect import UNION
 from millpond.language.expressions import check_arguments, has_aggregate
+from millpond.language.factors import conjuncts
 from millpond.language.fidelity_columns import with_fidelity
 from millpond.language.from_items import Schema, bound_window, find, of_answers, side_stream
 from millpond.language.grouping import GroupScope
+from millpond.language.impossible import check_constants
 from millpond.language.outputs import SelectItem, constant, expand_stars, names_of, order_terms, select_items
 from millpond.language.places import Source
 from millpond.language.reduce_clause import bound_reduction
@@ -168,6 +170,7 @@ class SelectBinder:
         self.check_shape(table, window, grouped)
         typer = Typer(source, stream.all_columns, rows.text)
         where = self.where(rows)
+        self.check_constants(rows)
         written = self.items(written, rows, grouped)
         range_of = self.calls.range_of if self.calls is not None else lambda node: None
         windowed = window is not None or self.row_window is not None
@@ -248,6 +251,12 @@ class SelectBinder:
             item = Item(rows.text(clause.this), clause.this)
         rows.aggregates_refused = "an aggregate cannot stand inside another one"
         return item
+
+    def check_constants(self, rows: RowScope) -> None:
+        """Refuse constants in WHERE that are no values of the type that they are compared with."""
+        if clause := self.select.args.get("where"):
+            factors = conjuncts(rows.resolver.resolve(clause.this))
+            check_constants(factors, rows.stream.all_columns, [clause.this], self.source)
 
     def finish(
         self,

@@ -18,6 +18,7 @@ from millpond.language.expressions import column, unqualified
 from millpond.language.factors import conjuncts
 from millpond.language.from_items import Schema
 from millpond.language.functions import RELATION_AGGREGATES
+from millpond.language.impossible import check_constants
 from millpond.language.joining import join_plan
 from millpond.language.places import Source, nearest
 from millpond.language.probing import probes_of
@@ -314,8 +315,11 @@ class _Binder:
             return found
         for node, negated in conjuncts(clause.this):
             alias = self.item_of(node, items)
-            if alias in self.windows and self.windows[alias].kind != "rows":
-                own = unqualified(node)
+            if alias not in self.windows:
+                continue
+            own = unqualified(node)
+            check_constants([(own, negated)], self.streams[alias].all_columns, [self.select], self.source)
+            if self.windows[alias].kind != "rows":
                 found.setdefault(alias, []).append(render(exp.Not(this=exp.Paren(this=own)) if negated else own))
         return found
 

@@ -30,6 +30,9 @@ class Schema(Protocol):
     def reductions(self) -> list[str]:
         """Names of the registered reduction functions."""
 
+    def window_kinds(self) -> dict[str, tuple[str, int]]:
+        """References and lengths of registered kinds of windows, by name in small letters."""
+
 
 def table_name(table: exp.Table, source: Source) -> str:
     """The name in a FROM item; StatementError for anything but a plain name."""
@@ -116,7 +119,7 @@ def time_window(clause: WindowClause, stream: StreamDefinition, source: Source) 
 
 def _kind(clause: WindowClause, source: Source, schema: Schema) -> tuple[str, int]:
     """The reference of a registered kind of windows, and how long they are at most."""
-    known: dict[str, tuple[str, int]] = getattr(schema, "window_kinds", dict)()
+    known = schema.window_kinds()
     found = known.get(clause.kind.lower())
     if found is None:
         raise source.error(

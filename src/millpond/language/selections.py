@@ -24,6 +24,7 @@ from millpond.language.duck import Refused, text_literal, typed_relation
 from millpond.language.expressions import check_arguments
 from millpond.language.factors import NEGATED, Factor, FactorReader, Marks, boxes_of, conjuncts
 from millpond.language.from_items import Schema, bound_window
+from millpond.language.impossible import fault_of, type_over
 from millpond.language.outputs import SelectItem
 from millpond.language.pairs import PairScope, own_columns, side_of
 from millpond.language.places import Source, nearest
@@ -207,15 +208,10 @@ class _RowBinder(SelectBinder):
 
     def kind(self, columns: Sequence[Column], node: exp.Expr, sql: str) -> str:
         """The type of an expression."""
-        sql = unmarked(sql, self.marks)
-        if isinstance(node, exp.Column):
-            found = next((c.type for c in columns if c.name == node.name), None)
-            if found is not None:
-                return found
-        try:
-            return typed_relation(tuple(columns)).types([sql])[0]
-        except Refused:
-            return ""
+        return type_over(columns, node, unmarked(sql, self.marks))
+
+    def check_constants(self, rows: RowScope) -> None:
+        """`read` does, of each factor."""
 
     def analyse(self, marks: Marks | None) -> Analysis:
         """The bound query and its factors."""
@@ -247,8 +243,7 @@ class _RowBinder(SelectBinder):
         try:
             return reader.read(node, negated)
         except ConstantFault as fault:
-            written = (x for c in self.conditions() for x in c.find_all(exp.Literal) if x.name == fault.text)
-            raise self.source.error(str(fault), next(written, None)) from None
+            raise fault_of(fault, self.conditions(), self.source) from None
 
     def spans(self, names: Sequence[tuple[str, str]]) -> list[Span]:
         """The window of every stream (given as name and alias)."""

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import duckdb
 from sqlglot import exp
 
 from millpond.language.dialect import CheckedCast, render
+from millpond.language.duck import evaluate
 
 #: Parts of a timestamp: the unit within which they ascend, their least and their largest value.
 _PARTS: Mapping[str, tuple[str, int, int]] = {
@@ -122,8 +124,13 @@ class Pruner:
         if left is None or right is None:
             return None
         if isinstance(node, exp.Add):
-            return Bounds(f"({left.low} + {right.low})", f"({left.high} + {right.high})")
-        return Bounds(f"({left.low} - {right.high})", f"({left.high} - {right.low})")
+            found = Bounds(f"({left.low} + {right.low})", f"({left.high} + {right.high})")
+        else:
+            found = Bounds(f"({left.low} - {right.high})", f"({left.high} - {right.low})")
+        if not any(_has_months(side.low) for side in (left, right) if side.low == side.high):
+            return found
+        # A month after 30 January at noon is later than one after 31 January at eight: only their days ascend.
+        return Bounds(f"date_trunc('day', {found.low})", f"(date_trunc('day', {found.high}) + INTERVAL 1 DAY)")
 
     def call(self, name: str, arguments: list[exp.Expr]) -> Bounds | None:
         """A function of a timestamp."""
@@ -146,13 +153,23 @@ class Pruner:
         """hour(t) and the like ascend within a day, and lie anywhere over more than one."""
         if name in ("year", "epoch"):
             inner = self.bounds(node)
-            return inner and Bounds(f"{name}({inner.low})", f"{name}({inner.high})")
+            return inner and Bounds(f"date_part('{name}', {inner.low})", f"date_part('{name}', {inner.high})")
         if name not in _PARTS or (inner := self.bounds(node)) is None:
             return None
         within, least, most = _PARTS[name]
         same = f"date_trunc('{within}', {inner.low}) = date_trunc('{within}', {inner.high})"
         each = [
-            f"(CASE WHEN {same} THEN {name}({value}) ELSE {limit} END)"
+            f"(CASE WHEN {same} THEN date_part('{name}', {value}) ELSE {limit} END)"
             for value, limit in ((inner.low, least), (inner.high, most))
         ]
         return Bounds(each[0], each[1])
+
+
+def _has_months(constant: str) -> bool:
+    """Whether a constant is an interval whose length depends on where it stands; yes, where DuckDB cannot tell."""
+    try:
+        if evaluate(f"typeof({constant})") != "INTERVAL":
+            return False
+        return evaluate(f"date_part('month', {constant}) <> 0 OR date_part('year', {constant}) <> 0") is not False
+    except duckdb.Error:
+        return True

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _DAY: Final = 86_400
@@ -28,9 +29,11 @@ def timestamp_texts(array: pa.Array) -> pa.Array | None:
     ['"1970-01-01T00:00:01.500000Z"', None]
     """
     digits = _DIGITS[array.type.unit]
-    values = np.asarray(array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-    if not len(values):
+    if not len(array):
         return pa.array([], pa.string())
+    numbers = array.cast(pa.int64())
+    some = pc.min(numbers).as_py() or 0  # NULL counts as a day that is in the table anyhow
+    values = np.asarray(numbers.fill_null(some).to_numpy(zero_copy_only=False), np.int64)
     seconds, fraction = np.divmod(values, 10**digits) if digits else (values, values)
     days, second = np.divmod(seconds, _DAY)
     first, last = int(days.min()), int(days.max())

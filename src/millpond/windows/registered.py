@@ -85,7 +85,7 @@ class Axis:
         try:
             return self.extent(wid)[1]
         except QueryError:
-            if wid in self._held or abs(wid) < 2:
+            if abs(wid) < 2:
                 raise
             return FOREVER if wid > 0 else NEVER
 
@@ -161,10 +161,7 @@ class Axis:
 
     def _around(self, time: int) -> tuple[int, int]:
         """A window that has ended by `time`, and one that has not."""
-        anchor = 0
-        for wid in self._extents:  # one that is known
-            anchor = wid
-            break
+        anchor = next(iter(self._extents), 0)  # one that is known
         step = 1
         if self.end_of(anchor) <= time:
             while self.end_of(anchor + step) <= time:

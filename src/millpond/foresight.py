@@ -52,6 +52,10 @@ class Foresight:
         """Names of the registered reduction functions."""
         return self._schema.reductions()
 
+    def window_kinds(self) -> dict[str, tuple[str, int]]:
+        """References and lengths of registered kinds of windows, by name in small letters."""
+        return self._schema.window_kinds()
+
     def look(self, statement: lang.Statement) -> None:
         """Bind a statement, and take its effect on the names into account.
 
@@ -80,7 +84,10 @@ class Foresight:
             lang.bind_select(statement.target, statement.text, statement.offset, self)
 
     def _is_known(self, name: str) -> bool:
-        return name.lower() in self._row_queries or self.lookup(name) is not None
+        try:
+            return self.lookup(name) is not None
+        except QueryError:  # a row query, of the pond or of this script
+            return True
 
     def _put(self, name: str, definition: Named, if_not_exists: bool) -> None:
         if not (if_not_exists and self._is_known(name)):
@@ -113,7 +120,7 @@ class Foresight:
 
     def _alter(self, statement: lang.AlterColumns) -> None:
         stream, column = self.lookup(statement.name), statement.column
-        if not isinstance(stream, StreamDefinition) or column is None:
+        if not isinstance(stream, StreamDefinition):
             return
         old = stream.column(column.name)
         columns = (*stream.columns, column) if old is None else tuple(
