@@ -25,7 +25,6 @@ from typing import Any
 import millpond.archive.layout as layout
 import millpond.engine.backfill as backfill
 import millpond.engine.epoch as epoch
-import millpond.engine.loop as loop
 import millpond.engine.maintenance as maintenance
 import millpond.engine.mapping as mapping
 import millpond.engine.merging as merging
@@ -96,12 +95,12 @@ MOMENTS = {
     "chunks-before": Moment(merging, "write_chunks", "before"),
     "chunks-after": Moment(merging, "write_chunks", "after"),
     "state-compaction": Moment(merging, "_compact", "after", lambda d, p, m, c, shard, *a: str(shard) in m.compact),
-    "backfill-before": Moment(loop, "run_backfill", "before"),
+    "backfill-before": Moment(backfill, "run_backfill", "before"),
     "backfill-mapped": Moment(backfill, "_merge", "before"),
     "backfill-written": Moment(backfill, "write_chunks", "after"),
     "backfill-unrecorded": Moment(backfill, "write_json", "before", lambda path, *a: path.endswith(".json")),
     "backfill-recorded": Moment(backfill, "write_json", "after", lambda path, *a: path.endswith(".json")),
-    "backfill-after": Moment(loop, "run_backfill", "after"),
+    "backfill-after": Moment(backfill, "run_backfill", "after"),
     "adoption-decided": Moment(CatalogLog, "record", "after", lambda s, *e: e and e[0]["do"] == "set_status"),
     "merge-written": Moment(maintenance, "write_section", "after"),
     "merge-before": Moment(SegmentTable, "commit", "before", _merge),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.engine import loop
+from millpond.engine import backfill, loop
 
 Factory = Callable[..., Any]
 
@@ -83,8 +83,8 @@ def test_once_whatever_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         pond.sql(f"CREATE QUERY q WITH (since='start') AS {QUERIES[name]}")
         core = pond._core
         (owner,) = loop.waiting_owners(core)
-        loop.run_backfill(core, owner)
-        loop.run_backfill(core, owner)  # again: it had joined late, say
+        backfill.run_backfill(core, owner)
+        backfill.run_backfill(core, owner)  # again: it had joined late, say
         assert letters(pond) == []
     with millpond.open(tmp_path, executor="inline") as pond:  # the sweep of orphans has left the files
         assert letters(pond) == []
