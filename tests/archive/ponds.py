@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,45 @@ import numpy as np
 import pyarrow as pa
 
 import millpond
+from millpond.archive import kept_fraction
+from millpond.archive.lazy import Scanned
+from millpond.engine.core import Core
 from millpond.engine.history import Range
-from millpond.engine.scan import Counters, Plan, Reduction, batches, plan
+from millpond.engine.scan import Counters, Piece, Section, batches, pieces_of, scanned, sections
+from millpond.types import StreamDefinition
+
+#: The fraction of rows to drop, of all sections or of each.
+Reduction = float | Callable[[Section], float]
 
 START = 1_767_225_600_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A planned scan: the range, what is read, and the number, rows and bytes of a full scan's sections."""
+
+    wanted: Range
+    pieces: tuple[Piece, ...]
+    sections: int
+    rows: int
+    size: int
+
+
+def plan(
+    core: Core,
+    stream: StreamDefinition,
+    wanted: Range,
+    reduction: Reduction = 0.0,
+    exact: bool = True,
+    function: str = "sample",
+) -> Plan:
+    """Choose what to read of every section of a range, and tell a lazy archive under a function's name."""
+    found, _ = sections(core, stream, wanted)
+    wants = [(s, reduction(s) if callable(reduction) else reduction) for s in found]
+    pieces = pieces_of(stream, wants, exact)
+    read = [(s, drop) for s, drop in wants if drop > 0 or s.whole is not None]
+    scanned(core, stream, Scanned(function, {s.name: kept_fraction(drop) for s, drop in read}, wanted.high is None))
+    return Plan(wanted, pieces, len(read), sum(s.rows for s, _ in read), sum(s.size for s, _ in read))
 
 
 def opened(path: Path, design: str = "plain", lateness: str = "1h") -> Any:

@@ -18,8 +18,8 @@ from hypothesis import given
 from millpond.archive import layout
 from millpond.engine import maintenance, segments
 from millpond.engine.history import Range
-from millpond.engine.scan import batches, plan
-from tests.archive.ponds import START, opened, rows, scan
+from millpond.engine.scan import batches
+from tests.archive.ponds import START, opened, plan, rows, scan
 from tests.oracle.sampling import u
 
 DESIGNS = (

@@ -40,10 +40,9 @@ from millpond.engine.scan import (
     Section,
     batches,
     between_floors,
-    match,
+    pieces_of,
     scanned,
     sections,
-    too_coarse,
 )
 from millpond.errors import QueryError
 from millpond.language.reduce_clause import reduction_text
@@ -247,16 +246,12 @@ def _pieces(core: Core, stream: StreamDefinition, part: Range, drop: float, scan
 
 
 def _quietly(core: Core, stream: StreamDefinition, part: Range, drop: float, scan: Scan) -> tuple[Piece, ...]:
-    """As `plan`, without telling the archive.
+    """What is read of a range, without telling the archive.
 
     Raises: QueryError when part of the range is kept at coarser resolution than wanted only.
     """
-    found_there = sections(core, stream, part, scan.floors.get(stream.id))[0]
-    read = [s for s in found_there if drop > 0 or s.whole is not None]
-    found = [(s, match(s, drop)) for s in read]
-    if coarse := [s for s, piece in found if piece is None]:
-        raise too_coarse(stream, coarse)
-    return tuple(piece for _, piece in found if piece is not None)
+    found, _ = sections(core, stream, part, scan.floors.get(stream.id))
+    return pieces_of(stream, [(s, drop) for s in found])
 
 
 def _disjoint(stretches: Sequence[tuple[int, int]]) -> list[Step]:

@@ -1,9 +1,10 @@
 """Reading a stream's past with a reduction: which files and row groups, planned in the driver; their rows, in tasks.
 
-    with core.pinned():                                  # no file of the plan is deleted while it is open
-        planned = plan(core, stream, Range(low, high, epoch), 0.4)
+    with core.pinned():                                  # no file is deleted while it is open
+        found, _ = sections(core, stream, Range(low, high, epoch))
+        pieces = pieces_of(stream, [(section, 0.4) for section in found])
     counters = Counters()
-    for rows in batches(core.path, stream, planned.pieces, planned.wanted, ["mph"], counters):
+    for rows in batches(core.path, stream, pieces, Range(low, high, epoch), ["mph"], counters):
         ...                                              # the columns asked for, and `_weight`
 
 A *section* is a file of the archive; its reduced copies have the section's name (see `millpond.engine.copies`). So
@@ -14,7 +15,7 @@ not made yet is simply read finer than it would have to be.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -83,10 +84,6 @@ class Section:
         return round(segment.size / segment.kept)
 
 
-#: The fraction to drop: a number, or what a reduction function says of each section.
-Reduction: TypeAlias = float | Callable[[Section], float]
-
-
 @dataclass(frozen=True)
 class Piece:
     """What a scan reads of one section.
@@ -114,26 +111,6 @@ class Piece:
         if self.groups is None or not self.segment.blocks:
             return self.segment.size
         return self.segment.size * self.groups // self.segment.blocks
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A planned scan. wanted: the range. pieces: what is read, in order of time. sections, rows, size: of a full scan.
-
-    removed: the event time below which retention has removed rows (None: it has not).
-    """
-
-    wanted: Range
-    pieces: tuple[Piece, ...]
-    sections: int
-    rows: int
-    size: int
-    removed: int | None = None
-
-    @property
-    def exact(self) -> bool:
-        """Whether every row of the range is read."""
-        return all(p.kept == 1 for p in self.pieces)
 
 
 @dataclass
@@ -237,43 +214,22 @@ def match(section: Section, reduction: float, exact: bool = True) -> Piece | Non
     return Piece(section.name, version.copy, version.segment, choice.groups, choice.kept, choice.thin, section.whole)
 
 
-def plan(
-    core: Core,
-    stream: StreamDefinition,
-    wanted: Range,
-    reduction: Reduction = 0.0,
-    exact: bool = True,
-    function: str = "sample",
-) -> Plan:
-    """Choose what to read of every section of a range. Call it while the core is pinned.
+def pieces_of(
+    stream: StreamDefinition, wants: Sequence[tuple[Section, float]], exact: bool = True
+) -> tuple[Piece, ...]:
+    """What to read of sections, of each with the fraction of its rows that may be dropped.
+
+    Where nothing may be dropped the archive alone is read, and what copies have kept beyond it is passed over, as
+    without copies.
 
     Arguments:
-        reduction: the fraction of rows to drop, or a function of the section. Nothing dropped: the archive alone is
-            read, and what copies have kept beyond it is passed over, as without copies.
-        exact: see `match`. function: the name of the reduction function, under which a stream of design 'modify'
-            remembers what scans wanted.
-    Raises: QueryError when part of the range is kept at coarser resolution than wanted only.
+        exact: see `match`.
+    Raises: QueryError when a section is kept at coarser resolution than wanted only.
     """
-    found, removed = sections(core, stream, wanted)
-    pieces: list[Piece] = []
-    coarse: list[Section] = []
-    read: list[Section] = []
-    marks: dict[str, float] = {}
-    for section in found:
-        fraction = reduction(section) if callable(reduction) else reduction
-        if fraction == 0 and section.whole is None:
-            continue
-        read.append(section)
-        marks[section.name] = kept_fraction(fraction)
-        piece = match(section, fraction, exact)
-        if piece is None:
-            coarse.append(section)
-        else:
-            pieces.append(piece)
-    if coarse:
+    found = [(s, match(s, drop, exact)) for s, drop in wants if drop > 0 or s.whole is not None]
+    if coarse := [s for s, piece in found if piece is None]:
         raise too_coarse(stream, coarse)
-    scanned(core, stream, Scanned(function, marks, wanted.high is None))
-    return Plan(wanted, tuple(pieces), len(read), sum(s.rows for s in read), sum(s.size for s in read), removed)
+    return tuple(piece for _, piece in found if piece is not None)
 
 
 def scanned(core: Core, stream: StreamDefinition, event: Scanned) -> None:
