@@ -9,7 +9,6 @@ and `small` (few rows were read, so that intervals are rough). Rows without grou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
 from millpond.types import EXACT, WEIGHT, Aggregate, BoundQuery, Output
@@ -76,19 +75,3 @@ def _free(wanted: str, taken: set[str]) -> str:
         name = f"{wanted}_{count}"
     taken.add(name.lower())
     return name
-
-
-def fidelity_names(query: BoundQuery) -> Iterable[str]:
-    """Names of the columns that `with_fidelity` has added."""
-    sampled = query.reduce is not None and query.reduce.samples
-    return [o.name for o in query.select if sampled and _is_added(o, query)]
-
-
-def _is_added(output: Output, query: BoundQuery) -> bool:
-    measures = {f'"{a.name}"' for a in query.aggregates if a.measure not in ("", "estimate")}
-    return (
-        output.expression in measures
-        or f'"{WEIGHT}"' in output.expression
-        or (output.name.endswith("_bound") and output.expression in ("'<='", "'>='"))
-        or any(output.expression.startswith(f"({m} <") for m in measures)
-    )
