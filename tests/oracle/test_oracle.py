@@ -160,6 +160,13 @@ def test_late_rows_dropped_window_by_window() -> None:
         (10, 1, 0), (20, 3, 0), (30, 1, 0)]  # fmt: skip
 
 
+def test_dropped_rows_do_not_decide_which_windows_there_are() -> None:
+    # The row at 5 comes late, is no part of [0, 10), and must not make its HAVING fail.
+    case = count(10 * S, 10 * S, having="count(*) = 1")
+    log = revisions(case, TYPES, script(StreamSpec(late="drop"), [1], [12], [5], [41]))
+    assert [(r.end // S, r.items, r.op) for r in log] == [(10, (1,), "+"), (20, (1,), "+")]
+
+
 def test_too_late_rows_change_nothing() -> None:
     spec = script(StreamSpec(), [1], [100], [2], [100])
     log = revisions(count(10 * S, 10 * S), TYPES, spec, revise_for=20 * S)
