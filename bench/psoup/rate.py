@@ -26,7 +26,7 @@ TARGETS = {
 #: Pairs of query and row that the native join may look at, and write.
 LOOKED_AT, WRITTEN = 50_000_000, 5_000_000
 #: Conditions that DuckDB evaluates (queries x rows), and rows of a file of the native systems, at most.
-COUNTED, NATIVE_ROWS = 50_000_000, 200_000
+COUNTED, NATIVE_ROWS = 100_000_000, 200_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--rows", type=int, default=500_000, help="rows of a file; half from 2^15 queries on")
     group.add_argument("--native-filters", type=int, default=6, help="native queries at once; 0: no native systems")
-    group.add_argument("--duckdb-filters", type=int, default=4096, help="FILTER counts in one scan, at most")
+    group.add_argument("--duckdb-filters", type=int, default=512, help="FILTER counts in one scan, at most")
 
 
 def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
@@ -141,9 +141,9 @@ def stream_line(mix: str, count: int, options: argparse.Namespace, home: Path, b
     found = subject.result
     log(f"{clock}   millpond {found['rows_per_s']:14,.0f} rows/s {subject.peak_mb:8,.0f} MB")
     most = min(count, options.duckdb_filters)
-    # As many rows as make a fixed number of evaluations.
-    tested = min(each, max(2_000, COUNTED // most))
-    counted = [str(p) for p in write_files(home / "data", 1, tested, MIXES[mix].top)]
+    # As many rows as make a fixed number of evaluations, which take far longer than planning; a file for each core.
+    tested = min(each, max(2_000, COUNTED // most // options.cores))
+    counted = [str(p) for p in write_files(home / "data", options.cores, tested, MIXES[mix].top)]
     limit = _baseline({**job, "system": "duckdb", "files": counted, "most": most}, budget)
     natives = _natives(mix, count, options, home, folder, budget) if options.native_filters else {}
     shutil.rmtree(folder, ignore_errors=True)
