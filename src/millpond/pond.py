@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 
-from millpond.engine.backfill import ready_backfills
 from millpond.engine.core import Core, open_core
-from millpond.engine.derived_history import caught_up
-from millpond.engine.epoch import in_flight
+from millpond.engine.draining import Drain
 from millpond.engine.executors import Executor, InlineExecutor
 from millpond.engine.loop import InlineLoop, SparkLoop, step
 from millpond.engine.maintenance import maintain, sweep_orphans
 from millpond.engine.reduction_functions import drop_reduction, register_reduction
 from millpond.errors import PondError, QueryError, SourceError
+from millpond.feeds import Feeds
 from millpond.foresight import check_script
 from millpond.handle import QueryHandle
 from millpond.interpreter import Interpreter, StatementResult
@@ -42,6 +41,9 @@ from millpond.window_kinds import WindowKinds
 from millpond.windows.kinds import WindowKind
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
     from millpond.engine.spark import Starting
 
 
@@ -52,11 +54,13 @@ class Pond:
         self, core: Core, start: Starting | None, window_kinds: Mapping[str, WindowKind] | None = None
     ) -> None:
         self._core = core
+        self._start = start
         self._kinds = WindowKinds(core, window_kinds)
         self._closed = False
         sweep_orphans(core)
         self._loop: InlineLoop | SparkLoop = SparkLoop(core, start) if start is not None else InlineLoop(core)
         self._interpreter = Interpreter(core, self.drain, self._loop.kick)
+        self._feeds = Feeds(core, self.sql, self._loop.kick)
         if start is not None:
             start_ready(core)
 
@@ -78,6 +82,17 @@ class Pond:
         started = self._loop.ready(timeout)
         self._check()
         return started
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that the pond's jobs run in; waits until it has started.
+
+        Raises: PondError when there is none (executor='inline'), or it did not start.
+        """
+        self._check()
+        if self._start is None:
+            raise PondError("a pond with executor='inline' has no Spark session; open it without")
+        return self._start.session
 
     def run(self, script: str) -> Iterator[StatementResult]:
         """Execute a script of statements, giving the result of each as it is there.
@@ -139,6 +154,33 @@ class Pond:
         self._loop.kick()
         return ordinal
 
+    def stream_from(
+        self,
+        frame: DataFrame,
+        stream: str,
+        *,
+        name: str = "main",
+        partition: str = "",
+        trigger: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> StreamingQuery:
+        """Feed a stream from a streaming DataFrame of Spark, whatever its source: each row once, over restarts too.
+
+        Arguments:
+            frame: `spark.readStream …`, with columns of the stream's names. Values that do not fit become dead letters.
+            stream: is made from the DataFrame's columns when there is none; then `options` are those of CREATE STREAM.
+            name: of the feed. A feed of the same name goes on where it was when the pond is opened again.
+            partition: the source partition, for streams whose progress is kept per partition.
+            trigger: how often, as Spark's `trigger` takes it: {"processingTime": "1 second"}, {"availableNow": True}.
+        Returns: Spark's query, to be stopped or waited for; closing the pond stops it. A feed that has failed shows in
+            `status()["streams"][stream]["feeds"]`.
+        Raises: SourceError when the DataFrame does not fit the stream.
+
+        Rows pass through Spark's JVM. Files that a stream reads itself (`source = 'files'`) cost less.
+        """
+        self._check()
+        return self._feeds.start(frame, stream, name, partition, trigger or {}, options)
+
     def drain(self, final: bool = False) -> None:
         """Wait until all that the sources hold now is committed.
 
@@ -146,46 +188,19 @@ class Pond:
             final: then announce the end of every source, which closes all windows; it survives a restart.
         """
         self._check()
-        core = self._core
-        with core.lock:
-            streams = {s: r for s, r in core.streams.items() if s in core.catalog.streams}
-            for runtime in streams.values():
-                if runtime.definition.derived is not None:
-                    continue  # it ends when what it reads has ended
-                if runtime.source is not None:
-                    runtime.source.poll(core.now(), settle=False)
-                if final:
-                    runtime.log.end()
-            goals = {str(s): r.log.length for s, r in streams.items()}
-            ends = [str(s) for s, r in streams.items() if r.log.ended]
+        drain = Drain(self._core, final)
         self._loop.kick()
-
-        def done() -> bool:
-            published = core.published
-            return (
-                all(published.intake.get(s, 0) >= n for s, n in goals.items() if int(s) in core.catalog.streams)
-                and all(
-                    s in published.progress and published.progress[s].ended
-                    for s in ends
-                    if int(s) in core.catalog.streams
-                )
-                and not any(q.status == "backfilling" for q in core.catalog.queries.values())
-                and not ready_backfills(core)
-                and in_flight(core) is None
-                and caught_up(core)
-            )
-
         if isinstance(self._loop, InlineLoop):
             idle = 0
-            while not done():
+            while not drain.done():
                 # Another thread may be at work: what it does shows only when it is done.
-                idle = 0 if step(core, settle=False) else idle + 1
+                idle = 0 if step(self._core, settle=False) else idle + 1
                 if idle > 200:
                     raise PondError("the drain cannot go on: no epoch has anything to do")
                 if idle:
                     time.sleep(0.01)
             return
-        core.wait(done)
+        self._core.wait(drain.done)
 
     def step(self, force: bool = False) -> bool:
         """Run one epoch over everything taken in so far (ponds with the inline executor only)."""
@@ -378,7 +393,11 @@ class Pond:
     def status(self) -> dict[str, Any]:
         """What the pond is doing: streams, queries, epochs. Cheap."""
         self._check()
-        return status(self._core)
+        found = status(self._core)
+        for stream, feeds in self._feeds.status().items():
+            for name in (n for n in found["streams"] if n.lower() == stream):
+                found["streams"][name]["feeds"] = feeds
+        return found
 
     def describe(self, name: str) -> dict[str, Any]:
         """The definition of a stream, table or query, JSON-ready."""
@@ -394,6 +413,7 @@ class Pond:
         if self._closed:
             return
         self._closed = True
+        self._feeds.stop()
         try:
             self._loop.stop()
         finally:

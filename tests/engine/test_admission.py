@@ -100,6 +100,17 @@ def test_a_pace_learns_what_epochs_cost_whatever_they_take() -> None:
     assert 1.2 < pace.limit / (20 << 20) < 1.8, "as much work as overhead"
 
 
+def test_a_pace_takes_more_at_a_time_while_much_waits() -> None:
+    """20 MB/s and 3 s of overhead: five targets are 10 s, of which 7 are work, until what waits is little."""
+    pace = Pace(target=2.0, fixed=3.0, limit=20 << 20)
+    for _ in range(20):
+        pace.learn(pace.limit, 3.0 + pace.limit / (20 << 20), waiting=4 << 30)
+    assert 6.5 < pace.limit / (20 << 20) < 7.5
+    for _ in range(20):
+        pace.learn(pace.limit, 3.0 + pace.limit / (20 << 20), waiting=1 << 20)
+    assert pace.limit / (20 << 20) < 2.2
+
+
 @given(st.lists(st.tuples(st.integers(1, 1 << 30), st.floats(0.001, 100.0)), min_size=1, max_size=LOOKED_AT))
 def test_fixed_cost_is_part_of_every_epoch(epochs: list[tuple[int, float]]) -> None:
     assert 0 <= fixed_cost(epochs, 0.25) < min(seconds for _, seconds in epochs)
@@ -107,7 +118,7 @@ def test_fixed_cost_is_part_of_every_epoch(epochs: list[tuple[int, float]]) -> N
 
 def test_tasks_have_equal_shares_while_more_waits() -> None:
     files = [item(n, 9 << 20, 500_000) for n in range(24)]
-    assert [len(admit({1: files}, Pace(limit=9 * n << 20), cores=2)[1]) for n in (1, 2, 5, 7, 8)] == [1, 2, 4, 6, 8]
+    assert [len(admit({1: files}, Pace(limit=9 * n << 20), cores=2)[1]) for n in (1, 2, 5, 7, 8)] == [2, 2, 4, 6, 8]
     assert len(admit({1: files[:5]}, Pace(limit=1 << 30), cores=2)[1]) == 5, "all that is there"
     assert len(admit({1: files}, Pace(limit=99 << 20), cores=4)[1]) == 8
     uneven = [item(n, size << 20) for n, size in enumerate([9, 3, 3, 3, 9, 9, 9])]

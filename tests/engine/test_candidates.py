@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -88,9 +87,8 @@ def test_empty_stretches_cost_nothing() -> None:
     """One row in 1970 and one in 2026 under a slide of a microsecond, and a range of ten: twenty windows."""
     window = Window(10, 1)
     rows, _ = Rows.sort(np.zeros(2, np.int64), np.array([0, 56 * 365 * DAY], np.int64))
-    started = time.perf_counter()
     _, ends = rows.ends(Panes.of(window).shape(window), -(2**60), 2**60)
-    assert len(ends) == 20 and time.perf_counter() - started < 0.5
+    assert len(ends) == 20  # it would not end if every slide between were looked at
 
 
 @given(

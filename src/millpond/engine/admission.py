@@ -16,13 +16,20 @@ SMALL = 1 << 20
 #: Epochs that the pace is learnt from.
 LOOKED_AT = 8
 
+#: While rows wait that many epochs will not catch up with, an epoch may last that many targets: what it costs whatever
+#: it takes is then paid less often, and no row waits longer for it.
+PATIENCE = 5
+#: In how many epochs what waits is to be caught up with, before they grow longer.
+CATCH_UP = 4
+
 
 @dataclass
 class Pace:
     """How many bytes an epoch may take so that it lasts about `target` seconds; learnt from the epochs before.
 
     An epoch costs `fixed` seconds whatever it takes, and the rest by its size. Where the fixed part is large (a busy
-    machine), epochs are longer than the target rather than mostly overhead: as much again is work.
+    machine), epochs are longer than the target rather than mostly overhead: as much again is work. Where much waits
+    they may last up to `PATIENCE` targets.
 
     >>> pace = Pace(target=2.0)
     >>> pace.learn(taken=100 << 20, seconds=4.0)
@@ -38,14 +45,20 @@ class Pace:
     fixed: float = 0.25
     history: list[tuple[int, float]] = field(default_factory=list)
 
-    def learn(self, taken: int, seconds: float) -> None:
-        """Adapt to an epoch that took `taken` bytes and lasted `seconds`; small ones tell nothing of the rate."""
+    def learn(self, taken: int, seconds: float, waiting: int = 0) -> None:
+        """Adapt to an epoch that took `taken` bytes and lasted `seconds`; small ones tell nothing of the rate.
+
+        Arguments:
+            waiting: bytes that have come and that the epoch did not take.
+        """
         if taken < self.limit // 4 or seconds <= 0:
             return
         self.history = [*self.history[1 - LOOKED_AT :], (taken, seconds)]
         self.fixed = fixed_cost(self.history, self.fixed)
         rate = taken / max(seconds - self.fixed, 0.05)
-        wanted = rate * max(self.target - self.fixed, min(self.fixed, self.target), 0.1)
+        behind = waiting * seconds / taken
+        target = max(self.target, min(behind / CATCH_UP, PATIENCE * self.target))
+        wanted = rate * max(target - self.fixed, min(self.fixed, target), 0.1)
         # Half way at a time, so that one slow epoch on a busy machine does not halve the next ones.
         self.limit = int(min(self.largest, max(self.smallest, (self.limit + min(wanted, 4 * self.limit)) / 2)))
 
@@ -73,17 +86,20 @@ def admit(pending: Mapping[int, Sequence[Item]], pace: Pace, cores: int = 1) -> 
     """The items that the next epoch takes: in order, each stream at least one, until the limits are reached.
 
     Arguments:
-        cores: tasks that run at once. Of a stream that has more pending, some fewer are taken where these tasks then
-            have equal shares: none waits for another that reads one more file.
+        cores: tasks that run at once. Of a single stream with large items each task gets one, if they are more than
+            the limit, too: a task without any would only wait. Of a stream that has more pending, some fewer are taken
+            where these tasks then have equal shares: none waits for another that reads one more file.
     """
     taken: dict[int, list[Item]] = {stream: [] for stream, items in pending.items() if items}
     size = rows = 0
+    alone = cores if len(taken) == 1 else None
     queues = {stream: list(reversed(items)) for stream, items in pending.items() if items}
     while queues:
         for stream in list(queues):
             item = queues[stream][-1]
             estimate = item.rows if item.rows is not None else item.size // 40
-            over = size + item.size > pace.limit or rows + estimate > pace.rows
+            limit = pace.limit if alone is None or len(taken[stream]) >= alone else pace.largest
+            over = size + item.size > limit or rows + estimate > pace.rows
             if over and taken[stream]:
                 del queues[stream]
                 continue

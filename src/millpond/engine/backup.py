@@ -103,7 +103,7 @@ def _attempt(pond: str, target: str) -> Backup:
     for name in _WHOLE:
         if os.path.isdir(os.path.join(pond, name)):
             _mirror(os.path.join(pond, name), os.path.join(target, name))
-    _mirror(os.path.join(pond, "intake"), os.path.join(target, "intake"), first=("intake.jsonl",))
+    _mirror(os.path.join(pond, "intake"), os.path.join(target, "intake"), first=("feeds", "intake.jsonl"))
     _adoptions(pond, target)
     for name in ("pond.json", "fence.json"):
         _write(os.path.join(target, name), _read(os.path.join(pond, name)))
@@ -182,8 +182,9 @@ def _records(pond: str, target: str, kind: str, epoch: int) -> None:
 
 
 def _mirror(source: str, target: str, first: tuple[str, ...] = ()) -> None:
-    """Copy a folder as it is; files named `first` before the others. What is gone from the source goes."""
+    """Copy a folder as it is; what is named in `first` before the others. What is gone from the source goes."""
     os.makedirs(target, exist_ok=True)
+    # A feed's checkpoint that is older than the log repeats batches, which the log knows; a newer one would skip some.
     names = sorted(os.listdir(source), key=lambda n: (n not in first, n))
     for name in set(os.listdir(target)) - set(names):
         path = os.path.join(target, name)

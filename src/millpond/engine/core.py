@@ -96,7 +96,8 @@ class StreamRuntime:
 class Settings:
     """What can be set when a pond is opened.
 
-    shards: state shards, fixed when the pond is made. target: seconds that an epoch should last at most under load.
+    shards: state shards, fixed when the pond is made. target: seconds that an epoch should last at most under load, or
+        up to five times as many while far more waits than it can take.
     share: whether queries share synopses. settle: microseconds for which a file must be unchanged before it is taken.
     hot_bytes: memory for hot rows and what is kept ready of row queries. eager_rows: rows from which on a map task
     matches them with all row queries. explicit_matches: matches per row that are then written out one by one, as far as

@@ -184,6 +184,13 @@ def _admit(core: Core, pending: dict[int, list[Item]]) -> dict[int, list[Item]]:
     return taken | (admit(others, left, core.executor.cores) if others else {})
 
 
+def _waiting(core: Core) -> int:
+    """Bytes that have come from outside and no epoch has taken."""
+    outside = [(s, r) for s, r in core.streams.items() if r.definition.derived is None]
+    taken = core.published.intake
+    return sum(i.size for s, r in outside for i in r.log.items(taken.get(str(s), 0), None)[:100_000])
+
+
 def _with_rows(items: list[Item]) -> list[Item]:
     """The items that have something to read: some of a derived stream tell its progress only."""
     return [i for i in items if i.kind != "derived" or i.parts]
@@ -332,7 +339,7 @@ def run_epoch(core: Core, epoch: int) -> None:
     elapsed = time.perf_counter() - started
     stages |= {"job": ran - started, "commit": committed - ran, "publish": time.perf_counter() - committed}
     with core.lock:
-        core.pace.learn(sum(r["bytes"] for r in reports[0]["reports"]), elapsed)
+        core.pace.learn(sum(r["bytes"] for r in reports[0]["reports"]), elapsed, _waiting(core))
         _learn_matching(core, reports[0]["reports"], elapsed)
         core.recent.append(
             {

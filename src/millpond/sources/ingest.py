@@ -46,7 +46,7 @@ def to_table(data: Any, definition: StreamDefinition, db: duckdb.DuckDBPyConnect
     for name, values in columns.items():
         carrier = known.get(name.lower())
         if carrier is None:
-            raise _unknown(name, definition)
+            raise unknown_column(name, definition)
         if carrier.name.lower() in matched:
             raise SourceError(f"column '{name}' is given twice (names are case-insensitive)")
         matched[carrier.name.lower()] = values
@@ -165,11 +165,12 @@ def _misfit(value: Any, kind: str, row: int, carrier: Carrier, definition: Strea
     )
 
 
-def _unknown(name: str, definition: StreamDefinition) -> SourceError:
+def unknown_column(name: str, definition: StreamDefinition) -> SourceError:
+    """The error of a column that a stream does not have, with the nearest that it has."""
     names = {c.name.lower(): c.name for c in definition.columns}
     near = difflib.get_close_matches(name.lower(), list(names), 1, 0.5)
     hint = f"did you mean '{names[near[0]]}'?" if near else f"it has {', '.join(names.values())}"
     return SourceError(f"stream '{definition.name}' has no column '{name}': {hint}")
 
 
-__all__ = ["to_table"]
+__all__ = ["to_table", "unknown_column"]

@@ -46,6 +46,7 @@ class Item:
     arrival: the clock reading at which it was taken, microseconds.
     key: the idempotency key of an ingest.
     first_row, last_row: reserved for items that are a part of a file.
+    more: the items after it were taken with it, all or none of them, up to the next without `more`.
     epoch, bound, parts: of derived items: the epoch that gave the rows; the progress that is reached with them (None:
         more items of the epoch follow); the files beside `path` that hold them.
     """
@@ -66,10 +67,12 @@ class Item:
     epoch: int | None = None
     bound: int | None = None
     parts: tuple[str, ...] = ()
+    more: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The item as a JSON-ready dict."""
-        return {name: getattr(self, name) for name in (_FIELDS if self.kind == "derived" else _PLAIN)}
+        names = [*_PLAIN, *(_DERIVED if self.kind == "derived" else ()), *(["more"] if self.more else ())]
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Item:
@@ -80,8 +83,10 @@ class Item:
 
 _FIELDS: Final = {f.name: None for f in dataclasses.fields(Item)}
 
+_DERIVED: Final = ("epoch", "bound", "parts")
+
 #: The fields that items of every kind have.
-_PLAIN: Final = {name: None for name in _FIELDS if name not in ("epoch", "bound", "parts")}
+_PLAIN: Final = {name: None for name in _FIELDS if name not in (*_DERIVED, "more")}
 
 
 def checksum(head: bytes) -> str:
@@ -202,10 +207,20 @@ class IntakeLog:
             raise PondError(f"the intake log {self.path} is damaged: lines that hold no or several records")
         for number, record in enumerate(records):
             self._take(record, number)
+        whole = self._cut_unfinished(records, lines)
+        good = good if whole is None else whole
         if good < len(data):
             os.ftruncate(self._file, good)
             os.fsync(self._file)
         return good
+
+    def _cut_unfinished(self, records: list[Any], lines: list[bytes]) -> int | None:
+        """Forget the items at the end whose companions a crash has kept from the log; how many bytes are whole then."""
+        keep = len(records)
+        while keep and isinstance(records[keep - 1], dict) and records[keep - 1].get("more"):
+            keep -= 1
+            self._items.pop()
+        return sum(len(line) + 1 for line in lines[:keep]) if keep < len(records) else None
 
     def _salvage(self, lines: list[bytes]) -> tuple[list[Any], int]:
         """The records before the first bad line; nothing but bad lines may follow it (blocks lost in a power cut)."""

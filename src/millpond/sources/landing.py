@@ -10,6 +10,8 @@ import contextlib
 import os
 import threading
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -96,6 +98,25 @@ class Landing:
         if earlier is not None:
             _remove(path)
         return ordinal
+
+    def adopt(self, items: Sequence[Item], key: str, arrival: int) -> int | None:
+        """Take files that others have written durably into `folder`, all or none of them.
+
+        Arguments:
+            items: of the files, in order. key: kept with them (see `append`). arrival: the clock reading, microseconds.
+        Returns: the ordinal of the last; None where there are no items.
+        Raises: PondError when the log cannot be written; nothing was taken.
+        """
+        last = len(items) - 1
+        taken = [
+            replace(item, arrival=arrival, more=at < last, key=key if at == last else None)
+            for at, item in enumerate(items)
+        ]
+        with self._lock:
+            ordinals = [item.ordinal for item in self.log.append(taken)]
+            if ordinals:
+                self._keys[key] = (ordinals[-1], arrival)
+        return ordinals[-1] if ordinals else None
 
     def release(self, end: int) -> int:
         """Delete the files of items before ordinal `end`, whose rows are committed elsewhere.
