@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from millpond.errors import SourceError
+from tests.pages import run_page
 
 pytestmark = pytest.mark.spark
 
@@ -109,3 +110,8 @@ def test_what_does_not_fit(tmp_path: Path, inline_pond: Callable[..., Any], spar
     assert pond.status()["streams"]["s"]["feeds"] == [{"name": "text", "active": True, "error": None}]
     pond.close()
     assert not query.isActive
+
+
+def test_the_page_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_session: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page("docs/spark-streams.md", tmp_path)

@@ -178,11 +178,11 @@ def _type(kind: DataType, column: str) -> str:
     if name in _NAMES:
         return _NAMES[name]
     if name == "decimal":
-        return f"DECIMAL({kind.precision}, {kind.scale})"  # type: ignore[attr-defined]  # a DecimalType
+        return f"DECIMAL({kind.precision}, {kind.scale})"
     if name == "array":
-        return f"{_type(kind.elementType, column)}[]"  # type: ignore[attr-defined]  # an ArrayType
+        return f"{_type(kind.elementType, column)}[]"
     if name == "struct":
-        fields = kind.fields  # type: ignore[attr-defined]  # a StructType
+        fields = kind.fields
         return "STRUCT(" + ", ".join(f"{_quoted(f.name)} {_type(f.dataType, column)}" for f in fields) + ")"
     raise SourceError(
         f"column '{column}' of the DataFrame is a {kind.simpleString()}, which no column of a stream can be; select or "
