@@ -31,10 +31,10 @@ class Pace:
     machine), epochs are longer than the target rather than mostly overhead: as much again is work. Where much waits
     they may last up to `PATIENCE` targets.
 
-    >>> pace = Pace(target=2.0)
-    >>> pace.learn(taken=100 << 20, seconds=4.0)
-    >>> pace.limit <= 100 << 20
-    True
+    >>> pace = Pace(target=2.0, cold=False)
+    >>> pace.learn(taken=48 << 20, seconds=4.25)
+    >>> pace.limit >> 20
+    34
     """
 
     target: float = 2.0
@@ -44,6 +44,7 @@ class Pace:
     largest: int = 512 << 20
     fixed: float = 0.25
     history: list[tuple[int, float]] = field(default_factory=list)
+    cold: bool = True
 
     def learn(self, taken: int, seconds: float, waiting: int = 0) -> None:
         """Adapt to an epoch that took `taken` bytes and lasted `seconds`; small ones tell nothing of the rate.
@@ -53,6 +54,9 @@ class Pace:
         """
         if taken < self.limit // 4 or seconds <= 0:
             return
+        cold, self.cold = self.cold, False
+        if cold and seconds < PATIENCE * self.target:
+            return  # processes start and code is compiled in the first epoch: it tells little of those to come
         self.history = [*self.history[1 - LOOKED_AT :], (taken, seconds)]
         self.fixed = fixed_cost(self.history, self.fixed)
         rate = taken / max(seconds - self.fixed, 0.05)
