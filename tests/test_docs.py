@@ -31,6 +31,7 @@ PAGES = [
     "docs/reduce.md",
     "docs/archive.md",
     "docs/hybrid.md",
+    "docs/system-stream.md",
 ]
 
 

@@ -25,6 +25,8 @@ def alter_columns(core: Core, statement: lang.AlterColumns, stream: StreamDefini
     if stream.derived is not None:
         what = f"stream '{stream.name}' is derived: its columns are those of its SELECT"
         raise _fault(statement, what, "another derived stream with further columns")
+    if stream.options.source == "system":
+        raise _fault(statement, f"the columns of '{stream.name}' are the system's", "another stream")
     if statement.action == "add":
         return _add(core, statement, stream)
     return _widen(core, statement, stream)

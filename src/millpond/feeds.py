@@ -81,6 +81,8 @@ class Feeds:
             raise SourceError(
                 f"stream '{name}' is there already, so {', '.join(options)} cannot be set here; see ALTER STREAM … SET"
             )
+        if definition.options.source == "system":
+            raise SourceError(f"stream '{name}' is the system's: its rows are what epochs report")
         if definition.derived is not None:
             raise SourceError(f"stream '{name}' is derived: its rows are answers; feed what it reads")
         if self._core.streams[definition.id].log.ended:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from millpond import language as lang
 from millpond.catalog import Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
+from millpond.engine.reporting import SYSSTREAM, definition_of
 from millpond.errors import QueryError
 from millpond.language import Schema
 from millpond.types import BoundQuery, QueryDefinition, QueryOptions, Selection, StreamDefinition, TableDefinition
@@ -78,6 +79,8 @@ class Foresight:
             self._made[statement.name.lower()] = None
         elif isinstance(statement, lang.AlterColumns):
             self._alter(statement)
+        elif isinstance(statement, lang.AlterSystem) and "statistics" in statement.options:
+            self._made.setdefault(SYSSTREAM, definition_of(0))
         elif isinstance(statement, lang.Select):
             lang.bind_select(statement.select, statement.text, statement.offset, self)
         elif isinstance(statement, lang.Explain) and not isinstance(statement.target, str):

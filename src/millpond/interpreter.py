@@ -18,7 +18,9 @@ from millpond.archives import alter_stream, with_design
 from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.engine.core import Core
+from millpond.engine.system_stream import SYSSTREAM, check_drop
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
+from millpond.live_settings import alter_options, alter_system
 from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, explain_stream, gone_note, show
 from millpond.results.describe_archive import show_archive
@@ -47,7 +49,7 @@ from millpond.window_queries import Wanted, WindowQueries, check_options, check_
 #: Statements that change the catalog.
 _CHANGES = (
     lang.CreateStream, lang.DeriveStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery,
-    lang.AlterStream, lang.AlterColumns,
+    lang.AlterStream, lang.AlterColumns, lang.AlterSystem,
 )  # fmt: skip
 
 #: Names of row queries, the newest, that a misspelt one is compared with.
@@ -172,6 +174,8 @@ class Interpreter:
             return alter_stream(self.core, self._stream(statement.name, statement), statement.options, self.rows.names)
         if isinstance(statement, lang.AlterColumns):
             return alter_columns(self.core, statement, self._stream(statement.name, statement))
+        if isinstance(statement, lang.AlterSystem):
+            return alter_system(self.core, statement)
         assert isinstance(statement, lang.AlterQuery)
         return self._alter(statement)
 
@@ -220,7 +224,7 @@ class Interpreter:
             if isinstance(standing, Registered):
                 return explain_selection(self.core, standing.selection, standing, statement.analyze)
             if standing.inputs:
-                return explain_relational(self.core, standing.definition.query, standing)
+                return explain_relational(self.core, standing.definition.query, standing, statement.analyze)
             return explain(self.core, standing.definition.query, standing, statement.analyze)
         bound = lang.bind_select(statement.target, statement.text, statement.offset, self.rows.names)
         if isinstance(bound, Selection):
@@ -252,7 +256,7 @@ class Interpreter:
         return StatementError(message, statement.script, start, end, f"the name of a {kind}", nearest)
 
     def _free_name(self, name: str, statement: lang.Statement) -> None:
-        if self.core.catalog.lookup(name) is not None or self.core.register.id_of(name) is not None:
+        if name.lower() == SYSSTREAM or self.core.catalog.lookup(name) or self.core.register.id_of(name) is not None:
             raise self._name_taken(name, statement)
 
     def _name_taken(self, name: str, statement: lang.Statement) -> StatementError:
@@ -402,6 +406,7 @@ class Interpreter:
     def _drop_stream(self, stream: StreamDefinition, statement: lang.Drop) -> str:
         """Drop a stream with its own query; with CASCADE also the streams made of it, and what reads these."""
         register, catalog = self.core.register, self.core.catalog
+        check_drop(self.core, stream)
         derived = catalog.derived_from(stream.id)
         doomed = [stream, *derived]
         own = {s.derived.query for s in doomed if s.derived is not None}
@@ -464,6 +469,8 @@ class Interpreter:
         standing = self._query(statement.name, statement)
         if statement.action == "window":
             return self._set_window(statement, standing)
+        if statement.action == "set":
+            return alter_options(self.core, statement, standing)
         pause = statement.action == "pause"
         if pause and standing.status == "paused":
             return f"query {statement.name} is paused already"

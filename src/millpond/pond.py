@@ -24,6 +24,7 @@ from millpond.engine.executors import Executor, InlineExecutor
 from millpond.engine.loop import InlineLoop, SparkLoop, step
 from millpond.engine.maintenance import maintain, sweep_orphans
 from millpond.engine.reduction_functions import drop_reduction, register_reduction
+from millpond.engine.system_stream import begin
 from millpond.errors import PondError, QueryError, SourceError
 from millpond.feeds import Feeds
 from millpond.foresight import check_script
@@ -58,6 +59,9 @@ class Pond:
         self._kinds = WindowKinds(core, window_kinds)
         self._closed = False
         sweep_orphans(core)
+        if core.settings.statistics:
+            with core.lock:
+                begin(core)
         self._loop: InlineLoop | SparkLoop = SparkLoop(core, start) if start is not None else InlineLoop(core)
         self._interpreter = Interpreter(core, self.drain, self._loop.kick)
         self._feeds = Feeds(core, self.sql, self._loop.kick)
@@ -129,6 +133,8 @@ class Pond:
         definition = self._core.catalog.stream(stream)
         if definition is None:
             raise SourceError(f"there is no stream '{stream}'; CREATE STREAM {stream} (…) makes one")
+        if definition.options.source == "system":
+            raise SourceError(f"stream '{stream}' is the system's: its rows are what epochs report")
         if definition.derived is not None:
             raise SourceError(f"stream '{stream}' is derived: its rows are answers; ingest into what it reads")
         runtime = self._core.streams[definition.id]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from millpond.catalog import NewSelection
 from millpond.engine.core import Core
+from millpond.engine.reporting import SYSSTREAM
 from millpond.errors import QueryError
 from millpond.language import Binder
 from millpond.results.ready import ready_of
@@ -43,6 +44,8 @@ class Names:
             raise QueryError(
                 f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
             )
+        if found is None and name.lower() == SYSSTREAM:
+            raise QueryError(f"nothing is reported into {SYSSTREAM} yet; ALTER SYSTEM SET statistics = on begins it")
         return found
 
     def names(self) -> list[str]:

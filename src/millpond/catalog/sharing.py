@@ -125,12 +125,13 @@ def _reaches(catalog: Catalog, store: Store, item: RelationInput) -> bool:
         if relation is None or standing.status != "live":
             continue
         for owner, other in zip(standing.inputs, relation.inputs, strict=True):
-            if owner == store.owner and _covers(relation, other, item):
+            if owner == store.owner and covers(relation, other, item):
                 return True
     return False
 
 
-def _covers(relation: Relational, other: RelationInput, item: RelationInput) -> bool:
+def covers(relation: Relational, other: RelationInput, item: RelationInput) -> bool:
+    """Whether what `other`, an input of `relation`, keeps in its window is all that `item` needs in its own."""
     mine, needed = other.window, item.window
     if mine.kind == "unbounded":
         return relation.plan != "elements" or relation.operator != "istream"

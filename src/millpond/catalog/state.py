@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from millpond.progress import NEVER
 from millpond.relations import Rows
 from millpond.synopses import PanesSpec
-from millpond.types import KindDefinition, QueryDefinition, StreamDefinition, TableDefinition, from_json
+from millpond.types import KindDefinition, QueryDefinition, QueryOptions, StreamDefinition, TableDefinition, from_json
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
 
@@ -77,6 +77,8 @@ class Standing:
 
     first_epoch: the first epoch that it is live in; its back-fill covers exactly the epochs before.
     previous: ids of the versions that it replaced.
+    floor: windows that end at or before it stay as they are: what they were made of was not kept for longer when
+        `revise_for` was raised.
     """
 
     definition: QueryDefinition
@@ -86,6 +88,7 @@ class Standing:
     reason: str = ""
     previous: tuple[int, ...] = ()
     inputs: tuple[str, ...] = ()
+    floor: int = NEVER
 
     @property
     def id(self) -> int:
@@ -98,6 +101,7 @@ class Catalog:
     """Everything declared, by id (queries, streams, tables, summaries) or owner (synopses).
 
     reductions: registered reduction functions by name, each with the file that holds it, relative to the pond.
+    settings: what ALTER SYSTEM has set, by name.
     """
 
     version: int = 0
@@ -110,6 +114,7 @@ class Catalog:
     reductions: dict[str, str] = field(default_factory=dict)
     summaries: dict[int, Summary] = field(default_factory=dict)
     kinds: dict[str, KindDefinition] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
         """The stream, table or query of that name, or None."""
@@ -236,11 +241,38 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
     if do == "set_status":
         standing = replace(catalog.queries[event["id"]], status=event["status"], reason=event.get("reason", ""))
         return replace(after, queries={**catalog.queries, standing.id: standing})
+    if do == "reshare":
+        return _reshared(after, event)
+    if do == "set_setting":
+        return replace(after, settings={**catalog.settings, event["name"]: event["value"]})
+    if do == "set_options":
+        standing = catalog.queries[event["id"]]
+        changed = replace(standing.definition, options=from_json(QueryOptions, event["options"]))
+        standing = replace(standing, definition=changed, floor=max(standing.floor, event.get("floor", NEVER)))
+        return replace(after, queries={**catalog.queries, standing.id: standing})
     if do == "create_reduction":
         return replace(after, reductions={**catalog.reductions, event["name"]: event["file"]})
     if do == "drop_reduction":
         return replace(after, reductions={k: f for k, f in catalog.reductions.items() if k != event["name"]})
     raise ValueError(f"unknown catalog event {do!r}")
+
+
+def _reshared(catalog: Catalog, event: dict[str, Any]) -> Catalog:
+    """The catalog with queries that went over to other state, some of it new; what nobody uses any more goes."""
+    synopses = {s.owner: s for value in event["synopses"] for s in [from_json(Synopsis, value)]}
+    stores = {s.owner: s for value in event["stores"] for s in [from_json(Store, value)]}
+    moved = {
+        number: replace(catalog.queries[number], synopsis=synopsis, inputs=tuple(inputs))
+        for number, synopsis, inputs in event["queries"]
+    }
+    return _without_unused(
+        replace(
+            catalog,
+            synopses=catalog.synopses | synopses,
+            stores=catalog.stores | stores,
+            queries=catalog.queries | moved,
+        )
+    )
 
 
 def _with_summaries(catalog: Catalog, event: dict[str, Any]) -> Catalog:

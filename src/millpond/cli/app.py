@@ -1,4 +1,4 @@
-"""The commands: run, sql, status, doctor, demo; serve and token come from `serve`."""
+"""The commands: run, sql, status, doctor, demo; serve and token come from `serve`, top from `top`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from millpond.cli import archive, serve
+from millpond.cli import archive, serve, top
 from millpond.cli.output import Format, Writer
 from millpond.cli.session import FAILED, announce_start, opened, parse_settings, reached, reporting, say
 from millpond.errors import PondError
@@ -194,6 +194,7 @@ def _execute_on(pond: Any, script: str, form: Format) -> None:
 
 
 serve.register(app)
+top.register(app)
 app.add_typer(archive.commands)
 
 

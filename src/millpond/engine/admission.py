@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millpond.engine.records import Split
 from millpond.sources.base import split
@@ -66,6 +66,10 @@ class Pace:
         # Half way at a time, so that one slow epoch on a busy machine does not halve the next ones.
         self.limit = int(min(self.largest, max(self.smallest, (self.limit + min(wanted, 4 * self.limit)) / 2)))
 
+    def without(self, size: int, rows: int) -> Pace:
+        """What is left for others when so many bytes and rows are taken."""
+        return replace(self, limit=max(0, self.limit - size), rows=max(0, self.rows - rows))
+
 
 def fixed_cost(epochs: Sequence[tuple[int, float]], known: float) -> float:
     """Seconds that epochs cost whatever they take: the intercept of the line through (bytes, seconds).
@@ -115,6 +119,28 @@ def admit(pending: Mapping[int, Sequence[Item]], pace: Pace, cores: int = 1) -> 
         ((stream, items),) = taken.items()
         if len(items) < len(pending[stream]):
             return {stream: _balanced(items, cores)}
+    return taken
+
+
+def admit_in_order(
+    pending: Mapping[int, Sequence[Item]], order: Sequence[int], pace: Pace, cores: int = 1
+) -> dict[int, list[Item]]:
+    """As `admit`, one stream after the other: what the first ones leave of the limits is for the others.
+
+    Arguments:
+        order: the streams, those that go first before others; the first of them takes an item at least.
+    """
+    taken: dict[int, list[Item]] = {}
+    left = pace
+    for stream in order:
+        items = pending.get(stream, ())
+        first = items[0] if items else None
+        if first is None or (taken and (first.size > left.limit or (first.rows or first.size // 40) > left.rows)):
+            continue
+        taken |= admit({stream: items}, replace(left, largest=left.limit), cores)
+        size = sum(i.size for i in taken[stream])
+        rows = sum(i.rows if i.rows is not None else i.size // 40 for i in taken[stream])
+        left = left.without(size, rows)
     return taken
 
 

@@ -11,11 +11,12 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from millpond.adapt.scheduling import StageProfile
 from millpond.archive import parse_design
 from millpond.archive.lazy import PREFIX, Lazy, Stored
 from millpond.catalog import Catalog, CatalogLog, Register
@@ -26,16 +27,20 @@ from millpond.engine.entries import summaries_folder
 from millpond.engine.executors import Executor
 from millpond.engine.granularity import is_needed
 from millpond.engine.load import Load
-from millpond.engine.matching_pace import MatchingPace, share_of
+from millpond.engine.matching_pace import MatchingPace
 from millpond.engine.merging import results_folder
 from millpond.engine.records import Published, last_record, read_published
+from millpond.engine.reporting import Reporter, Work
 from millpond.engine.segments import DEAD, archive_folder, dead_folder, row_schema
+from millpond.engine.settings import SETTINGS, Settings, read_settings
+from millpond.engine.sizes import StateSizes
 from millpond.engine.state import state_folder
 from millpond.errors import PondError
 from millpond.sources.derived import DerivedSource
 from millpond.sources.files import FileSource
 from millpond.sources.intake import IntakeLog
 from millpond.sources.landing import Landing
+from millpond.sources.system import SystemSource
 from millpond.synopses import connection, query_table
 from millpond.tables import SegmentTable, read_json, write_json
 from millpond.tables.chunks import SCHEMA as CHUNKS
@@ -68,7 +73,7 @@ class StreamRuntime:
     definition: StreamDefinition
     log: IntakeLog
     landing: Landing
-    source: FileSource | DerivedSource | None
+    source: FileSource | DerivedSource | SystemSource | None
     archive: SegmentTable
     dead: SegmentTable
     schema: pa.Schema
@@ -93,30 +98,6 @@ class StreamRuntime:
 
 
 @dataclass
-class Settings:
-    """What can be set when a pond is opened.
-
-    shards: state shards, fixed when the pond is made. target: seconds that an epoch should last at most under load, or
-        up to five times as many while far more waits than it can take.
-    share: whether queries share synopses. settle: microseconds for which a file must be unchanged before it is taken.
-    hot_bytes: memory for hot rows and what is kept ready of row queries. eager_rows: rows from which on a map task
-    matches them with all row queries. explicit_matches: matches per row that are then written out one by one, as far as
-    finding them makes epochs longer by no more than `matching_share` of what they take otherwise.
-    """
-
-    shards: int = 2
-    target: float = 2.0
-    share: bool = True
-    settle: int = 1_000_000
-    rows_per_epoch: int = 8_000_000
-    compact_files: int = 8
-    hot_bytes: int = 1 << 29
-    eager_rows: int = 16_384
-    explicit_matches: float = 24.0
-    matching_share: float = 0.1
-
-
-@dataclass
 class Core:
     """Everything that the engine's parts share. `lock` guards the catalog, manifests and the publish record."""
 
@@ -135,18 +116,26 @@ class Core:
     lock: threading.RLock = field(default_factory=threading.RLock)
     pace: Pace = field(default_factory=Pace)
     matching_pace: MatchingPace = field(default_factory=MatchingPace)
+    stages: StageProfile = field(default_factory=StageProfile)
     last_manifest: int = 0
     failure: BaseException | None = None
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))
+    #: What the last epochs did, operator by operator.
+    work: deque[Work] = field(default_factory=lambda: deque(maxlen=8))
     pins: int = 0
     upkeep: threading.Lock = field(default_factory=threading.Lock)
     stepping: threading.RLock = field(default_factory=threading.RLock)
     owner_file: int = -1
     fence: str = ""
     closing: bool = False
+    #: Whether queries are still to be brought in line with the setting `share` (`engine.resharing`).
+    resharing: bool = False
+    #: Names of the settings that this opening gave, which go before what the catalog remembers.
+    opened_with: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
+        self.reporter = Reporter(StateSizes(self.path))
         self.load = Load(self.path, 2 * self.settings.target, self.now, self.oldest_waiting)
 
     @property
@@ -178,7 +167,7 @@ class Core:
         intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
         log = IntakeLog(intake)
         schema = row_schema(definition)
-        source: FileSource | DerivedSource | None = None
+        source: FileSource | DerivedSource | SystemSource | None = None
         if definition.derived is not None:
             folder = derived_folder(self.path, definition)
             source = DerivedSource(
@@ -190,6 +179,8 @@ class Core:
                     self.catalog, self.published.progress, self.published.queries, definition.id, announced, bound
                 ),
             )
+        elif definition.options.source == "system":
+            source = SystemSource(log, derived_folder(self.path, definition), lambda: self.published.epoch)
         elif definition.options.source == "files":
             source = FileSource(definition, log, settle=self.settings.settle)
         runtime = StreamRuntime(
@@ -227,6 +218,19 @@ class Core:
         runtime.definition, runtime.schema = definition, schema
         if isinstance(runtime.source, FileSource):  # derived streams keep their columns
             runtime.source.definition = definition
+
+    def change_setting(self, name: str, value: Any) -> None:
+        """Go by another value of a setting from the next manifest on; call it under the lock."""
+        setattr(self.settings, name, value)
+        if name == "target":
+            self.pace.target = value
+            self.load.target = self.load.decider.target = 2 * value
+        elif name == "rows_per_epoch":
+            self.pace.rows = value
+        elif name == "share":
+            self.resharing = True
+        elif name == "matching_share":
+            self.matching_pace.share = value
 
     def check_fence(self) -> None:
         """Refuse to write when somebody else has opened the pond since (a lock can be lost on shared storage)."""
@@ -296,10 +300,7 @@ def open_core(
     Raises:
         PondError: another process has it open, it is of another format, or DuckDB hashes differently than it did.
     """
-    known = [f.name for f in fields(Settings)]
-    for name in settings:
-        if name not in known:
-            raise PondError(f"there is no setting '{name}'; there are {', '.join(known)}")
+    settings = read_settings(settings)
     path = os.path.abspath(path)
     os.makedirs(path, exist_ok=True)
     owner = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
@@ -316,9 +317,10 @@ def open_core(
             os.makedirs(os.path.join(path, name), exist_ok=True)
         fence = uuid.uuid4().hex
         write_json(os.path.join(path, "fence.json"), fence)
-        chosen = Settings(**{**settings, "shards": meta["shards"]})
         number = last_record(path, "published")
         catalog = CatalogLog(os.path.join(path, "catalog"))
+        kept = {n: v for n, v in catalog.catalog.settings.items() if n in SETTINGS}
+        chosen = Settings(**{**kept, **settings, "shards": meta["shards"]})
         core = Core(
             path,
             meta["id"],
@@ -332,10 +334,12 @@ def open_core(
             read_published(path, number) if number else Published(),
             Register(path, catalog.catalog.next_id, lambda name: catalog.catalog.lookup(name) is not None),
             pace=Pace(target=chosen.target, rows=chosen.rows_per_epoch),
-            matching_pace=MatchingPace(share=share_of(chosen.matching_share)),
+            matching_pace=MatchingPace(share=chosen.matching_share),
             last_manifest=last_record(path, "manifests"),
             owner_file=owner,
             fence=fence,
+            opened_with=frozenset(settings),
+            resharing="share" in kept,
         )
         for definition in core.catalog.streams.values():
             core.open_stream(definition)

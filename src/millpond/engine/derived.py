@@ -138,12 +138,15 @@ def write_passed(pond: str, stream: StreamDefinition, epoch: int, task: int, row
 # -- answers of a query ------------------------------------------------------------------------------------------------
 
 
-def pass_answers(pond: str, catalog: Catalog, epoch: int, shard: int, results: Sequence[Chunk]) -> None:
-    """Write what a shard answered for the derived streams that are made of answers."""
+def pass_answers(pond: str, catalog: Catalog, epoch: int, shard: int, results: Sequence[Chunk]) -> dict[str, int]:
+    """Write what a shard answered for the derived streams that are made of answers; the rows that each got."""
+    passed: dict[str, int] = {}
     for stream in catalog.streams.values():
         if stream.derived is not None and stream.derived.query is not None:
             mine = [c.table for c in results if c.owner == f"q{stream.derived.query}"]
-            _write_answers(pond, stream, epoch, shard, mine)
+            if rows := _write_answers(pond, stream, epoch, shard, mine):
+                passed[str(stream.id)] = rows
+    return passed
 
 
 def pass_adopted(pond: str, catalog: Catalog, epoch: int, owners: Collection[str], paths: Sequence[str]) -> None:
@@ -156,13 +159,14 @@ def pass_adopted(pond: str, catalog: Catalog, epoch: int, owners: Collection[str
             _write_answers(pond, stream, epoch, ADOPTED + number, [c.table for c in chunks])
 
 
-def _write_answers(pond: str, stream: StreamDefinition, epoch: int, number: int, tables: Sequence[pa.Table]) -> None:
+def _write_answers(pond: str, stream: StreamDefinition, epoch: int, number: int, tables: Sequence[pa.Table]) -> int:
     assert stream.derived is not None
     change = {"forward": lambda t: t, "retract": _taken_back}.get(stream.derived.revisions, _first_answers)
     kept = [change(t) for t in tables]
     kept = [t.select([c.name for c in stream.columns]) for t in kept if t.num_rows]
     if kept:
         write_passed(pond, stream, epoch, number, pa.concat_tables(kept, promote_options="permissive"))
+    return sum(t.num_rows for t in kept)
 
 
 def _taken_back(answers: pa.Table) -> pa.Table:

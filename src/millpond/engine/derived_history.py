@@ -18,6 +18,7 @@ from millpond.engine.mapping import Parcel
 from millpond.engine.records import read_published
 from millpond.progress import StreamProgress
 from millpond.sources.derived import DerivedSource, write_history
+from millpond.sources.system import SystemSource
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
 from millpond.types import StreamDefinition, from_json, to_json
@@ -65,13 +66,16 @@ def run_history(core: Core, number: int) -> None:
 
 
 def caught_up(core: Core) -> bool:
-    """Whether derived streams have taken all that the published epochs gave for them."""
+    """Whether derived streams, and the system's, have taken all that the published epochs gave for them."""
     with core.lock:
         for number, runtime in core.streams.items():
-            if number not in core.catalog.streams or not isinstance(runtime.source, DerivedSource):
+            source = runtime.source
+            if number not in core.catalog.streams or not isinstance(source, DerivedSource | SystemSource):
                 continue
-            runtime.source.poll(core.now())
-            if runtime.source.waits or core.published.intake.get(str(number), 0) < runtime.log.length:
+            source.poll(core.now(), settle=False)
+            if (isinstance(source, DerivedSource) and source.waits) or core.published.intake.get(
+                str(number), 0
+            ) < runtime.log.length:
                 return False
         return True
 

@@ -24,7 +24,7 @@ class Drain:
                     continue  # it ends when what it reads has ended
                 if runtime.source is not None:
                     runtime.source.poll(core.now(), settle=False)
-                if final:
+                if final and runtime.definition.options.source != "system":
                     runtime.log.end()
             self._lengths = {s: r.log.length for s, r in streams.items()}
             self._ended = [s for s, r in streams.items() if r.log.ended]

@@ -12,16 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from millpond.catalog import Catalog
-from millpond.engine.admission import admit, splits_of
+from millpond.engine.admission import splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
 from millpond.engine.bounds import bound_of, high_of, specs_of
 from millpond.engine.core import Core, copies_of
-from millpond.engine.derived import announced, bounds_of, followers, pass_adopted, takeable
-from millpond.engine.early import due
-from millpond.engine.granularity import moves
+from millpond.engine.derived import bounds_of, pass_adopted, takeable
 from millpond.engine.merging import end_of_need, query_owner, results_folder
 from millpond.engine.probing import probed_streams
 from millpond.engine.records import (
@@ -34,16 +30,19 @@ from millpond.engine.records import (
     write_published,
 )
 from millpond.engine.relating import horizon_of
-from millpond.engine.smoothing import due as flush_due
+from millpond.engine.reporting import report_epoch, takes_others, work_of
+from millpond.engine.resharing import reshare
+from millpond.engine.stages import choose, learn
 from millpond.engine.tasks import map_epoch, merge_epoch
-from millpond.engine.unions import progress_of, with_unions
+from millpond.engine.ticking import clock_due, resumed, tick_closes
+from millpond.engine.unions import with_unions
 from millpond.errors import EngineError
-from millpond.progress import FOREVER, NEVER, StreamProgress, absorb
+from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import DerivedSource
 from millpond.sources.intake import Item
+from millpond.sources.system import SystemSource
 from millpond.tables import Segment, SegmentTable
 from millpond.types import ARRIVAL, QueryOptions, from_json
-from millpond.windows import Cover, Panes, first_end_after
 
 #: State files of one level and shard that are merged into one of the next; larger files are left alone.
 LARGE_STATE = 32 << 20
@@ -63,6 +62,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
     with core.lock:
         if in_flight(core) is not None:
             return core.last_manifest
+        reshare(core)
         clock = core.now()
         published = core.published
         pending = {}
@@ -73,7 +73,9 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             items = runtime.log.items(published.intake.get(str(stream), 0), None)
             if items:
                 pending[stream] = takeable(runtime.definition, items[:100_000])
-        taken = _admit(core, pending) if pending else {}
+        taken: dict[int, list[Item]] = {}
+        if pending:
+            taken = choose(core.catalog, core.settings, core.stages, pending, core.pace, core.executor.cores)
         intake = {str(s): published.intake.get(str(s), 0) + len(taken.get(s, ())) for s in streams}
         ends = tuple(
             s
@@ -93,9 +95,9 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             or ends
             or adoptions
             or force
-            or _tick_closes(core, clock, arrivals)
-            or _clock_due(core, clock)
-            or _resumed(core)
+            or tick_closes(core, clock, arrivals)
+            or clock_due(core, clock)
+            or resumed(core)
         ):
             return None
         for adoption in adoptions:
@@ -116,7 +118,11 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
                 bound = bound_of(catalog, standing, progress, clock)
                 start = _start(standing.definition.options, bound)
                 queries[str(standing.id)] = QueryProgress(closed=start, start=start)
-        queries = {k: q for k, q in queries.items() if int(k) in catalog.queries}
+        queries = {
+            k: replace(q, start=max(q.start, catalog.queries[int(k)].floor))
+            for k, q in queries.items()
+            if int(k) in catalog.queries
+        }
         for key, known in queries.items():
             standing = catalog.queries[int(key)]
             if standing.status == "paused" and known.paused is None:
@@ -173,20 +179,9 @@ def _probed(
     return {str(s): tuple(f for f in files[s] if f.high >= low) for s, low in since.items()}
 
 
-def _admit(core: Core, pending: dict[int, list[Item]]) -> dict[int, list[Item]]:
-    """What the epoch takes: first what earlier epochs gave for derived streams, then what has come from outside."""
-    derived = {s: items for s, items in pending.items() if core.streams[s].definition.derived is not None}
-    taken = admit(derived, core.pace) if derived else {}
-    others = {s: items for s, items in pending.items() if s not in derived}
-    rows = sum(i.rows or 0 for items in taken.values() for i in items)
-    size = sum(i.size for items in taken.values() for i in items)
-    left = replace(core.pace, limit=max(0, core.pace.limit - size), rows=max(0, core.pace.rows - rows))
-    return taken | (admit(others, left, core.executor.cores) if others else {})
-
-
 def _waiting(core: Core) -> int:
     """Bytes that have come from outside and no epoch has taken."""
-    outside = [(s, r) for s, r in core.streams.items() if r.definition.derived is None]
+    outside = [(s, r) for s, r in core.streams.items() if r.definition.options.source not in ("derived", "system")]
     taken = core.published.intake
     return sum(i.size for s, r in outside for i in r.log.items(taken.get(str(s), 0), None)[:100_000])
 
@@ -200,77 +195,6 @@ def _start(options: QueryOptions, bound: int) -> int:
     if options.since is None:
         return bound
     return NEVER if options.since == "start" else options.since
-
-
-def _tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
-    """Whether the passing of time alone closes a window."""
-    states, driven = dict(core.published.progress), set()
-    for stream, runtime in list(core.streams.items()):
-        options = runtime.definition.options
-        state = states.get(str(stream))
-        if state is None or (options.time != ARRIVAL and options.idle is None and options.timer is None):
-            continue
-        after = absorb(state, options, (), clock, arrival=arrivals.get(str(stream)))
-        if after.bound > state.bound or after.idle != state.idle:
-            for follower in followers(core.catalog, stream):  # streams of rows of this one are as far as it is
-                known_state = states.get(str(follower), StreamProgress())
-                states[str(follower)] = after if follower == stream else replace(known_state, bound=after.bound)
-                driven.add(follower)
-    if not driven:
-        return False
-    for standing in core.catalog.queries.values():
-        known = core.published.queries.get(str(standing.id))
-        if known is None or driven.isdisjoint(s.id for s in core.catalog.streams_of(standing)):
-            continue
-        window = standing.definition.query.window
-        if standing.inputs:
-            until = announced(standing.definition.options, bound_of(core.catalog, standing, states, clock))
-            if standing.status == "live" and moves(known, standing.definition.options, until):
-                return True
-            continue
-        state = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, states)
-        reached = announced(standing.definition.options, state.bound)
-        if state.high <= NEVER or reached <= known.closed:
-            continue
-        if window is None:
-            if known.closed <= state.high:  # there may be a row to end a window with
-                return True
-            continue
-        # The first end that is not closed yet; nothing was closed while the bound was not known.
-        end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
-        start = NEVER if window.kind is not None else int(Cover(Panes(1), window).starts(np.array([end]))[0])
-        reported = standing.definition.options.empty == "report" or start <= state.high
-        if end <= reached and reported:
-            return True
-    return False
-
-
-def _clock_due(core: Core, clock: int) -> bool:
-    """Whether early answers are to be made of rows that have come already, or answers go out that wait."""
-    for query in core.catalog.queries.values():
-        progress = core.published.queries.get(str(query.id))
-        if query.status != "live" or progress is None:
-            continue
-        definition = query.definition
-        if progress.stirred and due(definition.options, progress, clock):
-            return True
-        if flush_due(definition.query, definition.options, progress, clock):
-            return True
-    return False
-
-
-def _resumed(core: Core) -> bool:
-    """Whether a query that was paused has something to catch up on."""
-    return any(
-        q.status == "live"
-        and str(q.id) in core.published.queries
-        and (
-            core.published.queries[str(q.id)].paused is not None
-            or core.published.queries[str(q.id)].closed
-            < announced(q.definition.options, bound_of(core.catalog, q, core.published.progress, core.published.clock))
-        )
-        for q in core.catalog.queries.values()
-    )
 
 
 def _upkeep(
@@ -323,7 +247,12 @@ def run_epoch(core: Core, epoch: int) -> None:
     adoptions = [a for a in ready_backfills(core, published=False) if any(str(q) in manifest.adopt for q in a.queries)]
     _commit(core, manifest, reports, adoptions)
     committed = time.perf_counter()
-    published = _publish(core, manifest, reports, adoptions)
+    queries = _query_progress(manifest, reports)
+    progress = {k: from_json(StreamProgress, v) for k, v in reports[0]["progress"].items()}
+    durations = {"job": ran - started, "commit": committed - ran, "epoch": committed - started}
+    work = work_of(manifest, reports, durations)
+    report_epoch(core, manifest, work, queries, progress)
+    published = _publish(core, manifest, reports, adoptions, queries, progress)
     rows = sum(r["rows"] for r in reports[0]["reports"])
     stages: dict[str, float] = defaultdict(float)
     for report in reports:
@@ -352,6 +281,9 @@ def run_epoch(core: Core, epoch: int) -> None:
             }
             | ({"scans": scans} if scans else {})
         )
+        if takes_others(manifest, core.catalog):
+            core.work.append(work)
+        learn(core.catalog, core.stages, reports)
         core.load.observe()
         failures = {k: v for r in reports for k, v in r["failures"].items()}
         for query, reason in failures.items():
@@ -418,7 +350,14 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
             done.result()
 
 
-def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adoptions: list[Adoption]) -> Published:
+def _publish(
+    core: Core,
+    manifest: Manifest,
+    reports: list[dict[str, Any]],
+    adoptions: list[Adoption],
+    queries: dict[str, QueryProgress],
+    progress: dict[str, StreamProgress],
+) -> Published:
     counts = dict(core.published.counts)
     for report in reports[0]["reports"]:
         old = counts.get(str(report["stream"]), StreamCounts())
@@ -438,9 +377,9 @@ def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adop
         manifest.clock,
         manifest.version,
         manifest.intake,
-        {k: from_json(StreamProgress, v) for k, v in reports[0]["progress"].items()},
+        progress,
         counts,
-        _query_progress(manifest, reports),
+        queries,
         {},
         {"state": core.state.version, "results": core.results.version}
         | {f"streams/{r.definition.name}": r.archive.version for r in list(core.streams.values())},
@@ -451,7 +390,7 @@ def _publish(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adop
         core.published = published
     for stream, runtime in list(core.streams.items()):
         runtime.landing.release(published.intake.get(str(stream), 0))
-        if isinstance(runtime.source, DerivedSource):
+        if isinstance(runtime.source, DerivedSource | SystemSource):
             runtime.source.release(published.intake.get(str(stream), 0))
     return published
 

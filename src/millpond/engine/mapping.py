@@ -87,7 +87,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     begun = clock.perf_counter()
     for owner, shard, table in partials.parcels():
         yield Parcel(shard, owner, task, pack(table))
-    dead, failures = taking.dead + partials.dead, partials.failures
+    dead, failures, operators = taking.dead + partials.dead, partials.failures, partials.operators
+    passed_on: dict[str, int] = {}
     entries: list[Any] = []
     counting = counted(segment, stream.options)
     for synopsis, table in partials.made():
@@ -97,6 +98,7 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         if stream.id not in store.spec.streams or store.first_epoch > manifest.epoch or not counting.num_rows:
             continue
         first = row_schema(catalog.streams[store.spec.stream]) if store.spec.feeds else segment.schema
+        begun = clock.perf_counter()
         try:
             entered = entering(counting, store.spec, stream.id, first)
             table, failed = tolerant(partial_call(rows_of, connection(), store.spec), entered)
@@ -106,11 +108,15 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         if failed is not None:
             names = ", ".join(sorted(q.definition.name for q in catalog.users(store.owner)))
             dead.append(failed_letters(failed, names, manifest.epoch))
+        operators[store.owner] = [counting.num_rows, table.num_rows, clock.perf_counter() - begun]
         if table.num_rows:
             yield Parcel(store.home, store.owner, task, pack(table))
     for follower in catalog.streams.values():
+        begun = clock.perf_counter()
         if (passed := pass_rows(stream, follower, segment, manifest.epoch)) is not None:
             write_passed(pond, follower, manifest.epoch, task, passed.rows)
+            passed_on[str(follower.id)] = passed.rows.num_rows
+            operators[f"s{follower.id}"] = [segment.num_rows, passed.rows.num_rows, clock.perf_counter() - begun]
             if passed.failed is not None:
                 dead.append(failed_letters(passed.failed, follower.name, manifest.epoch, "stream"))
     made = clock.perf_counter()
@@ -135,6 +141,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         "files": files,
         "entries": entries,
         "failures": failures,
+        "operators": operators,
+        "passed": passed_on,
         "seconds": {**spent, "matching": met - made, "disk": clock.perf_counter() - met},
         "lasted": clock.perf_counter() - started,
     }
@@ -178,12 +186,14 @@ class Partials:
     """The partials of every synopsis on a stream, made piece by piece.
 
     dead: letters of rows on which a query's expressions fail. failures: by synopsis, why it fails altogether.
+    operators: by synopsis, rows that came in, rows of partials made of them, seconds.
     """
 
     def __init__(self, manifest: Manifest, catalog: Catalog, stream: StreamDefinition) -> None:
         self.manifest, self.catalog, self.stream = manifest, catalog, stream
         self.dead: list[pa.Table] = []
         self.failures: dict[str, str] = {}
+        self.operators: dict[str, list[float]] = {}
         self._made: dict[str, list[pa.Table]] = {}
         self._together: dict[str, pa.Table] = {}
         self._synopses = [
@@ -200,6 +210,7 @@ class Partials:
             if owner in self.failures:
                 continue
             first = row_schema(self.catalog.streams[spec.stream]) if spec.feeds else piece.schema
+            begun = clock.perf_counter()
             try:
                 make = partial_call(partial if spec.form == "eager" else tuples_of, connection(), spec)
                 table, failed = tolerant(make, entering(counting, spec, self.stream.id, first))
@@ -207,6 +218,10 @@ class Partials:
                 self.failures[owner] = one_line(error)
                 continue
             self._made.setdefault(owner, []).append(table)
+            seen = self.operators.setdefault(owner, [0, 0, 0.0])
+            seen[0] += counting.num_rows
+            seen[1] += table.num_rows
+            seen[2] += clock.perf_counter() - begun
             if failed is not None:
                 names = ", ".join(sorted(q.definition.name for q in self.catalog.users(owner)))
                 self.dead.append(failed_letters(failed, names, self.manifest.epoch))

@@ -111,6 +111,7 @@ def merge_shard(
     state: list[Chunk] = []
     results: list[Chunk] = []
     advanced: dict[str, Any] = {}
+    spent: dict[str, float] = defaultdict(float)
     scans: dict[str, int] = {}
     merged = 0.0
     for synopsis in catalog.synopses.values():
@@ -148,6 +149,7 @@ def merge_shard(
                 results,
                 advanced,
                 failures,
+                spent,
             )
         except FAULTS as error:
             failures.update({str(q.id): one_line(error) for q in catalog.users(synopsis.owner)})
@@ -155,15 +157,18 @@ def merge_shard(
     forget_rows(pond_id, set(catalog.synopses))
     forget_modes(pond_id, set(catalog.synopses))
     if catalog.stores:
-        given = partial(partial, _given, db, pond, segments)
+        looked_up = partial(partial, _given, db, pond, segments)
         relational = Shard(
-            db, pond, pond_id, manifest, catalog, shard, parts, progress, segments, given,
-            partial(_shown, pond, segments), state, results, advanced, failures,
+            db, pond, pond_id, manifest, catalog, shard, parts, progress, segments, looked_up,
+            partial(_shown, pond, segments), state, results, advanced, failures, spent,
         )  # fmt: skip
         relational.run()
         if relational.counters is not None:
             scans = {"groups": relational.counters.groups, "bytes": relational.counters.bytes}
-    pass_answers(pond, catalog, manifest.epoch, shard, results)
+    given: dict[str, int] = defaultdict(int)
+    for chunk in results:
+        given[chunk.owner] += chunk.table.num_rows
+    passed = pass_answers(pond, catalog, manifest.epoch, shard, results)
     paired = {query_owner(q.id) for q in catalog.queries.values() if q.definition.options.pairs}
     results = [replace(c, table=without_replaced(c.table)) if c.owner in paired else c for c in results]
     answered = clock.perf_counter()
@@ -186,6 +191,9 @@ def merge_shard(
         "failures": failures,
         "written": written,
         "scans": scans,
+        "spent": spent,
+        "given": given,
+        "passed": passed,
         "seconds": {
             "merge": merged,
             "answer": answered - started - merged,
@@ -221,6 +229,7 @@ def _advance_synopsis(
     results: list[Chunk],
     advanced: dict[str, Any],
     failures: dict[str, str],
+    spent: dict[str, float],
 ) -> None:
     spec, stream = synopsis.spec, catalog.streams[synopsis.spec.stream]
     late, reached = late_of(catalog, spec), progress_of(catalog, spec, progress)
@@ -233,6 +242,7 @@ def _advance_synopsis(
         before = manifest.queries.get(str(standing.id), QueryProgress())
         if standing.status != "live" or str(standing.id) in failures:
             continue
+        begun = clock.perf_counter()
         query, options = standing.definition.query, standing.definition.options
         until, mode = announced(options, bound), "drop" if options.delay else late
         owner = query_owner(standing.id)
@@ -277,6 +287,7 @@ def _advance_synopsis(
         lost = result.progress.too_late + too_late
         advanced[str(standing.id)] = to_json(replace(result.progress, paused=None, too_late=lost))
         lowest.append(open_pane(synopsis, standing, result.progress.answered))
+        spent[str(standing.id)] += clock.perf_counter() - begun
         if result.answers is not None and result.answers.num_rows:
             ends = pc.min_max(result.answers["window_end"].cast(pa.int64())).as_py()
             kind = "backfilled" if since is not None or before.closed < announced(options, known.bound) else "answers"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -194,7 +195,7 @@ class Shard:
     """The relational queries of one shard in one epoch; `run` gives state, results and progress.
 
     parts: what the map tasks sent, by store. given: revision numbers of a query (by owner); early: what it has shown
-    early of instants from one on.
+    early of instants from one on. spent: seconds by query.
     """
 
     db: duckdb.DuckDBPyConnection
@@ -212,6 +213,7 @@ class Shard:
     results: list[Chunk]
     advanced: dict[str, Any]
     failures: dict[str, str]
+    spent: dict[str, float]
     counters: Counters | None = None
 
     def run(self) -> None:
@@ -234,7 +236,9 @@ class Shard:
             if not standing.inputs or standing.inputs[0] not in deltas or standing.status != "live":
                 continue
             if str(standing.id) not in self.failures:
+                begun = clock.perf_counter()
                 self._answer(standing, deltas, rows)
+                self.spent[str(standing.id)] = clock.perf_counter() - begun
         for key in [k for k in _kept if k[0] == self.pond_id and k[1] not in self.catalog.stores]:
             del _kept[key]
 

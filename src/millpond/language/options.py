@@ -33,6 +33,8 @@ TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
 QUERY_OPTIONS = (
     "since", "empty", "revise_for", "materialize", "early", "flush", "flush_delay", "flush_windows", "every", "state",
 )  # fmt: skip
+#: Options of a query that may change while it runs.
+LIVE_QUERY_OPTIONS = ("revise_for", "early", "flush", "flush_delay", "flush_windows")
 DERIVED_OPTIONS = ("since", "empty", "revise_for", "every", "revisions", "late", "retention")
 REVISIONS = ("forward", "retract", "ignore", "final")
 MATERIALIZE = ("auto", "partial", "complete", "none")
@@ -188,6 +190,12 @@ def _count(text: str) -> int:
     if not re.fullmatch(r"\s*\d{1,9}\s*", text) or int(text) < 1:
         raise ValueError(f"'{text}' is not a number from 1 on")
     return int(text)
+
+
+def changed_options(reader: OptionReader, before: QueryOptions) -> QueryOptions:
+    """The options of a query after ALTER QUERY … SET; StatementError on a value that cannot be."""
+    given = query_options(reader)
+    return dataclasses.replace(before, **{name: getattr(given, name) for name in reader.options})
 
 
 def query_options(reader: OptionReader) -> QueryOptions:

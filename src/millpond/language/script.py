@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Collection
 from typing import Any, NoReturn
@@ -15,7 +14,7 @@ from millpond.errors import StatementError
 from millpond.language import options as opts
 from millpond.language.bounds import BOUNDS, EdgeReader, cut_bounds
 from millpond.language.column_types import NAMES, TypeRefused, canonical
-from millpond.language.dialect import MillpondParser, SyntaxFault, new_parser, tokenize
+from millpond.language.dialect import MillpondParser, SyntaxFault, new_parser
 from millpond.language.durations import parse_timestamp
 from millpond.language.option_reader import Option, OptionReader
 from millpond.language.places import SCRIPT, nearest
@@ -23,6 +22,7 @@ from millpond.language.statements import (
     AlterColumns,
     AlterQuery,
     AlterStream,
+    AlterSystem,
     AsOf,
     CreateQuery,
     CreateStream,
@@ -36,6 +36,7 @@ from millpond.language.statements import (
     Show,
     Statement,
 )
+from millpond.language.tokens import tokens_of
 from millpond.language.window_clause import parse_window
 from millpond.types import COVERED, Column, StreamDefinition, TableDefinition
 
@@ -64,38 +65,13 @@ def parse(script: str) -> list[Statement]:
     """
     statements: list[Statement] = []
     chunk: list[Token] = []
-    for token in [*_tokens(script), None]:
+    for token in [*tokens_of(script), None]:
         if token is not None and token.token_type != TokenType.SEMICOLON:
             chunk.append(token)
         elif chunk:
             statements.append(_statement(script, chunk))
             chunk = []
     return statements
-
-
-def _tokens(script: str) -> list[Token]:
-    try:
-        tokens = tokenize(script)
-    except TokenError:
-        start, what = _unclosed(script)
-        raise StatementError(f"{what} is not closed", script, start) from None
-    except (ValueError, IndexError, RecursionError):
-        raise StatementError("this cannot be read as SQL", script) from None
-    for before, token in itertools.pairwise(tokens):
-        # `0x1F` or `12abc` would be read as a number with an alias.
-        glued = before.token_type == TokenType.NUMBER and token.start == before.end + 1
-        if glued and token.token_type == TokenType.VAR and not re.fullmatch(r"[a-zµ]+", token.text, re.IGNORECASE):
-            raise StatementError(f"'{before.text}{token.text}' is no number", script, before.start, token.end + 1)
-    return tokens
-
-
-def _unclosed(script: str) -> tuple[int, str]:
-    """Where the text, name or comment starts that runs to the end of the script."""
-    pattern = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(/\*|'|\")", re.DOTALL)
-    for found in pattern.finditer(script):
-        if found[1]:
-            return found.start(), {"'": "the text", '"': "the name"}.get(found[1], "the comment")
-    return 0, "a text"
 
 
 def _statement(script: str, tokens: list[Token]) -> Statement:
@@ -333,19 +309,33 @@ class _Reader:
             return OptionReader([], known, self.script, place)
         if not self.take("("):
             self.fail(f"{word} is followed by options in parentheses", expected=f"{word} (name = value, …)")
+        return OptionReader(self.listed_options(), known, self.script, place)
+
+    def assignments(self, known: Collection[str] | None, at: Token) -> OptionReader:
+        """`name = value`, or several in parentheses; known None: all names are left to who executes the statement."""
+        found = self.listed_options() if self.take("(") else [self.option()]
+        names = [o.name for o in found] if known is None else known
+        return OptionReader(found, names, self.script, (at.start, at.end + 1))
+
+    def listed_options(self) -> list[Option]:
+        """`name = value, …)`."""
         found: list[Option] = []
         while True:
-            token = self.token
-            name = self.name("an option")
-            if not self.take("="):
-                self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
-            value, value_place = self.option_value(name)
-            found.append(Option(name.lower(), value, (token.start, token.end + 1), value_place))
+            found.append(self.option())
             if self.take(")"):
-                return OptionReader(found, known, self.script, place)
+                return found
             if not self.take(","):
                 what = f"'{self.token.text}' is not expected here" if self.token else "the options are not closed"
                 self.fail(what, expected="',' or ')'")
+
+    def option(self) -> Option:
+        """`name = value`."""
+        token = self.token
+        name = self.name("an option")
+        if not self.take("="):
+            self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
+        value, value_place = self.option_value(name)
+        return Option(name.lower(), value, (token.start, token.end + 1), value_place)
 
     def option_value(self, name: str) -> tuple[str, tuple[int, int]]:
         first = self.token
@@ -393,7 +383,9 @@ class _Reader:
         return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type] # one of the words
 
     def show(self) -> Show:
-        what = self.expect("STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS", "LOAD", "ARCHIVE").lower()
+        what = self.expect(
+            "STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS", "LOAD", "SETTINGS", "ARCHIVE"
+        ).lower()
         name = self.name("a stream") if what == "archive" and self.token else None
         return Show(what=what, name=name, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case
 
@@ -436,7 +428,14 @@ class _Reader:
         return Drain(final=self.take("FINAL"), **self.common)
 
     def alter(self) -> Statement:
-        return self.alter_stream() if self.expect("QUERY", "STREAM") == "STREAM" else self.alter_query()
+        at = self.token
+        what = self.expect("QUERY", "STREAM", "SYSTEM")
+        if what != "SYSTEM":
+            return self.alter_stream() if what == "STREAM" else self.alter_query()
+        if not self.take("SET"):
+            found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
+            self.fail(found, expected="SET name = value")
+        return AlterSystem(options=self.assignments(None, at), **self.common)
 
     def alter_stream(self) -> AlterStream | AlterColumns:
         at = self.token
@@ -475,5 +474,10 @@ class _Reader:
                 self.fail("a window stands in brackets", expected="[RANGE 10 MINUTES SLIDE 1 MINUTE]")
             start, end = parse_window(self.parser).place
             return AlterQuery(name=name, action="window", window=self.script[start:end], **self.common)
-        action = self.expect("PAUSE", "RESUME", "SET WINDOW").lower()
+        at = self.token
+        if self.take("SET"):
+            return AlterQuery(
+                name=name, action="set", options=self.assignments(opts.LIVE_QUERY_OPTIONS, at), **self.common
+            )
+        action = self.expect("PAUSE", "RESUME", what="PAUSE, RESUME, SET WINDOW […] or SET option = value").lower()
         return AlterQuery(name=name, action=action, **self.common)  # type: ignore[arg-type]  # one of the words, too

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
+from millpond.language.option_reader import OptionReader
 from millpond.types import Column, Edge, QueryOptions, StreamDefinition, TableDefinition
 
 AsOf: TypeAlias = "Literal['progress'] | tuple[Literal['timestamp', 'epoch'], int] | None"
@@ -82,9 +83,9 @@ class Drop(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS|LOAD, SHOW ARCHIVE [stream]. name: the stream; None: all."""
+    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS|LOAD|SETTINGS, SHOW ARCHIVE [stream]. name: the stream."""
 
-    what: Literal["streams", "tables", "queries", "synopses", "progress", "load", "archive"]
+    what: Literal["streams", "tables", "queries", "synopses", "progress", "load", "settings", "archive"]
     name: str | None = None
 
 
@@ -126,11 +127,19 @@ class Drain(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class AlterQuery(Statement):
-    """ALTER QUERY name PAUSE|RESUME, or SET WINDOW […] (`window` is its text, brackets included)."""
+    """ALTER QUERY name PAUSE|RESUME, SET WINDOW […] (`window` is its text, brackets included), SET option = value."""
 
     name: str
-    action: Literal["pause", "resume", "window"]
+    action: Literal["pause", "resume", "window", "set"]
     window: str = ""
+    options: OptionReader | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterSystem(Statement):
+    """ALTER SYSTEM SET name = value; which settings there are is not the language's business."""
+
+    options: OptionReader
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,15 @@ from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.records import QueryProgress, StreamCounts
+from millpond.engine.reporting import memory_bytes
 from millpond.engine.retention import keep_of_rows
 from millpond.engine.summaries import served
 from millpond.progress import NEVER, StreamProgress
 from millpond.results.adhoc import select_stream
 from millpond.results.coverage import Coverage, coverage_of
+from millpond.results.describe_settings import show_settings
+from millpond.results.describe_synopses import show_synopses
+from millpond.results.describe_work import work_lines, work_table
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
 from millpond.results.explain_state import state_lines
 from millpond.results.explain_windows import decision_lines, duration, moment, pane_lines, window_line
@@ -49,6 +53,9 @@ def status(core: Core) -> dict[str, Any]:
             "unknown_columns": counts.unknown,
             "bytes": counts.bytes,
             "pending_items": runtime.log.length - published.intake.get(str(definition.id), 0),
+            "pending_rows": sum(
+                i.rows or 0 for i in runtime.log.items(published.intake.get(str(definition.id), 0), None)
+            ),
             "changed_files": list(runtime.source.changed) if runtime.source is not None else [],
             "archive_files": len(runtime.archive.segments),
             "source": _source(catalog, definition),
@@ -62,9 +69,14 @@ def status(core: Core) -> dict[str, Any]:
         "row_queries": core.register.statistics(),
         "synopses": len(catalog.synopses),
         "last_epochs": recent,
+        "work": work_table(core),
         "load": {"drop": core.load.decider.drop, "reason": core.load.decider.reason},
         "epoch_limit_bytes": core.pace.limit,
+        "memory_bytes": memory_bytes(),
+        "statistics": core.settings.statistics,
+        "scheduling": core.settings.scheduling,
         "state_files": len(core.state.segments),
+        "state_bytes": sum(s.size for s in core.state.segments),
         "result_files": len(core.results.segments),
     }
 
@@ -72,7 +84,7 @@ def status(core: Core) -> dict[str, Any]:
 def _source(catalog: Catalog, stream: StreamDefinition) -> str:
     """Where a stream's rows come from: 'ingest', a path, or what it is derived from."""
     if stream.derived is None:
-        return stream.options.path or "ingest"
+        return stream.options.path or stream.options.source
     names = sorted(catalog.streams[s].name for s in stream.derived.sources)
     return f"{'answers' if stream.derived.query is not None else 'rows'} of {', '.join(names)}"
 
@@ -99,10 +111,6 @@ def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
     return queries
 
 
-def _streams(catalog: Catalog, spec: PanesSpec) -> str:
-    return ", ".join(catalog.streams[s].name for s in spec.streams)
-
-
 def coverage_text(coverage: Coverage) -> str:
     """Whether the windows of a query are whole."""
     return "complete" if coverage.complete else f"partial until {moment(coverage.until)}"
@@ -115,9 +123,11 @@ def _rate(recent: list[dict[str, Any]]) -> float:
 
 
 def show(core: Core, what: str) -> pa.Table:
-    """SHOW STREAMS | TABLES | QUERIES | SYNOPSES | PROGRESS."""
+    """SHOW STREAMS | TABLES | QUERIES | SYNOPSES | PROGRESS | LOAD | SETTINGS."""
     if what == "load":
         return show_load(core)
+    if what == "settings":
+        return show_settings(core)
     if what == "progress":
         from millpond.results.describe_progress import show_progress
 
@@ -165,50 +175,7 @@ def show(core: Core, what: str) -> pa.Table:
 
         windows = show_windows(core)
         return pa.concat_tables([windows, show_selections(core, windows.schema)]) if len(core.register) else windows
-    rows = [
-        {
-            "synopsis": s.owner,
-            "stream": _streams(core.catalog, s.spec),
-            "pane": _pane(s.spec),
-            "filter": s.spec.where or "",
-            "keys": ", ".join(s.spec.keys),
-            "components": len(s.spec.components),
-            "state": s.spec.form,
-            "users": ", ".join(
-                [
-                    *sorted(q.definition.name for q in core.catalog.users(s.owner)),
-                    *(f"a summary of {core.catalog.streams[c.stream].name}" for c in core.catalog.kept_by(s.owner)),
-                ]
-            ),
-        }
-        for s in core.catalog.synopses.values()
-    ]
-    rows += [
-        {
-            "synopsis": s.owner,
-            "stream": core.catalog.streams[s.spec.stream].name,
-            "pane": "rows",
-            "filter": s.spec.where or "",
-            "keys": "",
-            "components": len(s.spec.columns),
-            "state": "rows",
-            "users": ", ".join(sorted(q.definition.name for q in core.catalog.users(s.owner))),
-        }
-        for s in core.catalog.stores.values()
-    ]
-    return _table(
-        rows,
-        {
-            "synopsis": "s",
-            "stream": "s",
-            "pane": "s",
-            "filter": "s",
-            "keys": "s",
-            "components": "i",
-            "state": "s",
-            "users": "s",
-        },
-    )
+    return show_synopses(core)
 
 
 def show_load(core: Core) -> pa.Table:
@@ -461,18 +428,12 @@ def _analysis(core: Core, standing: Standing | None) -> list[str]:
     names = sorted({name for e in recent for name in e["stages"]})
     lines += [f"  {name}: {sum(e['stages'].get(name, 0.0) for e in recent):.3f} s" for name in names]
     if standing is not None:
+        lines += work_lines(core, standing)
         progress = core.published.queries.get(str(standing.id), QueryProgress())
         lines.append(
             f"rows reported: {progress.windows}, revised: {progress.revisions}, rows too late: {progress.too_late}"
         )
     return lines
-
-
-def _pane(spec: PanesSpec) -> str:
-    """What a synopsis keeps of each group, for SHOW SYNOPSES."""
-    if spec.rows is not None:
-        return "rows"
-    return duration(spec.panes.width) if spec.panes.kind is None else spec.panes.kind.split("@")[0]
 
 
 def _lines(lines: list[str]) -> pa.Table:

@@ -75,6 +75,12 @@ class Ready:
         self.plans: Recent[int, Plan] = Recent(4096)
         self.hot = HotStore(core, budget // 2, self._gone)
 
+    def resize(self, budget: int) -> None:
+        """Go by another budget; what is too much goes with the next rows and invocations."""
+        self.sets.budget = budget // 4
+        self.trees.budget = self.pairs.budget = self.keeper.budget = budget // 12
+        self.hot.hot_bytes = budget // 2
+
     def _gone(self, blocks: Iterable[int]) -> None:
         self.sets.forget(blocks)
 

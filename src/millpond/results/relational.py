@@ -22,6 +22,7 @@ from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
+from millpond.results.describe_work import work_lines
 from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
@@ -210,8 +211,8 @@ def _end(core: Core, item: RelationInput, published: Published) -> int:
     return high + (item.window.range + 1 if item.window.kind == "range" else 0)
 
 
-def explain_relational(core: Core, query: BoundQuery, standing: Standing | None) -> pa.Table:
-    """How a relational query is answered, a line a row."""
+def explain_relational(core: Core, query: BoundQuery, standing: Standing | None, analyze: bool = False) -> pa.Table:
+    """How a relational query is answered, a line a row; `analyze`: and what that took in the last epochs."""
     from millpond.results.explain_windows import duration
 
     relation = query.relation
@@ -261,6 +262,7 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None)
             f"status: {standing.status}{': ' + standing.reason if standing.reason else ''};"
             f" live from epoch {standing.first_epoch}"
         )
+        lines += work_lines(core, standing) if analyze else []
     else:
         lines.append("ad hoc over the archive and live data up to now")
     return pa.table({"plan": pa.array(lines)})

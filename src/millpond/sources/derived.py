@@ -69,7 +69,42 @@ def write_history(folder: str, epoch: int, bound: int, files: Sequence[str]) -> 
     write_json(os.path.join(folder, _HISTORY), {"epoch": epoch, "bound": bound, "files": list(files)})
 
 
-class DerivedSource:
+class Parts:
+    """Files that epochs wrote into a folder, and the items of an intake log that are made of them.
+
+    Arguments:
+        log: what is in there is known. folder: where the files are put.
+
+    Attributes:
+        epoch: up to which the log knows what there is; -1: it is empty.
+    """
+
+    def __init__(self, log: IntakeLog, folder: str) -> None:
+        self.log, self.folder = log, folder
+        self.epoch = max((i.epoch for i in log.items() if i.epoch is not None), default=-1)
+        there = set(self.files())
+        kept = [i for i in log.items() if there.intersection(i.parts)]
+        self._released = min((i.ordinal for i in kept), default=log.length)
+        for name in there.difference(p for i in kept for p in i.parts):
+            if self.log.length and epoch_of(name) <= self.epoch:  # left by a job that was killed and repeated
+                remove_file(os.path.join(folder, name))
+
+    def files(self) -> list[str]:
+        """The names of the files that are there."""
+        try:
+            return [n for n in os.listdir(self.folder) if _FILE.fullmatch(n)]
+        except FileNotFoundError:
+            return []
+
+    def release(self, end: int) -> None:
+        """Delete the files of items before ordinal `end`, whose rows are committed elsewhere."""
+        for item in self.log.items(self._released, end):
+            for part in item.parts:
+                remove_file(os.path.join(self.folder, part))
+        self._released = max(self._released, min(end, self.log.length))
+
+
+class DerivedSource(Parts):
     """What a derived stream has to take in; lives in the driver. Not thread-safe: the caller holds the pond's lock.
 
     Arguments:
@@ -94,19 +129,11 @@ class DerivedSource:
         reached: Callable[[], Reached | None],
         needed: Callable[[int, int], bool] = lambda announced, bound: True,
     ) -> None:
+        super().__init__(log, folder)
         assert definition.derived is not None
-        self.derivation, self.log, self.folder, self._reached = definition.derived, log, folder, reached
-        self._needed = needed
+        self.derivation, self._reached, self._needed = definition.derived, reached, needed
         self.handed_on, self.withheld = 0, 0
-        known = [i.epoch for i in log.items() if i.epoch is not None]
-        self._epoch = max(known, default=-1)  # up to which the log knows what there is
         self._bound = max((i.bound for i in log.items() if i.bound is not None), default=NEVER)
-        there = set(self._files())
-        kept = [i for i in log.items() if there.intersection(i.parts)]
-        self._released = min((i.ordinal for i in kept), default=log.length)
-        for name in there.difference(p for i in kept for p in i.parts):
-            if self.log.length and epoch_of(name) <= self._epoch:  # left by a job that was killed and repeated
-                remove_file(os.path.join(folder, name))
 
     @property
     def waits(self) -> bool:
@@ -125,27 +152,21 @@ class DerivedSource:
                 return []
             history = read_json(os.path.join(self.folder, _HISTORY))
             items = self._items(history["files"], history["epoch"], history["bound"], clock_us)
-            self._epoch, self._bound = history["epoch"], history["bound"]
+            self.epoch, self._bound = history["epoch"], history["bound"]
         reached = self._reached()
-        if reached is not None and (reached.epoch > self._epoch or reached.bound > self._bound):
-            files = sorted(n for n in self._files() if self._epoch < epoch_of(n) <= reached.epoch)
+        if reached is not None and (reached.epoch > self.epoch or reached.bound > self._bound):
+            files = sorted(n for n in self.files() if self.epoch < epoch_of(n) <= reached.epoch)
             further = reached.bound > self._bound
             if files or (further and self._needed(self._bound, reached.bound)):
                 items += self._items(files, reached.epoch, reached.bound, clock_us)
                 self.handed_on += not files
-            elif further and reached.epoch > self._epoch:
+            elif further and reached.epoch > self.epoch:
                 self.withheld += 1
         taken = self.log.append(items)
         if reached is not None:
-            self._epoch = max(self._epoch, reached.epoch)
+            self.epoch = max(self.epoch, reached.epoch)
         self._bound = max([self._bound, *(i.bound for i in items if i.bound is not None)])
         return taken
-
-    def _files(self) -> list[str]:
-        try:
-            return [n for n in os.listdir(self.folder) if _FILE.fullmatch(n)]
-        except FileNotFoundError:
-            return []
 
     def _items(self, files: Sequence[str], epoch: int, bound: int, clock: int) -> list[Item]:
         """The items of some files: answers make one item, since their order is that of all of them; rows one each."""
@@ -161,13 +182,6 @@ class DerivedSource:
                      epoch=epoch, bound=bound if last else None, parts=group)
             )  # fmt: skip
         return items
-
-    def release(self, end: int) -> None:
-        """Delete the files of items before ordinal `end`, whose rows are committed elsewhere."""
-        for item in self.log.items(self._released, end):
-            for part in item.parts:
-                remove_file(os.path.join(self.folder, part))
-        self._released = max(self._released, min(end, self.log.length))
 
 
 def epoch_of(name: str) -> int:
@@ -213,4 +227,4 @@ def _sorted(table: pa.Table, by: Iterable[str], db: duckdb.DuckDBPyConnection) -
     return table.take(order["__n"])
 
 
-__all__ = ["DerivedSource", "Reached", "file_name", "read", "write_history", "write_part"]
+__all__ = ["DerivedSource", "Parts", "Reached", "file_name", "read", "write_history", "write_part"]

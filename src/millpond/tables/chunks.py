@@ -225,6 +225,16 @@ def read_heads(path: str, owner: str) -> Iterator[tuple[str, int, int]]:
         yield each["kind"], each["epoch"], each["rows"]
 
 
+def chunk_sizes(path: str) -> Iterator[tuple[str, int, int]]:
+    """(owner, rows, bytes) of the chunks in a file; no payload is read."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        head = file.read(columns=["owner", "rows"])
+        groups, payload = file.metadata, SCHEMA.get_field_index("payload")
+        sizes = [groups.row_group(i).column(payload).total_compressed_size for i in range(groups.num_row_groups)]
+    # A chunk is a row group of its own, as `write_chunks` writes them.
+    yield from zip(head["owner"].to_pylist(), head["rows"].to_pylist(), sizes, strict=True)
+
+
 def _is_wanted(
     head: dict[str, Any], owners: set[str] | None, wanted: Callable[[str, str, int, int, int], bool] | None
 ) -> bool:

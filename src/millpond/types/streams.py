@@ -29,7 +29,7 @@ class StreamOptions:
     archive: how it is organised, as `millpond.archive.designs` reads it. seed: of samples of it; None: the stream's id.
     """
 
-    source: Literal["ingest", "files", "derived"] = "ingest"
+    source: Literal["ingest", "files", "derived", "system"] = "ingest"
     path: str | None = None
     format: Literal["parquet", "csv", "ndjson"] | None = None
     order: Literal["name", "mtime"] = "name"

@@ -1,0 +1,38 @@
+"""SHOW SETTINGS: what a pond goes by, and where it comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.engine.core import Core
+from millpond.engine.settings import SETTINGS, Settings
+
+
+def show_settings(core: Core) -> pa.Table:
+    """Every setting with its value, its default, and where the value comes from."""
+    default, kept = Settings(), core.catalog.settings
+    rows = []
+    for name, setting in SETTINGS.items():
+        given = name in core.opened_with and kept.get(name) != getattr(core.settings, name)
+        rows.append(
+            {
+                "setting": name,
+                "value": shown(getattr(core.settings, name)),
+                "default": shown(getattr(default, name)),
+                "from": "opening" if given else "ALTER SYSTEM" if name in kept else "default",
+                "live": setting.live,
+                "about": setting.about,
+            }
+        )
+    schema = [("live", pa.bool_()) if n == "live" else (n, pa.string()) for n in rows[0]]
+    return pa.Table.from_pylist(rows, schema=pa.schema(schema))
+
+
+def shown(value: Any) -> str:
+    """A value as it is written."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+__all__ = ["show_settings", "shown"]

@@ -1,0 +1,120 @@
+"""SHOW SYNOPSES: the state of queries, how much of it there is, who uses it and what each user sees of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.catalog import Catalog, Standing
+from millpond.engine.core import Core
+from millpond.engine.sizes import Size
+from millpond.results.explain_windows import duration
+from millpond.synopses import PanesSpec
+from millpond.types import RelationInput, RowWindow, Window
+
+_SCHEMA = pa.schema(
+    [
+        ("synopsis", pa.string()),
+        ("kind", pa.string()),
+        ("stream", pa.string()),
+        ("pane", pa.string()),
+        ("filter", pa.string()),
+        ("keys", pa.string()),
+        ("components", pa.int64()),
+        ("state", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("users", pa.string()),
+        ("shared", pa.bool_()),
+        ("views", pa.string()),
+    ]
+)
+
+
+def show_synopses(core: Core) -> pa.Table:
+    """One row for each synopsis and each store of rows.
+
+    rows, bytes: what the committed state files hold of it; a group whose pane several epochs added to counts once for
+    each until files are merged. views: what each user sees of it.
+    """
+    with core.lock:
+        catalog, segments = core.catalog, core.state.segments
+    with core.pinned():
+        sizes = core.reporter.sizes.of(segments)
+    rows = []
+    for s in catalog.synopses.values():
+        summaries = [f"a summary of {catalog.streams[c.stream].name}" for c in catalog.kept_by(s.owner)]
+        kind = "row window" if s.spec.rows is not None else "panes"
+        about = {
+            "stream": ", ".join(catalog.streams[n].name for n in s.spec.streams),
+            "pane": _pane(s.spec),
+            "filter": s.spec.where or "",
+            "keys": ", ".join(s.spec.keys),
+            "components": len(s.spec.components),
+            "state": s.spec.form,
+        }
+        rows.append(_row(catalog, s.owner, kind, about, sizes.get(s.owner, Size()), summaries))
+    for store in catalog.stores.values():
+        about = {
+            "stream": ", ".join(catalog.streams[n].name for n in store.spec.streams),
+            "pane": "rows",
+            "filter": store.spec.where or "",
+            "keys": "",
+            "components": len(store.spec.columns),
+            "state": "rows",
+        }
+        rows.append(_row(catalog, store.owner, "rows", about, sizes.get(store.owner, Size()), []))
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _row(
+    catalog: Catalog, owner: str, kind: str, about: dict[str, Any], size: Size, others: list[str]
+) -> dict[str, Any]:
+    users = sorted(catalog.users(owner), key=lambda q: q.definition.name)
+    return about | {
+        "synopsis": owner,
+        "kind": kind,
+        "rows": size.rows,
+        "bytes": size.bytes,
+        "users": ", ".join([*(q.definition.name for q in users), *others]),
+        "shared": len(users) + len(others) > 1,
+        "views": "; ".join(f"{q.definition.name}: {_view(q, owner)}" for q in users),
+    }
+
+
+def _view(standing: Standing, owner: str) -> str:
+    """The window through which a query sees state."""
+    query = standing.definition.query
+    if query.relation is not None:
+        mine = [i for o, i in zip(standing.inputs, query.relation.inputs, strict=True) if o == owner]
+        return " and ".join(_of_input(i) for i in mine)
+    if isinstance(query.row_window, RowWindow):
+        extent = f"ROWS {query.row_window.rows}" if query.row_window.rows is not None else "RANGE"
+        return f"[{extent} SLIDE {query.row_window.slide}]"
+    assert isinstance(query.window, Window)
+    if query.window.kind is not None:
+        return f"[KIND {query.window.kind.split('@')[0]}]"
+    if query.window.landmark is not None:
+        return f"[RANGE ALL SLIDE {duration(query.window.slide)}]"
+    return f"[RANGE {duration(query.window.range)} SLIDE {duration(query.window.slide)}]"
+
+
+def _of_input(item: RelationInput) -> str:
+    window = item.window
+    if window.kind == "rows":
+        by = f"PARTITION BY {', '.join(window.partition)} " if window.partition else ""
+        return f"[{by}ROWS {window.rows}]"
+    if window.kind == "range":
+        return f"[RANGE {duration(window.range)}]" if window.range else "[NOW]"
+    return "[RANGE UNBOUNDED]"
+
+
+def _pane(spec: PanesSpec) -> str:
+    """What a synopsis keeps of each group."""
+    if spec.rows is not None:
+        return "rows"
+    return duration(spec.panes.width) if spec.panes.kind is None else spec.panes.kind.split("@")[0]
+
+
+__all__ = ["show_synopses"]

@@ -1,0 +1,121 @@
+"""Sharing switched on and off while a pond runs: answers stay what they are, state is shared or not."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import millpond
+from tests.quick import quick_folder
+
+START = dt.datetime(2026, 1, 1)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with quick_folder() as path:
+        yield path
+
+
+def put(pond: Any, times: Sequence[float], stream: str = "s") -> None:
+    data = {"ts": [START + dt.timedelta(seconds=t) for t in times], "a": [int(t) % 3 for t in times]}
+    pond.ingest(stream, data | {"v": [t / 7 for t in times]})
+    pond.step()
+
+
+def synopses(pond: Any) -> list[tuple[str, int]]:
+    """(users, rows) of all state."""
+    return sorted((r["users"], r["rows"]) for r in pond.sql("SHOW SYNOPSES").to_arrow().to_pylist())
+
+
+QUERIES = {
+    "p1": "SELECT a, sum(v) AS v FROM s [RANGE 30 SECONDS SLIDE 10 SECONDS] GROUP BY a",
+    "p2": "SELECT a, sum(v) AS v, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY a",
+    "p3": "SELECT a, sum(v) AS v FROM s [RANGE 60 SECONDS SLIDE 10 SECONDS] GROUP BY a HAVING sum(v) > 1",
+    "r1": "SELECT ISTREAM(a) FROM s [RANGE 20 SECONDS]",
+    "r2": "SELECT ISTREAM(a, v) FROM s [RANGE 10 SECONDS]",
+}
+
+
+def run(folder: Path, switches: dict[int, str]) -> tuple[dict[str, Any], list[int]]:
+    """Answers after epochs with late rows, sharing switched before some of them; how much state there was each time."""
+    counts = []
+    with millpond.open(folder, executor="inline", compact_files=3, share=True) as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (progress='ts')")
+        pond.sql(";".join(f"CREATE QUERY {name} AS {text}" for name, text in QUERIES.items()))
+        for epoch in range(7):
+            if epoch in switches:
+                pond.sql(f"ALTER SYSTEM SET share = {switches[epoch]}")
+            base = 13 * epoch
+            put(pond, [base, base + 3.5, base + 7, max(0, base - 25), max(0, base - 5)])
+            counts.append(len(pond.sql("SHOW SYNOPSES").rows()))
+        put(pond, [400])
+        pond.drain(final=True)
+        return {name: sorted(pond.sql(f"SELECT * FROM {name}").rows(), key=str) for name in QUERIES}, counts
+
+
+def test_answers_do_not_know_whether_state_is_shared(folder: Path) -> None:
+    always, shared = run(folder / "always", {})
+    toggled, counts = run(folder / "toggled", {2: "off", 4: "on", 6: "off"})
+    assert counts[0] == shared[0] < counts[2] == len(QUERIES)
+    assert counts[4] < counts[3]
+    for name, rows in always.items():
+        assert len(rows) == len(toggled[name])
+        for mine, theirs in zip(rows, toggled[name], strict=True):
+            for one, other in zip(mine, theirs, strict=True):
+                assert one == (pytest.approx(other, rel=1e-9) if isinstance(one, float) else other), name
+
+
+def test_store_and_views(folder: Path) -> None:
+    """Babu 2005, 2.5: a store holds the union of what its users see, [Rows 200] a part of [Rows 1000], or 20 of 100."""
+    with millpond.open(folder / "pond", executor="inline", shards=1, compact_files=2) as pond:
+        pond.sql("""
+            CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (progress='ts', late='drop');
+            CREATE QUERY q3 AS SELECT ISTREAM(count(a) AS n) FROM s [ROWS 100];
+            CREATE QUERY q4 AS SELECT ISTREAM(max(a) AS m) FROM s [ROWS 20]
+        """)
+        put(pond, range(100))
+        put(pond, range(100, 105))
+        [store] = pond.sql("SHOW SYNOPSES").to_arrow().to_pylist()
+        assert (store["users"], store["shared"], store["kind"]) == ("q3, q4", True, "rows")
+        assert store["rows"] >= 100 and store["bytes"] > 0
+        assert store["views"] == "q3: [ROWS 100]; q4: [ROWS 20]"
+        before = pond.sql("SELECT n FROM q3").rows(), pond.sql("SELECT m FROM q4").rows()
+        pond.sql("ALTER SYSTEM SET share = off")
+        put(pond, range(105, 110))
+        assert [users for users, _ in synopses(pond)] == ["q3", "q4"]
+        assert pond.sql("SELECT n FROM q3").rows()[: len(before[0])] == before[0]
+        assert pond.sql("SELECT max(n) AS n FROM q3").rows() == [(100,)]
+        pond.sql("ALTER SYSTEM SET share = on")
+        put(pond, range(110, 115))
+        assert [users for users, _ in synopses(pond)] == ["q3, q4"]
+        put(pond, range(115, 160))
+        assert pond.sql("SELECT max(n) AS n FROM q3").rows() == [(100,)]
+
+
+def test_a_crash_between_copy_and_event(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with millpond.open(folder / "pond", executor="inline") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (progress='ts')")
+        pond.sql(";".join(f"CREATE QUERY {n} AS {QUERIES[n]}" for n in ("p1", "p3")))
+        put(pond, range(0, 25))
+        pond.sql("ALTER SYSTEM SET share = off")
+
+        def killed(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        pond.ingest("s", {"ts": [START + dt.timedelta(seconds=70)], "a": [0], "v": [1.0]})
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(pond._core.catalog_log, "record", killed)
+            pond.step()
+    with millpond.open(folder / "pond", executor="inline") as pond:
+        pond.drain()
+        assert [users for users, _ in synopses(pond)] == ["p1", "p3"]
+        end = dt.datetime(2026, 1, 1, 0, 0, 30, tzinfo=dt.UTC)
+        wanted = round(sum(t / 7 for t in range(0, 25)), 6)
+        for name in ("p1", "p3"):
+            rows = pond.sql(f"SELECT sum(v) AS v FROM {name} WHERE window_end = TIMESTAMP '{end:%Y-%m-%d %H:%M:%S}'")
+            assert round(rows.rows()[0][0], 6) == wanted
