@@ -236,8 +236,8 @@ class Pond:
             text: a row query (`SELECT … FROM s WHERE … [BEGIN b END e]`) or a window query (`… FROM s [RANGE …]`).
             name: None: it is called '#<id>'. owner: whom it counts for. limit: queries that the owner may have.
             materialize: how much of a row query's answer is kept ready: 'auto', 'partial', 'complete', 'none'.
-            options: of window queries: since, empty, revise_for, early, flush, flush_delay, flush_windows, every, state
-                (times in microseconds).
+            options: of window queries: since, empty, revise_for, early, flush, flush_delay, flush_windows, every,
+                state, held_rows, memory_rows (times in microseconds).
         Raises: StatementError with the place in the text; QueryError when the name is taken or a limit is reached.
 
             >>> import tempfile
@@ -289,7 +289,8 @@ class Pond:
         return self._register(texts, names or [None] * len(texts), owner, self._options(materialize, {}), limit)
 
     def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
-        known = ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "every", "state")
+        known = ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "every", "state",
+                 "held_rows", "memory_rows")  # fmt: skip
         for option in options:
             if option not in known:
                 raise QueryError(f"there is no option '{option}'; there are {', '.join(known)}")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from millpond.catalog.state import Catalog, Store, Synopsis
+from millpond.language.duck import quote
 from millpond.relations import rows_needed
 from millpond.synopses import spec_of
 from millpond.synopses.panes import windows_of
@@ -92,10 +93,10 @@ def assign_stores(
     waits = backdated and any(history)
     home: int | None = None
     for item, stream, old in zip(relation.inputs, streams, history, strict=True):
-        wanted = rows_needed(item, stream)
-        found: Store | None = next((s for s in made.values() if s.spec.serves(wanted)), None)
+        wanted, (spread, deals) = rows_needed(item, stream), _placing(relation, item)
+        found: Store | None = next((s for s in made.values() if s.spread == spread and s.spec.serves(wanted)), None)
         for store in catalog.stores.values() if share and found is None else ():
-            if home not in (None, store.home):
+            if store.spread != spread or store.deal not in deals or (not spread and home not in (None, store.home)):
                 continue
             if store.first_epoch >= next_epoch and not old:  # not born yet: it may still take in more columns
                 wider = store.spec.with_columns(wanted)
@@ -106,7 +107,7 @@ def assign_stores(
             if found is not None:
                 break
         if found is None:
-            found = Store(f"{wanted.key}.{next_epoch}.{number}.{len(owners)}", wanted, next_epoch, -1)
+            found = Store(f"{wanted.key}.{next_epoch}.{number}.{len(owners)}", wanted, next_epoch, -1, spread, deals[0])
             waits = waits or old
         if found.home >= 0:
             home = found.home
@@ -114,8 +115,23 @@ def assign_stores(
         if catalog.stores.get(found.owner) != found:
             made[found.owner] = found
     home = number % shards if home is None else home
-    changed = tuple(replace(s, home=home) if s.home < 0 else s for s in made.values())
+    changed = tuple(replace(s, home=home) if s.home < 0 and not s.spread else s for s in made.values())
     return Stored(tuple(owners), changed, waits)
+
+
+def _placing(relation: Relational, item: RelationInput) -> tuple[str, tuple[str, ...]]:
+    """By what the rows of an input are spread over shards, and how those of split keys may be placed: best first."""
+    plan = relation.joined
+    if relation.plan != "joined" or plan is None or not plan.spread:
+        return "", ("",)
+    number = plan.items.index(item.alias)
+    names = [name for each in relation.inputs for name in each.names]
+    if not plan.deal or len(set(names)) < len(names):  # one store for both sides is better than splitting keys
+        return plan.spread[number], ("",)
+    if plan.deal[number] == "copies":
+        return plan.spread[number], ("copies",)
+    others = [quote(c) for n, c in plan.plain if n == number]
+    return plan.spread[number], (plan.deal[number], *others)
 
 
 def _reaches(catalog: Catalog, store: Store, item: RelationInput) -> bool:

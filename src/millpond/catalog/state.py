@@ -35,13 +35,22 @@ class Store:
     """Rows of a stream that one or more relational queries share.
 
     owner: the name that its rows are stored under. first_epoch: the first epoch whose rows it receives live.
-    home: the shard that has all of them; every store of a query has the same.
+    home: the shard that has all of them; every store of a query has the same. -1: they are spread.
+    spread: DuckDB SQL over the rows, by whose hash they are spread over the shards; '': they are in one.
+    deal: the column by whose hash rows of split keys are dealt over the shards, or 'copies' when every shard has them;
+        '': no key is split.
     """
 
     owner: str
     spec: Rows
     first_epoch: int
     home: int
+    spread: str = ""
+    deal: str = ""
+
+    def in_shard(self, shard: int) -> bool:
+        """Whether a shard has rows of it."""
+        return bool(self.spread) or self.home == shard
 
 
 @dataclass(frozen=True)

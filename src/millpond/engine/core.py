@@ -34,6 +34,7 @@ from millpond.engine.reporting import Reporter, Work
 from millpond.engine.segments import DEAD, archive_folder, dead_folder, row_schema
 from millpond.engine.settings import SETTINGS, Settings, read_settings
 from millpond.engine.sizes import StateSizes
+from millpond.engine.skew import Skew
 from millpond.engine.state import state_folder
 from millpond.errors import PondError
 from millpond.sources.derived import DerivedSource
@@ -117,6 +118,7 @@ class Core:
     pace: Pace = field(default_factory=Pace)
     matching_pace: MatchingPace = field(default_factory=MatchingPace)
     stages: StageProfile = field(default_factory=StageProfile)
+    skew: Skew = field(default_factory=Skew)
     last_manifest: int = 0
     failure: BaseException | None = None
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))

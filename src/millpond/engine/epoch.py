@@ -32,6 +32,7 @@ from millpond.engine.records import (
 from millpond.engine.relating import horizon_of
 from millpond.engine.reporting import report_epoch, takes_others, work_of
 from millpond.engine.resharing import reshare
+from millpond.engine.skew import decided, moved
 from millpond.engine.stages import choose, learn
 from millpond.engine.tasks import map_epoch, merge_epoch
 from millpond.engine.ticking import clock_due, resumed, tick_closes
@@ -132,6 +133,8 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
                 since = first if adopted else published.epoch + 1
                 queries[key] = replace(known, paused=since)
         compact, expire = _upkeep(core, state, catalog, progress, queries)
+        hot = decided(catalog, core.skew, published.hot)
+        adopt = tuple(str(q) for a in adoptions for q in a.queries)
         manifest = Manifest(
             published.epoch + 1,
             clock,
@@ -143,7 +146,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             progress,
             queries,
             tuple(sorted(state, key=lambda s: (s.last_epoch, s.path))),
-            tuple(str(q) for a in adoptions for q in a.queries),
+            adopt,
             expire=expire,
             compact=compact,
             arrivals=arrivals,
@@ -154,6 +157,8 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             bounds=bounds_of(taken),
             copies={str(s): copies for s in taken if (copies := copies_of(core, s))},
             archive=_probed(core, catalog, progress, queries),
+            hot=hot,
+            moved=moved(catalog, hot, published.hot, adopt),
         )
         core.check_fence()
         write_manifest(core.path, manifest)
@@ -270,6 +275,9 @@ def run_epoch(core: Core, epoch: int) -> None:
     with core.lock:
         core.pace.learn(sum(r["bytes"] for r in reports[0]["reports"]), elapsed, _waiting(core))
         _learn_matching(core, reports[0]["reports"], elapsed)
+        for report in reports[0]["reports"]:
+            for owner, (count, keys) in report.get("frequent", {}).items():
+                core.skew.learn(owner, count, keys)
         core.recent.append(
             {
                 "epoch": epoch,
@@ -383,6 +391,7 @@ def _publish(
         {},
         {"state": core.state.version, "results": core.results.version}
         | {f"streams/{r.definition.name}": r.archive.version for r in list(core.streams.values())},
+        manifest.hot,
     )
     core.check_fence()
     write_published(core.path, published)
@@ -415,9 +424,9 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             early_at=max(a.early_at for a in after),
             stirred=any(a.stirred for a in after),
             held=after[0].held,
-            pending=after[0].pending,
-            edge=after[0].edge,
-            floors=after[0].floors,
+            pending=min((a.pending for a in after if a.pending is not None), default=None),
+            edge=max(a.edge for a in after),
+            floors=tuple(dict.fromkeys(f for a in after for f in a.floors)),
         )
     return merged
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial as partial_call
 from typing import Any
@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.catalog import Catalog, Synopsis
+from millpond.catalog import Catalog, Store, Synopsis
 from millpond.engine.copies import keeps_order, write_copies, write_section
 from millpond.engine.cuts import CUT
 from millpond.engine.derived import pass_rows, write_passed
@@ -23,6 +23,7 @@ from millpond.engine.forms import settled, tuples_of
 from millpond.engine.own_marks import counted
 from millpond.engine.records import Manifest
 from millpond.engine.segments import DEAD, HIDDEN, RowsWriter, archive_folder, dead_folder, row_schema, write_rows
+from millpond.engine.skew import heavy
 from millpond.engine.soup import meet_queries
 from millpond.engine.taking import Taking, row_texts
 from millpond.engine.tolerance import FAILING_ROWS, FAULTS, bisect, one_line
@@ -90,6 +91,7 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     dead, failures, operators = taking.dead + partials.dead, partials.failures, partials.operators
     passed_on: dict[str, int] = {}
     entries: list[Any] = []
+    frequent: dict[str, tuple[int, dict[str, tuple[int, str]]]] = {}
     counting = counted(segment, stream.options)
     for synopsis, table in partials.made():
         if kept is not None:
@@ -109,8 +111,11 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             names = ", ".join(sorted(q.definition.name for q in catalog.users(store.owner)))
             dead.append(failed_letters(failed, names, manifest.epoch))
         operators[store.owner] = [counting.num_rows, table.num_rows, clock.perf_counter() - begun]
-        if table.num_rows:
-            yield Parcel(store.home, store.owner, task, pack(table))
+        there = placed(connection(), store, table, manifest.shards, manifest.hot.get(store.owner, ()))
+        for shard, rows_there in there.shards.items():
+            yield Parcel(shard, store.owner, task, pack(rows_there))
+        if store.deal:
+            frequent[store.owner] = (there.rows, there.frequent)
     for follower in catalog.streams.values():
         begun = clock.perf_counter()
         if (passed := pass_rows(stream, follower, segment, manifest.epoch)) is not None:
@@ -146,6 +151,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         "seconds": {**spent, "matching": met - made, "disk": clock.perf_counter() - met},
         "lasted": clock.perf_counter() - started,
     }
+    if frequent:
+        report["frequent"] = frequent
     if row_queries.queries is not None:
         report["matched"] = {"queries": row_queries.queries, "limited": row_queries.limited}
     for shard in range(manifest.shards):
@@ -303,6 +310,44 @@ def cut(
         part = table.filter(pa.array(shard == number))
         if part.num_rows:
             yield number, part
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Rows of a store by shard, and what of them is about keys that many have: rows in all, and by hash how many."""
+
+    shards: dict[int, pa.Table]
+    rows: int
+    frequent: dict[str, tuple[int, str]]
+
+
+def placed(db: duckdb.DuckDBPyConnection, store: Store, rows: pa.Table, shards: int, hot: Iterable[str] = ()) -> Placed:
+    """The rows of a store by the shard that keeps them.
+
+    Arguments:
+        hot: the hashes of keys that are split.
+    """
+    count = rows.num_rows
+    if not store.spread or shards == 1 or not count:
+        return Placed({max(0, store.home): rows} if count else {}, count, {})
+    dealt = f", hash({store.deal}) AS d" if hot and store.deal not in ("", "copies") else ""
+    found = query_table(db, f"SELECT hash({store.spread}) AS h{dealt} FROM r", r=rows)
+    hashes = found["h"].to_numpy()
+    shard = hashes % np.uint64(shards)
+    everywhere = np.zeros(count, bool)
+    if hot:
+        split = np.isin(hashes, np.array([int(h) for h in hot], np.uint64))
+        if dealt:
+            shard = np.where(split, found["d"].to_numpy() % np.uint64(shards), shard)
+        else:
+            everywhere = split
+    parts = {n: rows.filter(pa.array((shard == n) | everywhere)) for n in range(shards)}
+    frequent: dict[str, tuple[int, str]] = {}
+    if store.deal:
+        for key, (times, row) in heavy(hashes).items():
+            name = query_table(db, f"SELECT ({store.spread})::VARCHAR AS k FROM r", r=rows.slice(row, 1))["k"][0]
+            frequent[key] = (times, str(name.as_py()))
+    return Placed({n: part for n, part in parts.items() if part.num_rows}, count, frequent)
 
 
 def failed_letters(rows: pa.Table, queries: str, epoch: int, kind: str = "query") -> pa.Table:

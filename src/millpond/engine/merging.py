@@ -157,7 +157,8 @@ def merge_shard(
     forget_rows(pond_id, set(catalog.synopses))
     forget_modes(pond_id, set(catalog.synopses))
     if catalog.stores:
-        looked_up = partial(partial, _given, db, pond, segments)
+        # An instant has one number, whichever shards change it.
+        looked_up = partial(partial, _given, db, pond, manifest.state)
         relational = Shard(
             db, pond, pond_id, manifest, catalog, shard, parts, progress, segments, looked_up,
             partial(_shown, pond, segments), state, results, advanced, failures, spent,

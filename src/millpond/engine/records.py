@@ -108,6 +108,8 @@ class Manifest:
     nanoseconds per row, by estimate. bounds: per derived stream, the progress that its source announces with the items
     that are taken. copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
     each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
+    hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`). moved: per store, keys
+    whose rows of earlier epochs every shard takes over.
     """
 
     epoch: int
@@ -131,6 +133,8 @@ class Manifest:
     bounds: dict[str, int] = field(default_factory=dict)
     copies: dict[str, dict[str, float]] = field(default_factory=dict)
     archive: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
+    hot: dict[str, dict[str, str]] = field(default_factory=dict)
+    moved: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,7 @@ class Published:
     queries: dict[str, QueryProgress] = field(default_factory=dict)
     complete: dict[str, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
+    hot: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def manifest_path(pond: str, epoch: int) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +32,8 @@ from millpond.engine.unions import late_of, progress_of
 from millpond.errors import SourceError
 from millpond.language.duck import quote
 from millpond.progress import NEVER, StreamProgress
-from millpond.relations import kept, merge_rows, needed, spare_of
+from millpond.relations import Run, all_rows, kept, merge_rows, needed, only_needed, spare_of, with_rows
+from millpond.relations.spilling import spill
 from millpond.sources.tables import read_table
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
@@ -52,54 +54,81 @@ PRUNED = 20_000
 
 @dataclass(frozen=True)
 class _Kept:
-    """Rows of a store after an epoch; size: how many there were when those that nobody needs were last left out."""
+    """Rows of a store after an epoch; size: how many there were when those that nobody needs were last left out.
+
+    adopted: the files of back-fills that were read.
+    """
 
     epoch: int
-    rows: pa.Table
+    runs: tuple[Run, ...]
     size: int
+    adopted: frozenset[str] = frozenset()
 
 
-_kept: dict[tuple[str, str], _Kept] = {}
+_kept: dict[tuple[str, str, int], _Kept] = {}
 
 
-def store_rows(
+def store_runs(
     db: duckdb.DuckDBPyConnection,
     pond: str,
     pond_id: str,
     manifest: Manifest,
     catalog: Catalog,
     store: Store,
+    shard: int,
     delta: pa.Table | None,
     segments: Sequence[Segment],
-) -> pa.Table | None:
-    """All rows of a store with those of the epoch, in total order; None while there is none."""
-    key = pond_id, store.owner
+) -> tuple[Run, ...]:
+    """All rows of a store with those of the epoch, in total order."""
+    key = pond_id, store.owner, shard
     held = _kept.get(key)
     adopted = any(str(q.id) in manifest.adopt for q in catalog.users(store.owner))
     # What is kept is good for the next epoch, and for a repetition of this one if that brought nothing.
     fits = held is not None and held.epoch == manifest.epoch - (0 if delta is None and not adopted else 1)
+    files = frozenset(s.path for s in segments if s.path.startswith("b"))
+    runs: tuple[Run, ...]
+    missed = None if held is None or adopted else _missed(held, files, manifest, segments)
     if held is not None and fits and not adopted:
-        parts, size = [held.rows], held.size
+        runs, size = held.runs, held.size
+    elif held is not None and missed is not None:
+        runs, size = held.runs, held.size
+        for rows in _read_rows(pond, store.owner, missed):
+            runs = with_rows(runs, rows)
     else:
-        paths = [os.path.join(state_folder(pond), s.path) for s in segments]
-        parts = [c.table for c in read_chunks(paths, {store.owner}, lambda _o, kind, *_: kind == ROWS)]
-        size = 0
-    parts = [p for p in (*parts, *([delta] if delta is not None else [])) if p.num_rows]
-    if not parts:
+        parts = _read_rows(pond, store.owner, [s.path for s in segments])
+        runs, size = with_rows((), merge_rows(parts)) if parts else (), 0
+    if delta is not None and delta.num_rows:
+        runs = with_rows(runs, delta)
+    count = sum(len(r) for r in runs)
+    if count > max(PRUNED, 2 * size):
+        runs = only_needed(runs, needed_mask(db, manifest, catalog, store, all_rows(runs)))
+        size = sum(len(r) for r in runs)
+    asked = [q.definition.options.memory_rows for q in catalog.users(store.owner)]
+    if (most := min((n for n in asked if n is not None), default=None)) is not None:
+        runs = spill(runs, most, os.path.join(pond, "spill"))
+    _kept[key] = _Kept(manifest.epoch, runs, size, files)
+    return runs
+
+
+def _missed(held: _Kept, files: frozenset[str], manifest: Manifest, segments: Sequence[Segment]) -> list[str] | None:
+    """The files of the epochs that others ran since; None when they do not tell all that is new."""
+    if held.epoch >= manifest.epoch or files - held.adopted:
         return None
-    rows = merge_rows(parts) if len(parts) > 1 else parts[0]
-    if rows.num_rows > max(PRUNED, 2 * size):
-        rows = needed_rows(db, manifest, catalog, store, rows)
-        size = rows.num_rows
-    _kept[key] = _Kept(manifest.epoch, rows, size)
-    return rows
+    paths = [s.path for s in segments if not s.path.startswith("b") and int(s.path[1:13]) > held.epoch]
+    # What has been put together holds rows of before as well.
+    return paths if all(p.startswith("e") for p in paths) else None
 
 
-def keep_silent(pond_id: str, manifest: Manifest, owner: str) -> None:
+def _read_rows(pond: str, owner: str, paths: Sequence[str]) -> list[pa.Table]:
+    found = read_chunks([os.path.join(state_folder(pond), p) for p in paths], {owner}, lambda _o, k, *_: k == ROWS)
+    return [merge_rows([c.table]) for c in found if c.table.num_rows]
+
+
+def keep_silent(pond_id: str, manifest: Manifest, owner: str, shard: int) -> None:
     """What is kept of a store that an epoch brought nothing for is as good after it."""
-    held = _kept.get((pond_id, owner))
+    held = _kept.get((pond_id, owner, shard))
     if held is not None and held.epoch == manifest.epoch - 1:
-        _kept[pond_id, owner] = replace(held, epoch=manifest.epoch)
+        _kept[pond_id, owner, shard] = replace(held, epoch=manifest.epoch)
 
 
 def row_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
@@ -131,15 +160,15 @@ def unanswered(manifest: Manifest, standing: Standing, before: QueryProgress) ->
     return standing.first_epoch if str(standing.id) in manifest.adopt else manifest.epoch
 
 
-def needed_rows(
+def needed_mask(
     db: duckdb.DuckDBPyConnection,
     manifest: Manifest,
     catalog: Catalog,
     store: Store,
     rows: pa.Table,
     whole: bool = True,
-) -> pa.Table:
-    """The rows of a store that any of its users can still need.
+) -> npt.NDArray[np.bool_]:
+    """Which rows of a store any of its users can still need.
 
     Arguments:
         rows: of the store. whole: these are all that it has, not those of some files.
@@ -149,7 +178,7 @@ def needed_rows(
         before = manifest.queries.get(str(standing.id))
         relation = standing.definition.query.relation
         if before is None or relation is None or standing.status == "backfilling":
-            return rows
+            return np.ones(rows.num_rows, bool)
         specs, options = specs_of(catalog, standing), standing.definition.options
         high = high_of(catalog, specs, manifest.progress)
         horizon = horizon_of(catalog, standing, before, high)
@@ -163,7 +192,14 @@ def needed_rows(
                 spare = spare_of(relation, options) if revises(options, late) else 0
                 seen = floored(rows, floors, options, late)
                 wanted |= kept(db, relation, item, seen, spare, horizon, since, whole)
-    return rows.filter(pa.array(wanted))
+    return wanted
+
+
+def needed_rows(
+    db: duckdb.DuckDBPyConnection, manifest: Manifest, catalog: Catalog, store: Store, rows: pa.Table, whole: bool
+) -> pa.Table:
+    """The rows of a store that any of its users can still need; arguments as of `needed_mask`."""
+    return rows.filter(pa.array(needed_mask(db, manifest, catalog, store, rows, whole)))
 
 
 def need_of(catalog: Catalog, standing: Standing, progress: Mapping[str, StreamProgress], known: QueryProgress) -> int:
@@ -219,18 +255,20 @@ class Shard:
     def run(self) -> None:
         """Store the epoch's rows, and answer every query."""
         manifest = self.manifest
-        rows: dict[str, pa.Table | None] = {}
+        rows: dict[str, tuple[Run, ...]] = {}
         deltas: dict[str, pa.Table | None] = {}
         for store in self.catalog.stores.values():
-            if store.home != self.number or store.first_epoch > manifest.epoch:
+            if not store.in_shard(self.number) or store.first_epoch > manifest.epoch:
                 continue
             known, late = progress_of(self.catalog, store.spec, manifest.progress), late_of(self.catalog, store.spec)
             parts = [p for p in self.parts.get(store.owner, ()) if p.num_rows]
             delta = marked(store.spec, late, known, merge_rows(parts)) if parts else None
+            if (taken_over := self._taken_over(store)) is not None:
+                delta = taken_over if delta is None else merge_rows([delta, taken_over])
             if delta is not None and _is_kept(self.catalog, store):
                 self.state.append(row_chunk(store.owner, manifest.epoch, delta))
             else:
-                keep_silent(self.pond_id, manifest, store.owner)
+                keep_silent(self.pond_id, manifest, store.owner, self.number)
             deltas[store.owner] = delta
         for standing in self.catalog.queries.values():
             if not standing.inputs or standing.inputs[0] not in deltas or standing.status != "live":
@@ -242,8 +280,23 @@ class Shard:
         for key in [k for k in _kept if k[0] == self.pond_id and k[1] not in self.catalog.stores]:
             del _kept[key]
 
+    def _taken_over(self, store: Store) -> pa.Table | None:
+        """Rows of earlier epochs with keys that are split from now on, of which every shard needs a copy."""
+        shards = self.manifest.shards
+        keys = [int(k) for k in self.manifest.moved.get(store.owner, ()) if int(k) % shards != self.number]
+        homes = {k % shards for k in keys}
+        parts = _read_rows(self.pond, store.owner, [s.path for s in self.manifest.state if s.shard in homes])
+        if not keys or not parts:
+            return None
+        rows = merge_rows(parts)
+        hashes = query_table(self.db, f"SELECT hash({store.spread}) AS h FROM r", r=rows)["h"].to_numpy()
+        wanted = np.isin(hashes, np.array(keys, np.uint64))
+        for own in _read_rows(self.pond, store.owner, [s.path for s in self.segments]):
+            wanted &= ~np.isin(rows["_id"].to_numpy(), own["_id"].to_numpy())
+        return rows.filter(pa.array(wanted)) if wanted.any() else None
+
     def _answer(
-        self, standing: Standing, deltas: Mapping[str, pa.Table | None], rows: dict[str, pa.Table | None]
+        self, standing: Standing, deltas: Mapping[str, pa.Table | None], rows: dict[str, tuple[Run, ...]]
     ) -> None:
         key, manifest, options = str(standing.id), self.manifest, standing.definition.options
         before = manifest.queries.get(key, QueryProgress())
@@ -285,7 +338,7 @@ class Shard:
         self,
         standing: Standing,
         deltas: Mapping[str, pa.Table | None],
-        rows: dict[str, pa.Table | None],
+        rows: dict[str, tuple[Run, ...]],
         before: QueryProgress,
         bound: int,
         since: int,
@@ -307,19 +360,45 @@ class Shard:
                 inputs.append(Input(fresh, stream.options.late, high, self._past(store, stream)))
                 continue
             if owner not in rows:
-                rows[owner] = store_rows(
-                    self.db, self.pond, self.pond_id, self.manifest, self.catalog, store, deltas[owner], self.segments
-                )
-            held = rows[owner]
-            if held is None:
-                held = empty_rows(self.db, item.columns)
-            elif (low := needed(item, horizon - 1)) is not None and low > NEVER:
-                held = held.filter(pc.greater_equal(held["_t"], low))
-            inputs.append(Input(held, late_of(self.catalog, store.spec), high))
+                rows[owner] = store_runs(
+                    self.db, self.pond, self.pond_id, self.manifest, self.catalog, store, self.number, deltas[owner],
+                    self.segments,
+                )  # fmt: skip
+            low = needed(item, horizon - 1)
+            runs = rows[owner]
+            if low is not None and low > NEVER:
+                runs = tuple(r for r in runs if r.times[-1] >= low)
+            late = late_of(self.catalog, store.spec)
+            held = all_rows(runs) if runs else empty_rows(self.db, item.columns)
+            below = int(np.searchsorted(runs[0].times, low)) if runs and low is not None and low > NEVER else 0
+            if query.relation.plan == "joined" and not item.signed:
+                inputs.append(Input(held, late, high, runs=runs, below=below))
+            else:
+                inputs.append(Input(held.slice(below), late, high))
+        self._check_size(standing, before, horizon, inputs)
         tables = tables_of(self.catalog, query.relation)
         return advance_relation(
             self.db, query, options, inputs, tables, before, bound, since, given, known, speculation
         )
+
+    def _check_size(self, standing: Standing, before: QueryProgress, horizon: int, inputs: Sequence[Input]) -> None:
+        """Raises: ValueError when the query's windows hold more rows than they may."""
+        relation, options = standing.definition.query.relation, standing.definition.options
+        assert relation is not None
+        sizes = [i.rows.num_rows - i.below for i in inputs]
+        if sum(sizes) <= options.held_rows:
+            return
+        for n, (item, each) in enumerate(zip(relation.inputs, inputs, strict=True)):
+            if item.window.kind == "rows":  # some of those at hand may be needed no more
+                spare = spare_of(relation, options) if revises(options, each.late) else 0
+                seen = floored(each.rows, before, options, each.late)
+                sizes[n] = int(kept(self.db, relation, item, seen, spare, horizon, self.manifest.epoch).sum())
+        if sum(sizes) > options.held_rows:
+            named = ", ".join(f"{s} of {i.stream}" for i, s in zip(relation.inputs, sizes, strict=True))
+            raise ValueError(
+                f"its windows hold {sum(sizes)} rows in one shard ({named}), and may hold {options.held_rows}: shorter"
+                " windows, filters below them, a shorter revise_for, or WITH (held_rows=…) help"
+            )
 
     def _past(self, store: Store, stream: StreamDefinition) -> Past:
         """What earlier epochs have archived of a stream that is probed."""

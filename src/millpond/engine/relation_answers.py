@@ -27,9 +27,11 @@ from millpond.relations import (
     FOR_EVER,
     Known,
     Probed,
+    Run,
     Ticks,
     answers,
     content_of,
+    content_of_runs,
     difference,
     merge_rows,
     numbered,
@@ -50,12 +52,15 @@ class Input:
 
     rows: of its store, this epoch's included; of one that is probed this epoch's only. late: what late ones do.
     high: the high watermark after the epoch. past: of one that is probed, where the rows of earlier epochs are.
+    runs: the rows in runs, where the query has use for them. below: how many of the first rows it cannot need.
     """
 
     rows: pa.Table
     late: str
     high: int
     past: Past | None = None
+    runs: tuple[Run, ...] = ()
+    below: int = 0
 
 
 def advance_relation(
@@ -86,7 +91,7 @@ def advance_relation(
     came = [(i.late, _fresh(i, since)) for i in inputs]
     floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
     # Of rows that are looked up nobody knows which are kept.
-    progress = progress if relation.probes else pruned(progress, [i.rows for i in inputs])
+    progress = progress if relation.probes else pruned(progress, [i.rows.slice(i.below) for i in inputs])
     progress = new_floor(progress, options, came, spares, floors)
     inputs = [replace(i, rows=floored(i.rows, progress, options, i.late)) for i in inputs]
     fresh_rows = [floored(rows, progress, options, late) for late, rows in came]
@@ -103,7 +108,6 @@ def advance_relation(
     first_seen = [int(a.min()) for a in arrivals if len(a)]
     first = min([*first_seen, *([progress.first] if progress.first is not None else [])], default=None)
     last = max((_last(item, i.high) for item, i, _ in items if i.high > NEVER), default=NEVER)
-    old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
     status = CLOSED if options.early is not None else None
     revised = None
     late = [int(t.min()) for t in touched if len(t)]
@@ -115,6 +119,7 @@ def advance_relation(
             ]
             until = min(until, max(highs)) if relation.operator != "rstream" else until
         before = [known_of(db, relation, item, i, spare, mended(i), since - 1) for item, i, spare in items]
+        old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
         old = answers(db, query, before, tables, low, until, _ticks(options, progress.first, old_last))
         new = answers(db, query, contents, tables, low, until, _ticks(options, first, last))
         revised = _revisions(db, query, difference(db, query, old, new), given, status)
@@ -167,6 +172,8 @@ def known_of(
     Arguments:
         mended: gives rows of the past the cuts that the query sees. last: as of that epoch; None: of now.
     """
+    if each.runs and not item.signed:
+        return content_of_runs(db, item, each.runs, spare, each.rows, last)
     rows = each.rows if last is None else each.rows.filter(pc.less_equal(each.rows["_epoch"], last))
     probe, past = relation.probe(item.alias), each.past
     if probe is None or past is None:
@@ -181,7 +188,8 @@ def known_of(
 
 def _fresh(each: Input, since: int) -> pa.Table:
     """The rows of an input that came in the epochs from `since` on."""
-    rows = each.rows.filter(pc.greater_equal(each.rows["_epoch"], since))
+    rows = each.rows.slice(each.below)
+    rows = rows.filter(pc.greater_equal(rows["_epoch"], since))
     if each.past is None or since > each.past.epoch:
         return rows
     everywhere = [(-FOR_EVER, FOR_EVER)]

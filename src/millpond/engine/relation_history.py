@@ -18,7 +18,7 @@ from millpond.engine.core import Core
 from millpond.engine.derived import announced
 from millpond.engine.floors import floored, revises
 from millpond.engine.history import Range, batches, segments_in
-from millpond.engine.mapping import tolerant
+from millpond.engine.mapping import placed, tolerant
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.own_marks import counted
 from millpond.engine.probing import Past, marked
@@ -187,12 +187,12 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
         db, definition.query, definition.options, inputs, tables, known, bound, FOREVER, lambda low, high: None,
         _high(catalog, standing, published),
     )  # fmt: skip
-    home = catalog.stores[standing.inputs[0]].home
+    home = max(0, catalog.stores[standing.inputs[0]].home)
     return Adoption(
         f"{RELATION}{query}",
         (query,),
         {str(query): done.progress},
-        _state(core, standing, inputs, done.progress, home, epoch, _high(catalog, standing, published)),
+        _state(core, standing, inputs, done.progress, epoch, _high(catalog, standing, published)),
         _results(core, standing, done.answers, home, epoch),
         _letters(core, standing, failed, epoch),
     )
@@ -224,7 +224,7 @@ def _high(catalog: Catalog, standing: Standing, published: Published) -> int:
 
 
 def _state(
-    core: Core, standing: Standing, inputs: Sequence[Input], progress: QueryProgress, home: int, epoch: int, high: int
+    core: Core, standing: Standing, inputs: Sequence[Input], progress: QueryProgress, epoch: int, high: int
 ) -> tuple[Segment, ...]:
     """The rows that the query still needs, of stores that it does not share with queries that run already."""
     catalog = core.catalog
@@ -242,11 +242,16 @@ def _state(
         rows[owner] = each.rows  # inputs with one store read the same rows
         seen = floored(each.rows, progress, options, each.late)
         masks[owner] = masks.get(owner, False) | kept(db, relation, item, seen, spare, horizon)
-    chunks = [row_chunk(o, epoch, rows[o].filter(pa.array(m))) for o, m in sorted(masks.items()) if m.any()]
-    if not chunks:
-        return ()
-    name = f"b{RELATION}{standing.id}-{home:04d}.parquet"
-    return (write_chunks(state_folder(core.path), name, chunks, home),)
+    chunks: dict[int, list[Chunk]] = {}
+    for owner, mask in sorted(masks.items()):
+        needed_still = rows[owner].filter(pa.array(mask))
+        # Rows of split keys are copied where they are needed by the epoch that adopts them.
+        for shard, part in placed(db, catalog.stores[owner], needed_still, core.settings.shards).shards.items():
+            chunks.setdefault(shard, []).append(row_chunk(owner, epoch, part))
+    return tuple(
+        write_chunks(state_folder(core.path), f"b{RELATION}{standing.id}-{shard:04d}.parquet", kept_there, shard)
+        for shard, kept_there in sorted(chunks.items())
+    )
 
 
 def _results(core: Core, standing: Standing, answers: pa.Table | None, home: int, epoch: int) -> tuple[Segment, ...]:

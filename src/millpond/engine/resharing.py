@@ -170,7 +170,8 @@ def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
     for place, (owner, item) in enumerate(zip(standing.inputs, relation.inputs, strict=True)):
         own = catalog.stores[owner]
         for store in catalog.stores.values():
-            if store.owner == owner or store.home != own.home or not store.spec.serves(own.spec):
+            placed = (store.home, store.spread, store.deal) == (own.home, own.spread, own.deal)
+            if store.owner == owner or not placed or not store.spec.serves(own.spec):
                 continue
             if len(catalog.users(store.owner)) < len(catalog.users(owner)):
                 continue

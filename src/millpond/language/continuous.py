@@ -8,6 +8,7 @@ looked at; DuckDB turns that into joins.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from sqlglot import exp
@@ -24,6 +25,7 @@ from millpond.language.places import Source, nearest
 from millpond.language.probing import probes_of
 from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_text
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
+from millpond.language.spreading import deal_of, spread_of
 from millpond.language.unions import union_feeds
 from millpond.language.weights import weigh
 from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
@@ -156,6 +158,8 @@ class _Binder:
             plan = "probed"
         elif joined is not None and operator != "rstream":
             plan = "joined"
+            spread = spread_of(tree, joined, columns_of, self.windows)
+            joined = replace(joined, spread=spread, deal=deal_of(joined, spread, self.windows))
         relation = Relational(operator, inputs, tables, plain, lifted, instants, plan, joined, driver, probes)
         return BoundQuery(inputs[0].stream, None, _outputs(columns), grouped=False, text=self.text, relation=relation)
 

@@ -21,6 +21,11 @@ from millpond.types import Column, JoinEquality, JoinPlan
 #: What a SELECT beside its joins must not have: its answer would not be a function of single joined rows.
 _WHOLE = ("group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
 
+#: Types of columns whose values an answer has as they are stored.
+_AS_STORED = {
+    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BOOLEAN")
+}
+
 _KINDS: Mapping[tuple[str, str], Literal["inner", "left", "right", "full", "semi", "anti"]] = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("LEFT", ""): "left", ("LEFT", "OUTER"): "left",
     ("RIGHT", ""): "right", ("RIGHT", "OUTER"): "right", ("FULL", ""): "full", ("FULL", "OUTER"): "full",
@@ -69,7 +74,7 @@ def join_plan(
     select = _select(tree.expressions, shown)
     if select is None:
         return None
-    owner = _Owners(items, columns)
+    owner = Owners(items, columns)
     equalities, residual = [], []
     for test in tests:
         for node, negated in conjuncts(test):
@@ -92,6 +97,7 @@ def join_plan(
         on,
         render(where) if where is not None else None,
         select,
+        plain=_plain(tree.expressions, shown, owner, columns),
     )
 
 
@@ -110,7 +116,27 @@ def _select(expressions: Sequence[exp.Expr], items: Sequence[exp.Table]) -> str 
     return ", ".join(parts)
 
 
-class _Owners:
+def _plain(
+    expressions: Sequence[exp.Expr], items: Sequence[exp.Table], owners: Owners, columns: Mapping[str, Sequence[Column]]
+) -> tuple[tuple[int, str], ...]:
+    """The item and column of each output, where all are columns of types that are stored as they are shown."""
+    found: list[tuple[int, Column]] = []
+    known = [{c.name.lower(): c for c in columns[i.name]} for i in items]
+    for each in expressions:
+        node = each.this if isinstance(each, exp.Alias) else each
+        if isinstance(node, exp.Star):
+            found += [(n, c) for n, item in enumerate(items) for c in columns[item.name]]
+        elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+            numbers = [n for n, name in enumerate(owners.names[: len(items)]) if name == node.table.lower()]
+            found += [(n, c) for n in numbers for c in columns[items[n].name]]
+        elif isinstance(node, exp.Column) and (owner := owners.of(node)) is not None and owner < len(items):
+            found.append((owner, known[owner][node.name.lower()]))
+        else:
+            return ()
+    return tuple((n, c.name) for n, c in found) if all(c.type in _AS_STORED for _, c in found) else ()
+
+
+class Owners:
     """Which FROM item an expression is about."""
 
     def __init__(self, items: Sequence[exp.Table], columns: Mapping[str, Sequence[Column]]) -> None:

@@ -32,6 +32,7 @@ ALTER_OPTIONS = ("archive", "retention")
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
 QUERY_OPTIONS = (
     "since", "empty", "revise_for", "materialize", "early", "flush", "flush_delay", "flush_windows", "every", "state",
+    "held_rows", "memory_rows",
 )  # fmt: skip
 #: Options of a query that may change while it runs.
 LIVE_QUERY_OPTIONS = ("revise_for", "early", "flush", "flush_delay", "flush_windows")
@@ -217,4 +218,6 @@ def query_options(reader: OptionReader) -> QueryOptions:
         or QueryOptions().flush_windows,
         every=reader.span("every", "1 s"),
         state=reader.choice("state", ("eager", "lazy", "adaptive"), "eager"),
+        held_rows=reader.read("held_rows", _count, "a number of rows such as 1000000") or QueryOptions().held_rows,
+        memory_rows=reader.read("memory_rows", _count, "a number of rows such as 1000000"),
     )

@@ -6,10 +6,11 @@ Pure functions over Arrow tables; the engine calls them with what was there befo
 after it. A faster plan for a shape of query is added in `evaluate.py` and named in `language/continuous.py`.
 """
 
-from millpond.relations.contents import FOR_EVER, Content, content_of, needed
+from millpond.relations.contents import FOR_EVER, Content, content_of, content_of_runs, needed
 from millpond.relations.evaluate import Known, Tables, Ticks, answers, difference, pending, snapshot
 from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import numbered, numbers_of, shown
+from millpond.relations.runs import Run, all_rows, only_needed, with_rows
 from millpond.relations.stores import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
 
 __all__ = [
@@ -18,16 +19,20 @@ __all__ = [
     "Known",
     "Probed",
     "Rows",
+    "Run",
     "Tables",
     "Ticks",
+    "all_rows",
     "answers",
     "content_of",
+    "content_of_runs",
     "difference",
     "kept",
     "merge_rows",
     "needed",
     "numbered",
     "numbers_of",
+    "only_needed",
     "pending",
     "rows_needed",
     "rows_of",
@@ -35,4 +40,5 @@ __all__ = [
     "snapshot",
     "spare_of",
     "stretches",
+    "with_rows",
 ]

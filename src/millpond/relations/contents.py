@@ -9,7 +9,9 @@ total order of the stream (event time, _id). Instants are whole microseconds, so
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -23,19 +25,33 @@ from millpond.synopses.codes import codes_by_join
 from millpond.synopses.compiled import compiled
 from millpond.types import RelationInput, RelationWindow
 
+if TYPE_CHECKING:
+    from millpond.relations.runs import Run
+
 Ints = npt.NDArray[np.int64]
 
 #: The end of validity of rows that never leave.
 FOR_EVER = 2**62
 
+#: Begin and end of rows that are in the window at no instant: before all that is looked at.
+NOWHERE = np.iinfo(np.int64).min
+
 
 @dataclass(frozen=True)
 class Content:
-    """The rows of an input that are in its window at some instant, in total order, with intervals [begin, end)."""
+    """Rows of an input in total order, with the intervals [begin, end) in which they are in its window.
+
+    runs: the same rows in stretches, which are sorted by key for joins; none: of rows that have no time.
+    reach: every row ends at most so long after its time, microseconds; negative: whenever it does.
+    plain: every row begins at its time, and ends `reach` after it.
+    """
 
     rows: pa.Table
     begin: Ints
     end: Ints
+    runs: tuple[Run, ...] = ()
+    reach: int = -1
+    plain: bool = False
 
     def at(self, instant: int) -> pa.Table:
         """The rows in the window at an instant."""
@@ -50,12 +66,62 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
         spare: how long behind the progress that it was behind a late row still changes answers, microseconds. Instants
             before that are final, so the row is seen from there on; 0 where first answers are final (`late='drop'`).
     """
+    from millpond.relations.runs import Run
+
     rows, visible, end = spans_of(db, item, rows, spare)
     inside = end > visible
-    columns = rows.select([c.name for c in item.columns])
+    late = rows["_cut"].null_count < rows.num_rows
     if not inside.all():
-        columns, visible, end = columns.filter(pa.array(inside)), visible[inside], end[inside]
-    return Content(columns, visible, end)
+        rows, visible, end = rows.filter(pa.array(inside)), visible[inside], end[inside]
+    columns = rows.select([c.name for c in item.columns])
+    run = Run(columns, np.array(rows["_t"]), np.array(rows["_id"]))
+    plain = item.window.kind == "range" and not late
+    return Content(columns, visible, end, (run,), _reach(item), plain)
+
+
+def content_of_runs(
+    db: duckdb.DuckDBPyConnection,
+    item: RelationInput,
+    runs: Sequence[Run],
+    spare: int,
+    rows: pa.Table,
+    last: int | None,
+) -> Content:
+    """As `content_of`, of all rows of some runs: those that are not in the window are there, but at no instant.
+
+    Arguments:
+        rows: those of the runs, with the cuts that the query sees. last: rows of later epochs are not seen; None: all.
+    """
+    assert not item.signed
+    times = np.concatenate([r.times for r in runs])
+    seen = np.ones(len(times), bool) if last is None else rows["_epoch"].to_numpy() <= last
+    whole = bool(seen.all())
+    held, times = (rows, times) if whole else (rows.filter(pa.array(seen)), times[seen])
+    visible = visible_from(held, times, spare)
+    leaves = _ends(db, item, held, times, visible)
+    inside = leaves > visible
+    begin, end = visible, leaves
+    plain = whole and visible is times and item.window.kind == "range"
+    if not whole or not inside.all():
+        begin, end = np.full(rows.num_rows, NOWHERE), np.full(rows.num_rows, NOWHERE)
+        places = np.flatnonzero(seen)[inside]
+        begin[places], end[places] = visible[inside], leaves[inside]
+    columns = rows.select([c.name for c in item.columns])
+    return Content(columns, begin, end, tuple(runs), _reach(item), plain)
+
+
+def _reach(item: RelationInput) -> int:
+    return item.window.range + 1 if item.window.kind == "range" else -1
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """The rows in total order; nothing is done where they are already, which is the rule."""
+    if rows.num_rows < 2:
+        return rows
+    times, ids = rows["_t"].to_numpy(), rows["_id"].to_numpy()
+    if ((times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (ids[1:] >= ids[:-1]))).all():
+        return rows
+    return rows.sort_by([("_t", "ascending"), ("_id", "ascending")])
 
 
 def spans_of(
@@ -69,18 +135,20 @@ def spans_of(
 
     Returns: rows in total order, begin and end of each.
     """
-    rows = rows.sort_by([("_t", "ascending"), ("_id", "ascending")])
+    rows = _in_order(rows)
     rows = left_of(db, rows, spare) if item.signed else rows
     times = rows["_t"].to_numpy()
     visible = visible_from(rows, times, spare)
+    return rows, visible, _ends(db, item, rows, times, visible)
+
+
+def _ends(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Table, times: Ints, visible: Ints) -> Ints:
     window = item.window
     if window.kind == "range":
-        end = times + (window.range + 1)
-    elif window.kind == "unbounded":
-        end = np.full(len(times), FOR_EVER)
-    else:
-        end = _pushed_out(visible, _partitions(db, rows, window), window.rows)
-    return rows, visible, end
+        return times + (window.range + 1)
+    if window.kind == "unbounded":
+        return np.full(len(times), FOR_EVER)
+    return _pushed_out(visible, _partitions(db, rows, window), window.rows)
 
 
 def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: int | None = None) -> pa.Table:

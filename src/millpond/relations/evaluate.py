@@ -119,9 +119,23 @@ def answers(
         assert ticks is not None
         return _reported(db, query, contents, tables, low, high, ticks)
     net, ordered = _changes(db, query, contents, tables, low, high)
+    if ordered:
+        return _signed(net, operator)
     wanted = {"istream": "WHERE _net > 0", "dstream": "WHERE _net < 0", None: ""}[operator]
     sql = f"SELECT _at, sign(_net)::BIGINT AS _sign, {_list(query)}, abs(_net)::BIGINT AS _n FROM net {wanted}"
-    return query_table(db, sql if ordered else f"{sql} ORDER BY ALL", net=net)
+    return query_table(db, f"{sql} ORDER BY ALL", net=net)
+
+
+def _signed(net: pa.Table, operator: str | None) -> pa.Table:
+    """Changes of one row each as what is reported of them, in their order."""
+    sign = net["_net"].to_numpy()
+    if operator is not None:
+        wanted = sign > 0 if operator == "istream" else sign < 0
+        if not wanted.all():
+            net, sign = net.filter(pa.array(wanted)), sign[wanted]
+    columns = [net["_at"], pa.array(sign), *(net[n] for n in net.column_names if n not in ("_at", "_net"))]
+    names = ["_at", "_sign", *(n for n in net.column_names if n not in ("_at", "_net"))]
+    return pa.table([*columns, pa.array(np.ones(len(sign), np.int64))], names=[*names, "_n"])
 
 
 def difference(db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table, new: pa.Table) -> pa.Table:

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.distinct import distinct
 from millpond.language.duck import quote
 from millpond.relations.contents import FOR_EVER, Content, Ints
+from millpond.relations.matching import Sought, partners
+from millpond.relations.sides import Side, as_they_are, codes_of, side_of
 from millpond.synopses import query_table
 from millpond.types import JoinPlan, Relational
 
@@ -26,9 +29,6 @@ AT_ONCE = 200_000
 
 #: Joined rows that one epoch may make, of any part of a join: some gigabytes.
 ROWS_AT_MOST = 50_000_000
-
-#: The begin of validity of rows that were always there: before every stretch of time.
-_ALWAYS = np.iinfo(np.int64).min
 
 #: Row number of a part that is missing.
 MISSING = -1
@@ -44,16 +44,6 @@ class Event:
     parts: tuple[Ints, ...]
     at: Ints
     count: Ints
-
-
-@dataclass(frozen=True)
-class _Side:
-    """A FROM item: rows with intervals, and the values of its sides of equalities (columns e0, e1, … by equality)."""
-
-    rows: pa.Table
-    begin: Ints
-    end: Ints
-    keys: pa.Table
 
 
 def joined_changes(
@@ -75,47 +65,34 @@ def joined_changes(
     """
     plan = relation.joined
     assert plan is not None
-    by_alias = {i.alias: c for i, c in zip(relation.inputs, contents, strict=True)}
-    sides = [_side(db, plan, n, by_alias, tables) for n in range(len(plan.items))]
+    known = {i.alias: (i, c) for i, c in zip(relation.inputs, contents, strict=True)}
+    sides = [side_of(db, plan, n, known, tables) for n in range(len(plan.items))]
     join = _Join(db, plan, sides, relation.instants, low, min(high, FOR_EVER))
-    events = join.pairs(relation.operator) if plan.kind == "inner" else join.outer()
-    images = [join.images(e, names) for e in events]
-    found = pa.concat_tables(images)
-    if relation.operator == "istream" and not any((e.count < 0).any() for e in events):
-        places = np.argsort(found["_at"].to_numpy(), kind="stable")
+    event = _one(join.pairs(relation.operator) if plan.kind == "inner" else join.outer())
+    enter, leave = (event.at[event.count == sign] for sign in (1, -1))
+    if not len(leave) or not len(enter) or not len(np.intersect1d(distinct(enter), distinct(leave), True)):
+        places = np.argsort(event.at, kind="stable")
         if (places[1:] < places[:-1]).any():
-            found = found.take(pa.array(places))
-        return query_table(db, f"SELECT _at, {names}, _n AS _net FROM d", d=found), True
+            event = Event(tuple(p[places] for p in event.parts), event.at[places], event.count[places])
+        return join.images(event, names).rename_columns([*names.split(", "), "_at", "_net"]), True
+    found = join.images(event, names)
     sql = f"SELECT _at, {names}, sum(_n)::BIGINT AS _net FROM d GROUP BY _at, {names} HAVING sum(_n) <> 0"
     return query_table(db, sql, d=found), False
 
 
-def _side(
-    db: duckdb.DuckDBPyConnection,
-    plan: JoinPlan,
-    number: int,
-    contents: Mapping[str, Content],
-    tables: Mapping[str, pa.Table],
-) -> _Side:
-    alias = plan.items[number]
-    if alias in contents:
-        content = contents[alias]
-    else:
-        size = tables[alias].num_rows
-        content = Content(tables[alias], np.full(size, _ALWAYS), np.full(size, FOR_EVER))
-    wanted = [(n, e.side(number)) for n, e in enumerate(plan.equalities) if e.partner(number) is not None]
-    if not wanted:
-        return _Side(content.rows, content.begin, content.end, pa.table({}))
-    listed = ", ".join(f"({sql}) AS e{n}" for n, sql in wanted)
-    keys = query_table(db, f"SELECT {listed} FROM {plan.sources[number]}", **{alias: content.rows})
-    return _Side(content.rows, content.begin, content.end, keys)
+def _one(events: Sequence[Event]) -> Event:
+    """Several events one behind the other."""
+    if len(events) == 1:
+        return events[0]
+    parts = tuple(np.concatenate(p) for p in zip(*(e.parts for e in events), strict=True))
+    return Event(parts, np.concatenate([e.at for e in events]), np.concatenate([e.count for e in events]))
 
 
 @dataclass(frozen=True)
 class _Join:
     db: duckdb.DuckDBPyConnection
     plan: JoinPlan
-    sides: Sequence[_Side]
+    sides: Sequence[Side]
     free: str
     low: int
     high: int
@@ -164,11 +141,9 @@ class _Join:
         at = moments[rows]
         parts: dict[int, Ints] = {number: rows}
         for other in self.order(number):
-            if sign > 0:
-                within = f"r._b {'<' if other < number else '<='} f._t AND r._e > f._t"
-            else:
-                within = f"r._e {'>' if other < number else '>='} f._t AND r._b < f._t"
-            kept, matched = self.probe(parts, {"_t": at}, other, within)
+            first = other < number
+            latest, earliest = (at - first, at + 1) if sign > 0 else (at - 1, at + first)
+            kept, matched = self.probe(parts, latest, earliest, other)
             parts = {n: p[kept] for n, p in parts.items()} | {other: matched}
             at = at[kept]
         ordered = tuple(parts[n] for n in range(len(self.sides)))
@@ -184,24 +159,59 @@ class _Join:
             bound.add(order[-1])
         return order
 
-    def probe(
-        self, parts: Mapping[int, Ints], moments: Mapping[str, Ints], other: int, within: str
-    ) -> tuple[Ints, Ints]:
+    def probe(self, parts: Mapping[int, Ints], latest: Ints, earliest: Ints, other: int) -> tuple[Ints, Ints]:
         """Partners in another input: which of the given rows has one (several times if it has several), and which.
 
         Arguments:
-            moments: columns of the given rows that `within` speaks of, as f; r is the other input.
+            latest, earliest: of each given row: a partner begins at `latest` or before and ends at `earliest` or after.
         """
+        side, plan = self.sides[other], self.plan
+        links = [(n, each.partner(other)) for n, each in enumerate(plan.equalities)]
+        linked = [(n, bound) for n, bound in links if bound is not None and bound in parts]
+        runs = [(run, side.order(self.db, run, [n for n, _ in linked])) for run in side.runs] if linked else []
+        mine = None
+        if runs and all(order is not None for _, order in runs):
+            columns = [self.sides[bound].keys_of(self.db, n, parts[bound]) for n, bound in linked]
+            mine = codes_of(self.db, columns)
+            kinds = {order.kinds for run, order in runs if order is not None and len(run)}
+        if mine is None or kinds - {mine.kinds}:
+            return self.compare(parts, latest, earliest, other, linked)
+        starts = np.cumsum([0, *(len(run) for run, _ in runs)])
+        sought = [
+            Sought(order, int(start))
+            for (run, order), start in zip(runs, starts, strict=False)
+            if order is not None and len(run)
+        ]
+        asked = np.arange(len(latest)) if mine.valid is None else np.flatnonzero(mine.valid)
+        codes, latest, earliest = mine.codes[asked], latest[asked], earliest[asked]
+        found = partners(sought, side.begin, side.end, side.reach, side.plain, codes, latest, earliest, ROWS_AT_MOST)
+        if isinstance(found, int):
+            _bounded(found)
+            raise AssertionError
+        kept, matched = asked[found[0]], found[1]
+        if not mine.exact and len(kept):  # equal codes of different keys are possible
+            same = np.ones(len(kept), bool)
+            for column, (n, _) in zip(columns, linked, strict=True):
+                same &= pc.equal(column.take(pa.array(kept)), side.keys_of(self.db, n, matched)).to_numpy(False)
+            kept, matched = kept[same], matched[same]
+        return kept, matched
+
+    def compare(
+        self,
+        parts: Mapping[int, Ints],
+        latest: Ints,
+        earliest: Ints,
+        other: int,
+        linked: Sequence[tuple[int, int]],
+    ) -> tuple[Ints, Ints]:
+        """As `probe`, without equalities between keys of one type: DuckDB compares."""
         side = self.sides[other]
-        frontier = {"_f": np.arange(len(next(iter(parts.values())))), **moments}
+        frontier = {"_f": np.arange(len(latest)), "_l": latest, "_s": earliest}
         probed = {"_r": np.arange(side.rows.num_rows), "_b": side.begin, "_e": side.end}
-        tests = [within]
-        for n, each in enumerate(self.plan.equalities):
-            bound = each.partner(other)
-            if bound is None or bound not in parts:
-                continue
-            frontier[f"e{n}"] = self.sides[bound].keys[f"e{n}"].take(pa.array(parts[bound]))
-            probed[f"e{n}"] = side.keys[f"e{n}"]
+        tests = ["r._b <= f._l AND r._e >= f._s"]
+        for n, bound in linked:
+            frontier[f"e{n}"] = self.sides[bound].keys_of(self.db, n, parts[bound])
+            probed[f"e{n}"] = side.keys_of(self.db, n, None)
             tests.append(f"f.e{n} = r.e{n}")
         sql = f"SELECT f._f, r._r FROM f JOIN r ON {' AND '.join(tests)} LIMIT {ROWS_AT_MOST + 1}"
         found = query_table(self.db, sql, f=pa.table(frontier), r=pa.table(probed))
@@ -223,7 +233,15 @@ class _Join:
         """The select list for joined rows that pass WHERE: c0, c1, …, `_at`, `_n`."""
         moments = pa.table({f"{self.free}t": event.at, f"{self.free}n": event.count})
         own = ", ".join(quote(n) for n in moments.column_names)
-        found = self.over(event, f"{self.plan.select}, {own}", self.plan.where, moments)
+        select = f"{self.plan.select}, {own}"
+        if self.plan.plain and self.plan.where is None and len(event.at):
+            none = np.empty(0, np.int64)
+            model = self.over(Event(tuple(none for _ in event.parts), none, none), select, None, moments.slice(0, 0))
+            columns = [self.sides[n].taken(c, event.parts[n]) for n, c in self.plan.plain]
+            found = as_they_are(columns, model.schema.types[:-2])
+            if found is not None:
+                return pa.table([*found, *moments.columns], names=[*names.split(", "), "_at", "_n"])
+        found = self.over(event, select, self.plan.where, moments)
         return found.rename_columns([*names.split(", "), "_at", "_n"])
 
     def over(self, event: Event, select: str, where: str | None, beside: pa.Table) -> pa.Table:
@@ -277,8 +295,8 @@ class _Join:
         side, other = self.sides[number], self.sides[1 - number]
         begin, end = side.begin[touched], side.end[touched]
         # The partner counts where both are valid, somewhere between the instant before the stretch and its end.
-        within = f"r._b < {self.high} AND r._e >= {self.low} AND r._b < f._until AND r._e > f._t"
-        kept, matched = self.probe({number: touched}, {"_t": begin, "_until": end}, 1 - number, within)
+        latest, earliest = np.minimum(end, self.high) - 1, np.maximum(begin + 1, self.low)
+        kept, matched = self.probe({number: touched}, latest, earliest, 1 - number)
         parts = [np.empty(0, np.int64)] * 2
         parts[number], parts[1 - number] = touched[kept], matched
         found = self.passing(Event(tuple(parts), kept, np.ones(len(kept), np.int64)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import duckdb
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millpond.language.duck import quote
 from millpond.synopses import query_table
 from millpond.types import STATUS, BoundQuery
+
+#: Answers of so many rows and more are put together from their columns.
+DIRECT = 1_000
 
 
 def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> pa.Table:
@@ -27,9 +30,28 @@ def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> 
         f'SELECT make_timestamp(_at) AS "at", {", ".join(outputs)}, _revision AS revision,{status}'
         " CASE WHEN _n > 0 THEN '+' ELSE '-' END AS op"
     )
-    if pc.all(pc.equal(pc.abs(found["_n"]), 1)).as_py() is False:
+    counts = found["_n"].to_numpy()
+    if (counts == 1).all():
+        return _once(db, query, found, f"{sql} FROM found")
+    if (np.abs(counts) != 1).any():
         return query_table(db, f"{sql} FROM (SELECT *, unnest(range(abs(_n))) AS _copy FROM found)", found=found)
     return query_table(db, f"{sql} FROM found", found=found)
+
+
+def _once(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table, sql: str) -> pa.Table:
+    """As `shown` where every row comes once; values that are stored as they are do not go through DuckDB."""
+    if found.num_rows < DIRECT:
+        return query_table(db, sql, found=found)
+    model = query_table(db, sql, found=found.slice(0, 0))
+    columns = [found[f"c{n}"] for n in range(len(query.select))]
+    if "_status" in found.column_names or [c.type for c in columns] != model.schema.types[1 : 1 + len(columns)]:
+        return query_table(db, sql, found=found)
+    parts = [found["_at"].cast(model.schema.types[0]), *columns]
+    if query.relation is not None and query.relation.operator is None:
+        signs = pa.array(["-", "+"])
+        parts.append(signs.take(pa.array((found["_sign"].to_numpy() > 0).astype(np.int64))))
+    parts += [found["_revision"], pa.repeat("+", found.num_rows)]
+    return pa.table(parts, schema=model.schema)
 
 
 def numbered(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Catalog, Standing, Store
 from millpond.engine.core import Core
 from millpond.engine.sizes import Size
 from millpond.results.explain_windows import duration
@@ -60,7 +61,7 @@ def show_synopses(core: Core) -> pa.Table:
             "stream": ", ".join(catalog.streams[n].name for n in store.spec.streams),
             "pane": "rows",
             "filter": store.spec.where or "",
-            "keys": "",
+            "keys": _placing(store, core.published.hot.get(store.owner, {})),
             "components": len(store.spec.columns),
             "state": "rows",
         }
@@ -81,6 +82,12 @@ def _row(
         "shared": len(users) + len(others) > 1,
         "views": "; ".join(f"{q.definition.name}: {_view(q, owner)}" for q in users),
     }
+
+
+def _placing(store: Store, split: Mapping[str, str]) -> str:
+    """By what the rows of a store are spread over the shards, and which keys are split."""
+    spread = f"spread by {store.spread}" if store.spread else ""
+    return spread + (f", split: {', '.join(sorted(split.values()))}" if split else "")
 
 
 def _view(standing: Standing, owner: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from millpond.catalog import Standing
+from millpond.catalog import Standing, Store
 from millpond.engine.bounds import specs_of
 from millpond.engine.core import Core
 from millpond.engine.records import Published, QueryProgress
@@ -244,6 +244,7 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         lines.append("plan: elements; a row's image enters and leaves with the row")
     elif relation.plan == "joined":
         lines.append("plan: joined; a joined row enters with its last part and leaves with its first")
+        lines += _join_lines(relation)
     elif relation.plan == "probed":
         lines += _probe_lines(core, query)
     elif relation.lifted is not None:
@@ -253,6 +254,7 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
     if standing is not None:
         catalog = core.catalog
         for owner in dict.fromkeys(standing.inputs):
+            lines += [split_line(core, catalog.stores[owner])] if split_line(core, catalog.stores[owner]) else []
             others = sorted(q.definition.name for q in catalog.users(owner) if q.id != standing.id)
             lines.append(f"store {owner}, " + (f"shared with {', '.join(others)}" if others else "its own"))
         late = ", ".join(dict.fromkeys(late_of(catalog, spec) for spec in specs_of(catalog, standing)))
@@ -266,6 +268,28 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
     else:
         lines.append("ad hoc over the archive and live data up to now")
     return pa.table({"plan": pa.array(lines)})
+
+
+def split_line(core: Core, store: Store) -> str:
+    """What is said of the frequent keys of a store; '' where none is split."""
+    keys = core.published.hot.get(store.owner)
+    if not keys:
+        return ""
+    name = core.catalog.streams[store.spec.stream].name
+    how = (
+        "every shard has its rows" if store.deal == "copies" else f"its rows are dealt over the shards by {store.deal}"
+    )
+    return f"skew: of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {how}"
+
+
+def _join_lines(relation: Relational) -> list[str]:
+    """What EXPLAIN says of where the rows of a join are."""
+    plan = relation.joined
+    if plan is None or not plan.spread:
+        return ["rows: in one shard; they can be spread by equal columns that are part of the answer"]
+    names = {i.alias: i.stream for i in relation.inputs}
+    spread = ", ".join(f"{names[alias]} by {sql}" for alias, sql in zip(plan.items, plan.spread, strict=True) if sql)
+    return [f"rows: spread over the shards, {spread}"]
 
 
 def _probe_lines(core: Core, query: BoundQuery) -> list[str]:

@@ -73,6 +73,9 @@ class QueryOptions:
         takes it back. Not to be had by WITH.
     state: how the panes of a window query are kept: partial aggregates ('eager'), tuples ('lazy'), or for each pane and
         group what is smaller ('adaptive').
+    held_rows: how many rows the windows of a relational query may hold in one shard; more make it fail.
+    memory_rows: how many rows of each of its streams a shard keeps in memory, where the others are mapped from disk;
+        None: all.
     """
 
     since: Literal["start"] | int | None = None
@@ -87,6 +90,8 @@ class QueryOptions:
     delay: int = 0
     pairs: bool = False
     state: Literal["eager", "lazy", "adaptive"] = "eager"
+    held_rows: int = 100_000_000
+    memory_rows: int | None = None
 
 
 @dataclass(frozen=True)

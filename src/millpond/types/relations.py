@@ -89,6 +89,12 @@ class JoinPlan:
     on: what beside the equalities makes a joined row (of an inner join WHERE, too); where: what else the answer must
         pass; None: nothing.
     select: the select list over the items.
+    spread: of each item, DuckDB SQL over its rows that is equal for rows that meet, by which they can be spread over
+        shards ('': a table); empty: they must stay together.
+    plain: the item and the column of each output, where the select list has nothing but columns that are stored as they
+        are shown; else empty.
+    deal: of each item, how rows of a frequent key are placed: by the hash of a column ('"a"'), or in every shard
+        ('copies'); empty: as those of other keys.
     """
 
     kind: Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -98,6 +104,9 @@ class JoinPlan:
     on: str | None
     where: str | None
     select: str
+    spread: tuple[str, ...] = ()
+    plain: tuple[tuple[int, str], ...] = ()
+    deal: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

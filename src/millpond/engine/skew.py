@@ -1,0 +1,116 @@
+"""Keys that a great part of the rows have, and how their rows are dealt over the shards: a decider without effects.
+
+Rows of a join are spread by the hash of their key, so a key with half of the rows would give one shard most of the
+work. Such a key is split: of one input its rows are dealt over all shards by another column of the answer, and of the
+others every shard gets them (fragment and replicate: Epstein, Stonebraker and Wong 1978; for skew: DeWitt et al. 1992).
+Every joined row is still made once, and equal rows of the answer in one shard. What was decided travels in the
+manifest, so that an epoch that is repeated does the same again, and is never taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millpond.catalog import Catalog
+
+#: A key is split when it has this share of the rows of a store.
+SHARE = 0.2
+
+#: Rows by which that is judged, and how many of a task are looked at.
+ROWS, SAMPLE = 5_000, 4_096
+
+#: Keys of a store that are split: their hashes as texts, with what they are called.
+Hot = dict[str, dict[str, str]]
+
+
+def heavy(hashes: npt.NDArray[np.uint64]) -> dict[str, tuple[int, int]]:
+    """Keys that many rows of a task have: by hash, about how many rows, and the number of one of them.
+
+    >>> heavy(np.array([7, 7, 7, 1, 2], np.uint64))
+    {'7': (3, 0)}
+    """
+    step = max(1, len(hashes) // SAMPLE)
+    some = hashes[::step]
+    values, first, counts = np.unique(some, return_index=True, return_counts=True)
+    often = np.flatnonzero(counts >= max(2, SHARE / 2 * len(some)))
+    return {str(values[n]): (int(counts[n] * step), int(first[n] * step)) for n in often.tolist()}
+
+
+@dataclass
+class Skew:
+    """How many rows of each store were seen lately, and how many of them have which key.
+
+    >>> skew = Skew()
+    >>> skew.learn("a", 10_000, {"7": (6_000, "seven")})
+    >>> skew.hot("a")
+    {'7': 'seven'}
+    """
+
+    rows: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, dict[str, tuple[float, str]]] = field(default_factory=dict)
+
+    def learn(self, owner: str, rows: int, found: Mapping[str, Sequence[Any]]) -> None:
+        """Take in what a task saw of a store: its rows, and of frequent keys how many and what they are called."""
+        fade = 0.5 if self.rows.get(owner, 0.0) > 10 * ROWS else 1.0
+        self.rows[owner] = fade * self.rows.get(owner, 0.0) + rows
+        known = {k: (fade * n, text) for k, (n, text) in self.counts.get(owner, {}).items()}
+        for key, (count, text) in found.items():
+            known[key] = (known.get(key, (0.0, ""))[0] + count, text)
+        self.counts[owner] = {k: v for k, v in known.items() if v[0] >= 1}
+
+    def hot(self, owner: str) -> dict[str, str]:
+        """The keys of a store that are to be split."""
+        total = self.rows.get(owner, 0.0)
+        if total < ROWS:
+            return {}
+        return {k: text for k, (n, text) in self.counts.get(owner, {}).items() if n >= SHARE * total}
+
+
+def decided(catalog: Catalog, skew: Skew, before: Hot) -> Hot:
+    """The keys that are split from now on: those that were, and those that have become heavy.
+
+    Stores whose rows meet split the same keys.
+    """
+    found: Hot = {}
+    for group in groups(catalog):
+        keys: dict[str, str] = {}
+        for owner in group:
+            keys |= skew.hot(owner) | _inherited(owner, before)
+        if keys:
+            found |= dict.fromkeys(group, keys)
+    return found
+
+
+def _inherited(owner: str, before: Hot) -> dict[str, str]:
+    """The keys of a store that were split; one that is new may be a copy of another with the same definition."""
+    if owner in before:
+        return before[owner]
+    alike = [keys for other, keys in before.items() if other.split(".")[0] == owner.split(".")[0]]
+    return {k: text for keys in alike for k, text in keys.items()}
+
+
+def moved(catalog: Catalog, hot: Hot, before: Hot, adopting: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Keys whose rows of earlier epochs every shard needs from now on, by store."""
+    adopted = {o for q in catalog.queries.values() if str(q.id) in adopting for o in q.inputs}
+    found: dict[str, tuple[str, ...]] = {}
+    for owner, keys in hot.items():
+        if catalog.stores[owner].deal == "copies":
+            new = tuple(sorted(k for k in keys if owner in adopted or k not in before.get(owner, {})))
+            found |= {owner: new} if new else {}
+    return found
+
+
+def groups(catalog: Catalog) -> list[tuple[str, ...]]:
+    """Stores whose keys may be split, those together whose rows meet in some query."""
+    found: list[set[str]] = []
+    for standing in catalog.queries.values():
+        owners = {o for o in standing.inputs if catalog.stores[o].deal}
+        if owners:
+            met = [g for g in found if g & owners]
+            found = [g for g in found if not g & owners] + [owners.union(*met)]
+    return [tuple(sorted(g)) for g in found]

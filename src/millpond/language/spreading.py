@@ -1,0 +1,112 @@
+"""By which columns the rows of a join can be spread over shards, so that each shard joins its own.
+
+Rows that meet must be in one shard: they are spread by values that the join's equalities make equal. And the answers
+of the shards must add up: a row that leaves and an equal one that enters at the same instant are no change, wherever
+they come from, so equal rows of the answer must be in one shard as well: the values are part of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from millpond.language.duck import quote
+from millpond.language.joining import Owners
+from millpond.types import Column, JoinPlan, RelationWindow
+
+#: Types of columns whose values are equal when DuckDB's hashes of them, cast to the type on the right, are.
+_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"), "BIGINT"),
+    **{kind: kind for kind in ("VARCHAR", "DATE", "BOOLEAN", "UUID")},
+}
+
+#: A FROM item and a column of it, in small letters.
+_Place = tuple[int, str]
+
+
+def spread_of(
+    tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
+) -> tuple[str, ...]:
+    """DuckDB SQL over the rows of each FROM item that is equal for rows that meet; '' for tables: shards have them all.
+
+    Arguments:
+        tree: the bound SELECT. columns: of each FROM item's input. windows: of the inputs that are streams.
+
+    Returns: nothing where the rows must stay together.
+    """
+    clause = tree.args["from_"]
+    items = [clause.this, *(j.this for j in tree.args.get("joins") or [])]
+    streams = [n for n, name in enumerate(plan.items) if name in windows]
+    kinds = [{c.name.lower(): _KINDS.get(c.type) for c in columns[name]} for name in plan.items]
+    names = [{c.name.lower(): c.name for c in columns[name]} for name in plan.items]
+    kept = {"left": {0}, "right": {1}, "full": {0, 1}, "semi": {0}, "anti": {0}}.get(plan.kind, set())
+    if not kept <= set(streams):  # every shard would report the rows of a table that meet nothing
+        return ()
+    shown = _shown(tree, Owners(items, columns), names, plan.kind)
+    for places in _equal(plan, names):
+        by_item = {n: c for n, c in sorted(places, reverse=True) if _stays(windows.get(plan.items[n]), c)}
+        kind, *others = {kinds[n][c] for n, c in places}
+        if not set(streams) <= by_item.keys() or others or kind is None or not shown & places:
+            continue
+        if not kept <= {n for n, c in shown & places if by_item.get(n) == c}:
+            continue
+        return tuple(
+            f"CAST({quote(names[n][by_item[n]])} AS {kind})" if n in streams else "" for n in range(len(items))
+        )
+    return ()
+
+
+def deal_of(plan: JoinPlan, spread: Sequence[str], windows: Mapping[str, RelationWindow]) -> tuple[str, ...]:
+    """How the rows of frequent keys can be placed otherwise: see `JoinPlan.deal`.
+
+    The rows of one item are dealt, each joined row is made where that one is. Equal rows of the answer must still be in
+    one shard, so they are dealt by a column that the answer shows.
+    """
+    streams = [n for n, sql in enumerate(spread) if sql]
+    dealt = {"left": [0], "right": [1], "full": [], "semi": [0], "anti": [0]}.get(plan.kind, streams)
+    for number in dealt if len(streams) > 1 else []:
+        shown = [quote(c) for n, c in plan.plain if n == number and quote(c) not in spread[number]]
+        if shown and windows[plan.items[number]].kind != "rows":
+            return tuple(shown[0] if n == number else "copies" if sql else "" for n, sql in enumerate(spread))
+    return ()
+
+
+def _stays(window: RelationWindow | None, column: str) -> bool:
+    """Whether rows with different values of a column have nothing to do with each other in a window."""
+    if window is None or window.kind != "rows":
+        return True
+    return column in {_plain(name) for name in window.partition}
+
+
+def _plain(name: str) -> str:
+    return (name[1:-1].replace('""', '"') if name.startswith('"') else name).lower()
+
+
+def _equal(plan: JoinPlan, names: Sequence[Mapping[str, str]]) -> list[set[_Place]]:
+    """Columns that are equal in every joined row."""
+    classes: list[set[_Place]] = []
+    for each in plan.equalities:
+        pair = {(each.left, _plain(each.left_sql)), (each.right, _plain(each.right_sql))}
+        plain = all(sql.isidentifier() or sql.startswith('"') for sql in (each.left_sql, each.right_sql))
+        if not plain or any(c not in names[n] for n, c in pair):  # an expression
+            continue
+        met = [c for c in classes if c & pair]
+        classes = [c for c in classes if not c & pair] + [set().union(pair, *met)]
+    return classes
+
+
+def _shown(tree: exp.Expr, owners: Owners, names: Sequence[Mapping[str, str]], kind: str) -> set[_Place]:
+    """The columns that stand in the select list as they are."""
+    found: set[_Place] = set()
+    for each in tree.expressions:
+        node = each.this if isinstance(each, exp.Alias) else each
+        star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+        if star:
+            table = node.table.lower() if isinstance(node, exp.Column) else ""
+            for n, name in enumerate(owners.names):
+                if table in ("", name) and not (kind in ("semi", "anti") and n):
+                    found |= {(n, c) for c in names[n]}
+        elif isinstance(node, exp.Column) and (owner := owners.of(node)) is not None:
+            found.add((owner, node.name.lower()))
+    return found
