@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlglot import exp
 
+from millpond.language.answer_bounds import Ends, ends_asked
 from millpond.language.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.dialect import CheckedCast, render
 from millpond.language.duck import Refused, describe, quote, typed_relation
@@ -107,12 +108,16 @@ class RelationRef:
 
 @dataclass(frozen=True)
 class RelationQuery:
-    """A SELECT without streams: DuckDB SQL over `relations`; `columns` are those of its answer."""
+    """A SELECT without streams: DuckDB SQL over `relations`; `columns` are those of its answer.
+
+    ends: which windows of queries' answers it can show, by the alias of the relation (see `answer_bounds`).
+    """
 
     sql: str
     relations: tuple[RelationRef, ...]
     columns: tuple[Column, ...]
     text: str = ""
+    ends: Mapping[str, Ends] = field(default_factory=dict)
 
 
 def streams_in(select: exp.Expr, schema: Schema, source: Source) -> list[exp.Table]:
@@ -161,7 +166,8 @@ def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -
     """
     tree, refs = bound_tree(select, source, schema)
     sql = render(tree)
-    return RelationQuery(sql, refs, describe_over(sql, refs, select, source), text)
+    ends = {ref.alias: ends_asked(tree, ref.alias) for ref in refs if ref.kind in ("query", "revisions")}
+    return RelationQuery(sql, refs, describe_over(sql, refs, select, source), text, ends)
 
 
 def bound_tree(

@@ -13,6 +13,7 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import QueryProgress
+from millpond.errors import QueryError
 from millpond.results.coverage import with_coverage
 from millpond.results.fidelity import sampled, with_exactness
 from millpond.synopses import connection, query_table
@@ -20,6 +21,9 @@ from millpond.synopses.finish import empty_answers, identity, identity_columns
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import read_heads
 from millpond.types import NUMBER, STATUS, Column, QueryDefinition
+
+#: Rows of answers that are read at once.
+MOST_ROWS = 50_000_000
 
 
 def quoted(name: str) -> str:
@@ -42,6 +46,8 @@ def read_log(
 ) -> pa.Table:
     """Every reported row: the query's columns, hidden `_k*`, `op`, `_epoch`, `_backfilled`.
 
+    Raises: QueryError when these are more rows than are read at once (`MOST_ROWS`).
+
     Arguments:
         after, until: only what was published after epoch `after`, up to epoch `until` (default: the last published).
         windows: only of windows that end behind the first and not behind the second (microseconds).
@@ -49,6 +55,7 @@ def read_log(
     until = core.published.epoch if until is None else until
     owner = query_owner(standing.id)
     tables: list[pa.Table] = []
+    count = 0
     with core.pinned():
         for segment in segments_of(core, after, until):
             if windows is not None and (segment.high <= windows[0] or segment.low > windows[1]):
@@ -65,6 +72,9 @@ def read_log(
                 rows = chunk.table if windows is None else _windows_in(chunk.table, windows)
                 if rows.num_rows:
                     n = rows.num_rows
+                    count += n
+                    if count > MOST_ROWS:
+                        raise _too_many(standing)
                     marks = [pa.array([epoch] * n, pa.int64()), pa.array([chunk.kind == "backfilled"] * n)]
                     tables.append(rows.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
     if tables:
@@ -79,6 +89,15 @@ def read_log(
         return with_exactness(log, query, known.reduced, most=known.dropped) if sampled(query) else log
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
+
+
+def _too_many(standing: Standing) -> QueryError:
+    name = standing.definition.name
+    when = "at" if standing.definition.query.relation is not None else "window_end"
+    return QueryError(
+        f"the answers of '{name}' that are asked for are more than {MOST_ROWS:,} rows, the most that are read at once; "
+        f"ask for fewer (SELECT … FROM {name} WHERE {when} > TIMESTAMP '…'), or follow them: subscribe('{name}')"
+    )
 
 
 def end_column(answers: pa.Table) -> str:
@@ -151,9 +170,11 @@ def _ordered(column: Column) -> str:
     return f"CAST({name} AS {column.type})" if "ENUM(" in column.type else name
 
 
-def latest_answers(core: Core, standing: Standing, until: int | None = None) -> pa.Table:
+def latest_answers(
+    core: Core, standing: Standing, until: int | None = None, windows: tuple[int, int] | None = None
+) -> pa.Table:
     """The latest revision per (window, group), vanished rows left out: `SELECT … FROM query`."""
-    log = read_log(core, standing, 0, until)
+    log = read_log(core, standing, 0, until, windows)
     if standing.definition.query.relation is not None:
         return _latest_changes(standing.definition, log)
     keys = ", ".join(["window_end", *identity(standing.definition.query)])
@@ -190,9 +211,9 @@ def latest_changes_sql(definition: QueryDefinition) -> str:
     return f"SELECT {shown} FROM (SELECT *, unnest(range(_n)) FROM ({sql})) ORDER BY {order}"
 
 
-def all_revisions(core: Core, standing: Standing) -> pa.Table:
+def all_revisions(core: Core, standing: Standing, windows: tuple[int, int] | None = None) -> pa.Table:
     """The log: every revision of every row with its op, in the order of publication."""
-    log = read_log(core, standing)
+    log = read_log(core, standing, windows=windows)
     shown = ", ".join([*(quoted(c.name) for c in standing.definition.columns), "op"])
     sql = f"SELECT {shown} FROM log ORDER BY _epoch, {order_terms(standing.definition)}"
     return query_table(connection(), sql, log=log)

@@ -23,12 +23,12 @@ from millpond.types import ConstantInput, StreamDefinition, TableDefinition
 
 def select_relations(core: Core, query: RelationQuery) -> pa.Table:
     """The answer of a SELECT without streams."""
-    tables = {ref.alias: relation_of(core, ref) for ref in query.relations}
+    tables = {ref.alias: relation_of(core, ref, query.ends.get(ref.alias)) for ref in query.relations}
     return query_table(connection(), query.sql, **tables).rename_columns([c.name for c in query.columns])
 
 
-def relation_of(core: Core, ref: RelationRef | ConstantInput) -> pa.Table:
-    """The rows of a relation that is no stream."""
+def relation_of(core: Core, ref: RelationRef | ConstantInput, ends: tuple[int, int] | None = None) -> pa.Table:
+    """The rows of a relation that is no stream; of answers those of windows with these ends, where they are given."""
     if ref.kind in ("query", "revisions", "final"):
         standing = core.catalog.query(ref.name)
         if standing is None:
@@ -37,7 +37,9 @@ def relation_of(core: Core, ref: RelationRef | ConstantInput) -> pa.Table:
             return final_answers(core, standing)
         if ref.kind == "query" and (relation := standing.definition.query.relation) and relation.operator is None:
             return current_relation(core, standing)
-        return latest_answers(core, standing) if ref.kind == "query" else all_revisions(core, standing)
+        if ref.kind == "query":
+            return latest_answers(core, standing, windows=ends)
+        return all_revisions(core, standing, ends)
     found = core.catalog.lookup(ref.name)
     if isinstance(found, TableDefinition):
         return read_table(found)
