@@ -32,6 +32,7 @@ PAGES = [
     "docs/archive.md",
     "docs/hybrid.md",
     "docs/system-stream.md",
+    "docs/adaptive.md",
 ]
 
 

@@ -14,7 +14,15 @@ from millpond.derived_streams import answer_options, check_sources, stream_of_an
 from millpond.engine.reporting import SYSSTREAM, definition_of
 from millpond.errors import QueryError
 from millpond.language import Schema
-from millpond.types import BoundQuery, QueryDefinition, QueryOptions, Selection, StreamDefinition, TableDefinition
+from millpond.types import (
+    BoundQuery,
+    FunctionDefinition,
+    QueryDefinition,
+    QueryOptions,
+    Selection,
+    StreamDefinition,
+    TableDefinition,
+)
 
 Named = StreamDefinition | TableDefinition | QueryDefinition
 
@@ -56,6 +64,10 @@ class Foresight:
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         """References and lengths of registered kinds of windows, by name in small letters."""
         return self._schema.window_kinds()
+
+    def functions(self) -> dict[str, FunctionDefinition]:
+        """Registered functions, by name in small letters."""
+        return self._schema.functions()
 
     def look(self, statement: lang.Statement) -> None:
         """Bind a statement, and take its effect on the names into account.

@@ -38,6 +38,7 @@ from millpond.sources.ingest import to_table
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
+from millpond.user_functions import Functions, UserFunctions
 from millpond.window_kinds import WindowKinds
 from millpond.windows.kinds import WindowKind
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from millpond.engine.spark import Starting
 
 
-class Pond:
+class Pond(Functions):
     """An open pond. Made by `millpond.open`; safe to use from several threads."""
 
     def __init__(
@@ -57,6 +58,7 @@ class Pond:
         self._core = core
         self._start = start
         self._kinds = WindowKinds(core, window_kinds)
+        self._functions = UserFunctions(core)
         self._closed = False
         sweep_orphans(core)
         if core.settings.statistics:
@@ -65,6 +67,7 @@ class Pond:
         self._loop: InlineLoop | SparkLoop = SparkLoop(core, start) if start is not None else InlineLoop(core)
         self._interpreter = Interpreter(core, self.drain, self._loop.kick)
         self._feeds = Feeds(core, self.sql, self._loop.kick)
+        self._functions.changed = self._interpreter.rows.forget
         if start is not None:
             start_ready(core)
 
@@ -236,8 +239,7 @@ class Pond:
             text: a row query (`SELECT … FROM s WHERE … [BEGIN b END e]`) or a window query (`… FROM s [RANGE …]`).
             name: None: it is called '#<id>'. owner: whom it counts for. limit: queries that the owner may have.
             materialize: how much of a row query's answer is kept ready: 'auto', 'partial', 'complete', 'none'.
-            options: of window queries: since, empty, revise_for, early, flush, flush_delay, flush_windows, every,
-                state, held_rows, memory_rows (times in microseconds).
+            options: of window queries, as WITH has them (times in microseconds).
         Raises: StatementError with the place in the text; QueryError when the name is taken or a limit is reached.
 
             >>> import tempfile
@@ -290,7 +292,8 @@ class Pond:
 
     def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
         known = ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "every", "state",
-                 "held_rows", "memory_rows")  # fmt: skip
+                 "held_rows", "memory_rows",
+                 "adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget")  # fmt: skip
         for option in options:
             if option not in known:
                 raise QueryError(f"there is no option '{option}'; there are {', '.join(known)}")

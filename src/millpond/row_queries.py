@@ -12,6 +12,7 @@ from millpond.language import Binder
 from millpond.results.ready import ready_of
 from millpond.types import (
     BoundQuery,
+    FunctionDefinition,
     QueryDefinition,
     QueryOptions,
     Selection,
@@ -60,6 +61,10 @@ class Names:
         """References and lengths of registered kinds of windows, by name in small letters."""
         return {name: (kind.reference, kind.length) for name, kind in self._core.catalog.kinds.items()}
 
+    def functions(self) -> dict[str, FunctionDefinition]:
+        """Registered functions, by name in small letters."""
+        return self._core.catalog.functions
+
 
 class RowQueries:
     """Adds row queries to the register of an open pond."""
@@ -75,6 +80,10 @@ class RowQueries:
         Raises: StatementError, with the place in the text.
         """
         return self._binder.bind(text)
+
+    def forget(self) -> None:
+        """Bind texts anew from now on: names of functions mean something else."""
+        self._binder = Binder(self.names)
 
     def new(
         self,
@@ -96,6 +105,11 @@ class RowQueries:
         for option in ("since", "empty", "revise_for", "early", "flush", "every", "state"):
             if getattr(options, option) != getattr(plain, option):
                 raise QueryError(f"'{option}' is for window queries; a row query says BEGIN … END")
+        for option in ("adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget"):
+            if getattr(options, option) != getattr(plain, option):
+                raise QueryError(
+                    f"'{option}' is for queries whose filters are evaluated in an order: those over windows, and CQL"
+                )
         check_form(options.materialize)
         catalog = self._core.catalog
         streams = []

@@ -31,6 +31,7 @@ QUERIES = {
     "months": f"AS SELECT k, count(*) AS c FROM {BOTH} [KIND months] GROUP BY k",
     "adaptive": "WITH (state='adaptive') AS SELECT k, sum(n) AS s FROM a [RANGE 20 s SLIDE 10 s] GROUP BY k",
     "early": "WITH (early='1s') AS SELECT k, count(*) AS c FROM a [RANGE 20 s SLIDE 10 s] GROUP BY k",
+    "called": "AS SELECT k, sum(twice(n)) AS s FROM a [TUMBLING 10 s] WHERE odd(n) AND big(n) GROUP BY k",
     "derived": "AS SELECT count(*) AS c, sum(s) AS s FROM busy [RANGE 30 s SLIDE 30 s] WHERE op = '+'",
 }
 
@@ -51,6 +52,12 @@ def _rows(stream: str, start: int, count: int) -> list[dict[str, Any]]:
 
 def _answers(pond: Any) -> dict[str, list[Any]]:
     pond.register_window_kind("months", Months())
+    for name, function, returns in (
+        ("odd", lambda n: n % 2 == 1, "BOOLEAN"),
+        ("big", lambda n: n > 3, "BOOLEAN"),
+        ("twice", lambda n: 2 * n, "BIGINT"),
+    ):
+        pond.register_function(name, function, arguments=["BIGINT"], returns=returns)
     pond.sql("CREATE STREAM a (ts TIMESTAMP, k TEXT, n BIGINT) WITH (progress='ts', lateness='5 s')")
     pond.sql("CREATE STREAM b (at TIMESTAMP, kk TEXT, m INTEGER) WITH (progress='at', lateness='5 s')")
     pond.sql("CREATE STREAM busy AS SELECT k, sum(n) AS s FROM a [RANGE TUMBLING 10 SECONDS] GROUP BY k")

@@ -6,7 +6,7 @@ import pytest
 
 from millpond.language import parse
 from millpond.language.binding import bind_query
-from millpond.types import QueryDefinition, StreamDefinition, TableDefinition
+from millpond.types import FunctionDefinition, QueryDefinition, StreamDefinition, TableDefinition
 
 DECLARATIONS = """
 CREATE STREAM reading (ts TIMESTAMP, sensor TEXT, mph DOUBLE, n INTEGER, price DECIMAL(10, 2), tags TEXT[],
@@ -38,6 +38,9 @@ class Catalog:
 
     def reductions(self) -> list[str]:
         return ["mine"]
+
+    def functions(self) -> dict[str, FunctionDefinition]:
+        return {}
 
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         return {}

@@ -7,7 +7,7 @@ import pytest
 from millpond.errors import StatementError
 from millpond.language import bind_query, bind_select, parse
 from millpond.language.enums import values_of
-from millpond.types import QueryDefinition, StreamDefinition
+from millpond.types import FunctionDefinition, QueryDefinition, StreamDefinition
 
 LEVEL = "ENUM('low', 'mid', 'high')"
 W = "[RANGE TUMBLING 1 MINUTE]"
@@ -29,6 +29,9 @@ class Catalog:
 
     def reductions(self) -> list[str]:
         return []
+
+    def functions(self) -> dict[str, FunctionDefinition]:
+        return {}
 
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         return {}

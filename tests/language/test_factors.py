@@ -13,7 +13,7 @@ from tests.language.naive import boxed_rows
 from millpond.errors import StatementError
 from millpond.language import bind_standing, parse
 from millpond.language.zoned import utc_text
-from millpond.types import Selection, from_json, to_json
+from millpond.types import FunctionDefinition, Selection, from_json, to_json
 
 VALUES: dict[str, tuple[str, list[str]]] = {
     "ti": ("TINYINT", ["-128", "-1", "0", "3", "4", "127"]),
@@ -133,6 +133,9 @@ class Typed:
 
     def reductions(self) -> list[str]:
         return []
+
+    def functions(self) -> dict[str, FunctionDefinition]:
+        return {}
 
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         return {}

@@ -12,7 +12,7 @@ from millpond.language import parse
 from millpond.language.continuous import bind_relational
 from millpond.relations import Ticks, answers, content_of, snapshot
 from millpond.synopses import connection
-from millpond.types import BoundQuery, Column, StreamDefinition, StreamOptions, TableDefinition
+from millpond.types import BoundQuery, Column, FunctionDefinition, StreamDefinition, StreamOptions, TableDefinition
 from tests.oracle.cql import Row, Stamped
 
 #: A window behind FROM, for the oracle and as text.
@@ -51,6 +51,9 @@ class Names:
 
     def reductions(self) -> list[str]:
         return ["mine"]
+
+    def functions(self) -> dict[str, FunctionDefinition]:
+        return {}
 
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         return {}

@@ -12,7 +12,15 @@ from typing import Any, Literal, TypeVar
 from millpond.progress import NEVER
 from millpond.relations import Rows
 from millpond.synopses import PanesSpec
-from millpond.types import KindDefinition, QueryDefinition, QueryOptions, StreamDefinition, TableDefinition, from_json
+from millpond.types import (
+    FunctionDefinition,
+    KindDefinition,
+    QueryDefinition,
+    QueryOptions,
+    StreamDefinition,
+    TableDefinition,
+    from_json,
+)
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
 
@@ -124,6 +132,7 @@ class Catalog:
     summaries: dict[int, Summary] = field(default_factory=dict)
     kinds: dict[str, KindDefinition] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    functions: dict[str, FunctionDefinition] = field(default_factory=dict)
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
         """The stream, table or query of that name, or None."""
@@ -234,6 +243,12 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
         return replace(after, kinds={**catalog.kinds, kind.name.lower(): kind}, next_id=kind.id + 1)
     if do == "drop_kind":
         return replace(after, kinds={k: d for k, d in catalog.kinds.items() if k != event["name"].lower()})
+    if do == "create_function":
+        function = from_json(FunctionDefinition, event["definition"])
+        functions = {**catalog.functions, function.name: function}
+        return replace(after, functions=functions, next_id=function.id + 1)
+    if do == "drop_function":
+        return replace(after, functions={k: f for k, f in catalog.functions.items() if k != event["name"]})
     if do == "drop_query":
         return _without_unused(replace(after, queries={k: q for k, q in catalog.queries.items() if k != event["id"]}))
     if do == "set_summaries":

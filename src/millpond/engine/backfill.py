@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond import functions
 from millpond.archive.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.reductions import sample_steps
 from millpond.catalog import Catalog, Standing
@@ -320,6 +321,7 @@ def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
     from millpond.catalog.state import Synopsis
 
     registered.use(pond)
+    functions.use(pond)
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
     spec = by_interval(synopsis.spec)
@@ -355,6 +357,7 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
     from millpond.catalog.state import Synopsis
 
     registered.use(pond)
+    functions.use(pond)
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
     stream = from_json(StreamDefinition, plan["stream"])

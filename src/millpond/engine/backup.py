@@ -107,7 +107,9 @@ def _attempt(pond: str, target: str) -> Backup:
     _adoptions(pond, target)
     for name in ("pond.json", "fence.json"):
         _write(os.path.join(target, name), _read(os.path.join(pond, name)))
-    for file in catalog_on_disk(target).reductions.values():
+    copied = catalog_on_disk(target)
+    called = [os.path.join("functions", f"{d.reference}.pickle") for d in copied.functions.values()]
+    for file in [*copied.reductions.values(), *called]:
         if not os.path.exists(os.path.join(target, file)):
             raise _Moved(f"{file} was replaced meanwhile")
     _check_intake(pond, target, epoch)

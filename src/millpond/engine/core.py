@@ -25,6 +25,7 @@ from millpond.engine.copies import copies_folder, copies_on_disk, copy_folder, e
 from millpond.engine.derived import derived_folder, reached
 from millpond.engine.entries import summaries_folder
 from millpond.engine.executors import Executor
+from millpond.engine.filter_orders import FilterOrders
 from millpond.engine.granularity import is_needed
 from millpond.engine.load import Load
 from millpond.engine.matching_pace import MatchingPace
@@ -138,6 +139,7 @@ class Core:
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
         self.reporter = Reporter(StateSizes(self.path))
+        self.filters = FilterOrders(self.path)
         self.load = Load(self.path, 2 * self.settings.target, self.now, self.oldest_waiting)
 
     @property

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
+from millpond.engine.filter_orders import Screens
 from millpond.engine.records import Published, QueryProgress
 from millpond.engine.tolerance import bisect
 from millpond.language.duck import quote
@@ -103,14 +105,29 @@ class Passed:
     failed: pa.Table | None = None
 
 
-def pass_rows(source: StreamDefinition, stream: StreamDefinition, segment: pa.Table, epoch: int) -> Passed | None:
-    """The rows of `segment` that `stream` is made of, in their order; None when it does not read `source`."""
+def pass_rows(
+    source: StreamDefinition, stream: StreamDefinition, segment: pa.Table, epoch: int, screens: Screens | None = None
+) -> Passed | None:
+    """The rows of `segment` that `stream` is made of, in their order; None when it does not read `source`.
+
+    Arguments:
+        screens: of the task, for conditions with registered functions.
+    """
     derivation = stream.derived
     if derivation is None or derivation.query is not None or source.id not in derivation.sources:
         return None
     if derivation.first_epoch > epoch or not segment.num_rows:
         return None
-    return project(source, derivation, segment)
+    screen = None if screens is None else screens.of_stream(source, stream)
+    if screen is None:
+        return project(source, derivation, segment)
+    try:
+        screened = screen.screen(segment)
+    except duckdb.Error:
+        return project(source, derivation, segment)  # too many rows fail to look for each: it puts pieces aside
+    passed = project(source, replace(derivation, where=None), screened.rows)
+    failed = [t for t in (screened.failed, passed.failed) if t is not None]
+    return Passed(passed.rows, pa.concat_tables(failed) if failed else None)
 
 
 def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table) -> Passed:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time as clock
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial as partial_call
 from typing import Any
 
@@ -19,6 +19,7 @@ from millpond.engine.copies import keeps_order, write_copies, write_section
 from millpond.engine.cuts import CUT
 from millpond.engine.derived import pass_rows, write_passed
 from millpond.engine.entries import live_name, write_entry
+from millpond.engine.filter_orders import Screens
 from millpond.engine.forms import settled, tuples_of
 from millpond.engine.own_marks import counted
 from millpond.engine.records import Manifest
@@ -51,7 +52,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     spent = dict.fromkeys(("read", "archive", "partials"), 0.0)
     split = manifest.splits[task]
     stream = catalog.streams[split.stream]
-    taking, partials = Taking(manifest, stream, split), Partials(manifest, catalog, stream)
+    screens = Screens(manifest.filters)
+    taking, partials = Taking(manifest, stream, split), Partials(manifest, catalog, stream, screens)
     file = f"e{manifest.epoch:012d}-{task:05d}.parquet"
     writes, epochs = DurableWrites(), (manifest.epoch, manifest.epoch)
     archive = RowsWriter(writes, archive_folder(pond, stream), file, stream.options.time, epochs)
@@ -103,7 +105,13 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         begun = clock.perf_counter()
         try:
             entered = entering(counting, store.spec, stream.id, first)
-            table, failed = tolerant(partial_call(rows_of, connection(), store.spec), entered)
+            spec, failing = store.spec, None
+            screen = None if spec.narrowed else screens.of(store.owner, spec.where, spec.casts)
+            if screen is not None:
+                screened = screen.screen(entered)
+                entered, failing, spec = screened.rows, screened.failed, replace(spec, where=None)
+            table, failed = tolerant(partial_call(rows_of, connection(), spec), entered)
+            failed = _together(failing, failed)
         except duckdb.Error as error:
             failures[store.owner] = one_line(error)
             continue
@@ -118,7 +126,7 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             frequent[store.owner] = (there.rows, there.frequent)
     for follower in catalog.streams.values():
         begun = clock.perf_counter()
-        if (passed := pass_rows(stream, follower, segment, manifest.epoch)) is not None:
+        if (passed := pass_rows(stream, follower, segment, manifest.epoch, screens)) is not None:
             write_passed(pond, follower, manifest.epoch, task, passed.rows)
             passed_on[str(follower.id)] = passed.rows.num_rows
             operators[f"s{follower.id}"] = [segment.num_rows, passed.rows.num_rows, clock.perf_counter() - begun]
@@ -153,6 +161,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     }
     if frequent:
         report["frequent"] = frequent
+    if filters := screens.report():
+        report["filters"] = filters
     if row_queries.queries is not None:
         report["matched"] = {"queries": row_queries.queries, "limited": row_queries.limited}
     for shard in range(manifest.shards):
@@ -196,8 +206,8 @@ class Partials:
     operators: by synopsis, rows that came in, rows of partials made of them, seconds.
     """
 
-    def __init__(self, manifest: Manifest, catalog: Catalog, stream: StreamDefinition) -> None:
-        self.manifest, self.catalog, self.stream = manifest, catalog, stream
+    def __init__(self, manifest: Manifest, catalog: Catalog, stream: StreamDefinition, screens: Screens) -> None:
+        self.manifest, self.catalog, self.stream, self.screens = manifest, catalog, stream, screens
         self.dead: list[pa.Table] = []
         self.failures: dict[str, str] = {}
         self.operators: dict[str, list[float]] = {}
@@ -219,8 +229,15 @@ class Partials:
             first = row_schema(self.catalog.streams[spec.stream]) if spec.feeds else piece.schema
             begun = clock.perf_counter()
             try:
+                entered, failing = entering(counting, spec, self.stream.id, first), None
+                # Windows that end with rows are of all rows: their condition chooses among these, and not before.
+                screen = None if spec.rows is not None else self.screens.of(owner, spec.where, casts(spec))
+                if screen is not None:
+                    screened = screen.screen(entered)
+                    entered, failing, spec = screened.rows, screened.failed, replace(spec, where=None)
                 make = partial_call(partial if spec.form == "eager" else tuples_of, connection(), spec)
-                table, failed = tolerant(make, entering(counting, spec, self.stream.id, first))
+                table, failed = tolerant(make, entered)
+                failed = _together(failing, failed)
             except duckdb.Error as error:
                 self.failures[owner] = one_line(error)
                 continue
@@ -255,6 +272,17 @@ class Partials:
     def made(self) -> Iterator[tuple[Synopsis, pa.Table]]:
         """The partials (or tuples, as a synopsis keeps them) of all rows, once `parcels` has ended."""
         yield from ((s, self._together[s.owner]) for s in self._synopses if s.owner in self._together)
+
+
+def casts(spec: PanesSpec) -> tuple[tuple[str, str], ...]:
+    """(quoted column, type) of the columns that a synopsis reads as another type than Arrow carries."""
+    return tuple((dict(spec.casts) | dict(spec.narrowed)).items())
+
+
+def _together(one: pa.Table | None, other: pa.Table | None) -> pa.Table | None:
+    """Failing rows of two steps."""
+    found = [t for t in (one, other) if t is not None]
+    return pa.concat_tables(found) if found else None
 
 
 def tolerant_partial(

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millpond.adapt.filter_plans import FilterPlan
 from millpond.engine.matching_pace import UNLIMITED
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment, read_json, write_json
@@ -106,7 +107,8 @@ class Manifest:
     register: version of the register of row queries that new rows are matched with, by tasks of at least `eager_rows`
     rows; about `explicit_matches` matches per row are written out, as far as they are found within `matching_work`
     nanoseconds per row, by estimate. bounds: per derived stream, the progress that its source announces with the items
-    that are taken. copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
+    that are taken. filters: per condition with registered functions, the order of its filters and what is profiled
+    (`filter_orders`). copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
     each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
     hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`). moved: per store, keys
     whose rows of earlier epochs every shard takes over.
@@ -135,6 +137,7 @@ class Manifest:
     archive: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
     hot: dict[str, dict[str, str]] = field(default_factory=dict)
     moved: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    filters: dict[str, FilterPlan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from millpond.catalog.shipping import BoxReader, boxes_folder
 from millpond.engine.records import Manifest
+from millpond.engine.tolerance import one_line
 from millpond.synopses.blocks import Block, write_blocks
 from millpond.synopses.boxes import BoxTable
 from millpond.synopses.enums import query_ordered
@@ -133,5 +134,5 @@ def _failing_rows(rows: pa.Table, expression: str, error: duckdb.Error) -> pa.Ta
         return None
     found = rows.filter(pa.array(failed)).slice(0, LETTERS)
     # The statement that DuckDB quotes is not one that anybody wrote.
-    reason = " ".join(str(error).partition("LINE 1:")[0].split())[:500]
+    reason = one_line(error).partition("LINE 1:")[0].strip()
     return found.append_column("_reason", pa.array([reason] * found.num_rows)) if found.num_rows else None

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from millpond import functions
 from millpond.catalog import Catalog
 from millpond.catalog.log import catalog_from_json, snapshot_path
 from millpond.engine.mapping import Parcel, map_split
@@ -40,6 +41,7 @@ def manifest_at(pond: str, pond_id: str, epoch: int) -> Manifest:
 def map_epoch(pond: str, pond_id: str, epoch: int, task: int) -> Iterator[Parcel]:
     """Map task `task` of an epoch."""
     registered.use(pond)
+    functions.use(pond)
     manifest = manifest_at(pond, pond_id, epoch)
     return map_split(pond, manifest, catalog_at(pond, pond_id, manifest.version), task)
 
@@ -49,5 +51,6 @@ def merge_epoch(
 ) -> tuple[dict[str, Any], Payload]:
     """Merge task of a shard in an epoch."""
     registered.use(pond)
+    functions.use(pond)
     manifest = manifest_at(pond, pond_id, epoch)
     return merge_shard(pond, pond_id, manifest, catalog_at(pond, pond_id, manifest.version), shard, parcels), b""

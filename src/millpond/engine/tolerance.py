@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from millpond.functions import FAILED, display
 from millpond.synopses.kernel import reset
 
 #: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
@@ -54,4 +55,7 @@ def bisect(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> Parted:
 
 def one_line(error: Exception) -> str:
     """An error's text as one line, without the SQL that it quotes, which is the engine's and not the user's."""
-    return " ".join(str(error).partition("\n\nLINE ")[0].split())[:500]
+    text = str(error).partition("\n\nLINE ")[0]
+    if (at := text.find(FAILED)) >= 0:  # what DuckDB puts around it, and the frames of the engine, say nothing
+        return display(" ".join(text[at:].partition("\n\nAt:")[0].split()))[:1500]
+    return display(" ".join(text.split()))[:500]

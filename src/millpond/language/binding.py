@@ -24,6 +24,7 @@ from millpond.language.row_windows import bound_row_window
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
 from millpond.language.unions import union_feeds
+from millpond.language.user_functions import mark_functions
 from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, WORKS
 from millpond.types import EXACT, BoundQuery, Output, QueryDefinition, RowWindow, StreamDefinition, Window
 
@@ -56,6 +57,7 @@ def bind_query(select: exp.Expr, text: str, offset: int, schema: Schema, standin
         StatementError: with the place in the script (in `text`, if the tree does not carry its script).
     """
     source = Source.of(select, text, offset)
+    mark_functions(select, schema)
     try:
         return SelectBinder(select, text, source, schema, standing).bind()
     except RecursionError:
@@ -71,6 +73,7 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
         A `BoundQuery` when FROM names a stream, else a `RelationQuery`.
     """
     source = Source.of(select, text, offset)
+    mark_functions(select, schema)
     try:
         streams = streams_in(select, schema, source)
         if not streams:

@@ -27,6 +27,7 @@ from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_t
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
 from millpond.language.spreading import deal_of, spread_of
 from millpond.language.unions import union_feeds
+from millpond.language.user_functions import mark_functions
 from millpond.language.weights import weigh
 from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
 from millpond.types import (
@@ -73,6 +74,7 @@ def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, st
         StatementError: with the place in the script.
     """
     source = Source.of(select, text, offset)
+    mark_functions(select, schema)
     try:
         return _Binder(select, text, source, schema, standing).bind()
     except RecursionError:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import duckdb
 
+from millpond.functions import display, install
 from millpond.types import Column
 
 _LOCK = threading.Lock()
@@ -24,8 +25,19 @@ _LONGEST = 2000
 _OFTEN = 3
 
 
-@functools.cache
+_functions = 0
+
+
 def _connection() -> duckdb.DuckDBPyConnection:
+    """The one connection, with every registered function; `_LOCK` must be held."""
+    global _functions
+    connection = _plain_connection()
+    _functions = install(connection, _functions)
+    return connection
+
+
+@functools.cache
+def _plain_connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -185,7 +197,7 @@ def clean(message: str) -> str:
 
 def _no_function(found: re.Match[str]) -> str:
     call = found[1].replace("_LITERAL", "")
-    name, _, rest = call.partition("(")
+    name, _, rest = display(call).partition("(")
     types = rest.removesuffix(")")
     kind = "operator" if not name.isidentifier() else "function"
     return f"{kind} {name} does not take ({types})"

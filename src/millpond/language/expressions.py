@@ -17,6 +17,7 @@ from millpond.language.durations import interval_text, unit_name
 from millpond.language.enums import Kind, as_enum, enum_beside, is_text, values_of
 from millpond.language.functions import AGGREGATES, REFUSED, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.places import Source, nearest, own_span
+from millpond.language.user_functions import check_call, marked
 from millpond.language.zoned import cast_in_utc, in_utc
 
 _BINARY = frozenset({"this", "expression"})
@@ -233,6 +234,9 @@ class Resolver:
 
     def function(self, node: exp.Anonymous) -> exp.Expr:
         name = function_name(node)
+        if (registered := marked(node)) is not None and name not in SCALARS:
+            check_call(node, registered, self.source)
+            return exp.Anonymous(this=registered.reference, expressions=[self.resolve(e) for e in node.expressions])
         if isinstance(node.this, exp.Identifier) or name not in SCALARS:
             raise unknown_function(node, self.source, [*SCALARS, *AGGREGATES])
         if name == "age" and len(node.expressions) < 2:

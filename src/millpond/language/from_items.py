@@ -12,7 +12,7 @@ from millpond.language.functions import REFUSED
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.reduce_clause import refuse_reduction
 from millpond.language.window_clause import WINDOW, WORKS, WindowClause
-from millpond.types import DAY, Landmark, QueryDefinition, StreamDefinition, TableDefinition, Window
+from millpond.types import DAY, FunctionDefinition, Landmark, QueryDefinition, StreamDefinition, TableDefinition, Window
 from millpond.windows.landmarks import zone_of
 
 SIDE_STREAMS = ("late", "dead")
@@ -32,6 +32,9 @@ class Schema(Protocol):
 
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         """References and lengths of registered kinds of windows, by name in small letters."""
+
+    def functions(self) -> dict[str, FunctionDefinition]:
+        """Registered functions, by name in small letters."""
 
 
 def table_name(table: exp.Table, source: Source) -> str:

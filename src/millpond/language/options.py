@@ -33,11 +33,16 @@ TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
 QUERY_OPTIONS = (
     "since", "empty", "revise_for", "materialize", "early", "flush", "flush_delay", "flush_windows", "every", "state",
     "held_rows", "memory_rows",
+    "adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget",
 )  # fmt: skip
 #: Options of a query that may change while it runs.
-LIVE_QUERY_OPTIONS = ("revise_for", "early", "flush", "flush_delay", "flush_windows")
+LIVE_QUERY_OPTIONS = (
+    "revise_for", "early", "flush", "flush_delay", "flush_windows",
+    "adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget",
+)  # fmt: skip
 DERIVED_OPTIONS = ("since", "empty", "revise_for", "every", "revisions", "late", "retention")
 REVISIONS = ("forward", "retract", "ignore", "final")
+ADAPT = ("a_greedy", "sweep", "independent", "local_swaps", "auto", "off")
 MATERIALIZE = ("auto", "partial", "complete", "none")
 
 
@@ -199,12 +204,25 @@ def changed_options(reader: OptionReader, before: QueryOptions) -> QueryOptions:
     return dataclasses.replace(before, **{name: getattr(given, name) for name in reader.options})
 
 
+def _share(text: str) -> float:
+    if not re.fullmatch(r"\s*(\d+(\.\d*)?|\.\d+)\s*", text) or float(text) > 1:
+        raise ValueError(f"'{text}' is not a number from 0 to 1")
+    return float(text)
+
+
+def _factor(text: str) -> float:
+    if _share(text) == 0:
+        raise ValueError(f"'{text}' is not more than 0")
+    return float(text)
+
+
 def query_options(reader: OptionReader) -> QueryOptions:
     """The options of CREATE QUERY."""
 
     def since(text: str) -> Any:
         return "start" if text.lower() == "start" else parse_timestamp(text)
 
+    budget = reader.read("adapt_budget", _share, "a share of the time such as 0.05")
     return dataclasses.replace(
         QueryOptions(),
         since=reader.read("since", since, "'start' or a timestamp such as '2024-05-01 12:00:00'"),
@@ -220,4 +238,9 @@ def query_options(reader: OptionReader) -> QueryOptions:
         state=reader.choice("state", ("eager", "lazy", "adaptive"), "eager"),
         held_rows=reader.read("held_rows", _count, "a number of rows such as 1000000") or QueryOptions().held_rows,
         memory_rows=reader.read("memory_rows", _count, "a number of rows such as 1000000"),
+        adapt=reader.choice("adapt", ADAPT, "a_greedy"),
+        adapt_probability=reader.read("adapt_probability", _share, "a share of the dropped rows such as 0.01"),
+        adapt_window=reader.read("adapt_window", _count, "a number of profile tuples such as 1000"),
+        adapt_alpha=reader.read("adapt_alpha", _factor, "a factor up to 1 such as 0.9"),
+        adapt_budget=0.05 if budget is None else budget,
     )

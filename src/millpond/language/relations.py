@@ -8,6 +8,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from millpond.functions import display
 from millpond.language.answer_bounds import Ends, ends_asked
 from millpond.language.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.dialect import CheckedCast, render
@@ -27,6 +28,7 @@ from millpond.language.from_items import Schema, find, no_window, side_stream, s
 from millpond.language.functions import RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.outputs import written_text
 from millpond.language.places import Source, nearest, own_span
+from millpond.language.user_functions import check_call, marked
 from millpond.language.window_clause import FINAL, REVISIONS
 from millpond.language.zoned import cast_in_utc, in_utc, utc_text
 from millpond.types import Column, QueryDefinition, StreamDefinition, TableDefinition
@@ -273,6 +275,10 @@ def _check(select: exp.Expr, source: Source) -> None:
         check_word(node, source)
         if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table):
             name = function_name(node)
+            if (registered := marked(node)) is not None and name not in _FUNCTIONS:
+                check_call(node, registered, source)
+                node.set("this", registered.reference)
+                continue
             if isinstance(node.this, exp.Identifier) or name not in _FUNCTIONS:
                 raise unknown_function(node, source, _FUNCTIONS)
             if name == "age" and len(node.expressions) < 2:
@@ -390,6 +396,6 @@ def _culprit(refused: Refused, select: exp.Expr) -> tuple[int, int] | None:
         if isinstance(node, exp.Identifier) and wanted and node.name.lower() == wanted[0]:
             return own_span(node)
     for node in select.walk(bfs=False):
-        if isinstance(node, exp.Anonymous) and f"{function_name(node)} does not take" in refused.reason:
+        if isinstance(node, exp.Anonymous) and f"{display(function_name(node))} does not take" in refused.reason:
             return own_span(node)
     return None

@@ -33,6 +33,7 @@ from millpond.language.relations import RelationQuery
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
 from millpond.language.unions import in_words_of
+from millpond.language.user_functions import mark_functions
 from millpond.language.window_clause import WINDOW
 from millpond.types import BoundQuery, Column, JoinFactor, Selection, Side, Span, StreamDefinition
 
@@ -162,6 +163,7 @@ def analyse(select: exp.Expr, text: str, offset: int, schema: Schema, marks: Mar
     marks: for templates: constants whose texts are marks in a copy of the condition.
     """
     source = Source.of(select, text, offset)
+    mark_functions(select, schema)
     try:
         if isinstance(select, exp.Select) and select.args.get("joins"):
             return _PairBinder(select, text, source, schema, False).analyse(marks)

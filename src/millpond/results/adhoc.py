@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millpond import functions
 from millpond.engine.core import Core
 from millpond.engine.evaluation import no_panes
 from millpond.engine.executors import InlineExecutor
@@ -281,6 +282,7 @@ def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
 
 def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int) -> Iterator[Parcel]:
     registered.use(pond)
+    functions.use(pond)
     first, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     if task == len(tasks):
         yield from map_entries(pond, job, _spec(job, query, first), "adhoc", shards, task)
@@ -302,6 +304,7 @@ def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, t
 
 def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     registered.use(job["pond"])
+    functions.use(job["pond"])
     stream, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
     parcels, report = take_counters(parcels)
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]

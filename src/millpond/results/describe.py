@@ -15,12 +15,14 @@ from millpond.engine.records import QueryProgress, StreamCounts
 from millpond.engine.reporting import memory_bytes
 from millpond.engine.retention import keep_of_rows
 from millpond.engine.summaries import served
+from millpond.functions import display
 from millpond.progress import NEVER, StreamProgress
 from millpond.results.adhoc import select_stream
 from millpond.results.coverage import Coverage, coverage_of
 from millpond.results.describe_settings import show_settings
 from millpond.results.describe_synopses import show_synopses
 from millpond.results.describe_work import work_lines, work_table
+from millpond.results.explain_filters import filter_lines
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
 from millpond.results.explain_state import state_lines
 from millpond.results.explain_windows import decision_lines, duration, moment, pane_lines, window_line
@@ -244,6 +246,7 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
             lines += decision_lines(decision, standing is not None)
     else:
         lines += explain_row_window(query, spec)
+    lines += filter_lines(core, standing, analyze) if standing is not None else []
     for aggregate in query.aggregates:
         if spec.rows is not None:
             break  # every row is kept, whatever the aggregates
@@ -356,6 +359,7 @@ def explain_stream(core: Core, stream: StreamDefinition, analyze: bool) -> pa.Ta
         lines.append(f"rows of stream {catalog.streams[derivation.sources[0]].name}, an epoch after it")
         lines += [f"filter: {derivation.where}"] if derivation.where else []
         lines.append(f"columns: {', '.join(o.expression for o in derivation.select)}")
+        lines += filter_lines(core, stream, analyze)
         return _lines(lines)
     lines.append(f"answers are rows an epoch after they are published; revisions: {derivation.revisions}")
     standing = catalog.queries[derivation.query]
@@ -437,4 +441,4 @@ def _analysis(core: Core, standing: Standing | None) -> list[str]:
 
 
 def _lines(lines: list[str]) -> pa.Table:
-    return pa.table({"plan": pa.array(lines)})
+    return pa.table({"plan": pa.array([display(line) for line in lines])})

@@ -18,11 +18,13 @@ from millpond.engine.relation_history import read_inputs
 from millpond.engine.tolerance import one_line
 from millpond.engine.unions import late_of
 from millpond.errors import QueryError
+from millpond.functions import display
 from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
 from millpond.results.describe_work import work_lines
+from millpond.results.explain_filters import filter_lines
 from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
@@ -265,9 +267,10 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
             f" live from epoch {standing.first_epoch}"
         )
         lines += work_lines(core, standing) if analyze else []
+        lines += filter_lines(core, standing, analyze)
     else:
         lines.append("ad hoc over the archive and live data up to now")
-    return pa.table({"plan": pa.array(lines)})
+    return pa.table({"plan": pa.array([display(line) for line in lines])})
 
 
 def split_line(core: Core, store: Store) -> str:

@@ -8,6 +8,8 @@ import threading
 import duckdb
 import pyarrow as pa
 
+from millpond.functions import install
+
 _local = threading.local()
 
 
@@ -25,7 +27,8 @@ def connection() -> duckdb.DuckDBPyConnection:
             "SET lock_configuration = true",
         ):
             db.execute(setting)
-        _local.db = db
+        _local.db, _local.functions = db, 0
+    _local.functions = install(db, _local.functions)
     return db
 
 

@@ -25,6 +25,7 @@ from millpond.types.columns import (
     WEIGHT,
     Column,
 )
+from millpond.types.functions import FunctionDefinition
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
 from millpond.types.queries import BoundQuery, QueryDefinition, QueryOptions
 from millpond.types.records import from_json, to_json
@@ -60,6 +61,7 @@ __all__ = [
     "Derivation",
     "Edge",
     "Feed",
+    "FunctionDefinition",
     "Interval",
     "JoinEquality",
     "JoinFactor",

@@ -76,6 +76,9 @@ class QueryOptions:
     held_rows: how many rows the windows of a relational query may hold in one shard; more make it fail.
     memory_rows: how many rows of each of its streams a shard keeps in memory, where the others are mapped from disk;
         None: all.
+    adapt: how the order of filters with registered functions is kept; 'off': as they are written. adapt_probability:
+        share of the dropped rows that are profiled. adapt_window: profile tuples that count. adapt_alpha: thrashing
+        factor in (0, 1]. None: the way's own. adapt_budget: share of the time of filters that profiling may take.
     """
 
     since: Literal["start"] | int | None = None
@@ -92,6 +95,11 @@ class QueryOptions:
     state: Literal["eager", "lazy", "adaptive"] = "eager"
     held_rows: int = 100_000_000
     memory_rows: int | None = None
+    adapt: Literal["a_greedy", "sweep", "independent", "local_swaps", "auto", "off"] = "a_greedy"
+    adapt_probability: float | None = None
+    adapt_window: int | None = None
+    adapt_alpha: float | None = None
+    adapt_budget: float = 0.05
 
 
 @dataclass(frozen=True)

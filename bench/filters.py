@@ -1,0 +1,453 @@
+"""The order of expensive filters: the experiments of Babu's thesis (2005, section 4.7), and Spark with static orders.
+
+    python -m bench.filters                  counted evaluations, overhead, Spark
+    python -m bench.filters --only counted   what a machine's speed has no say in
+
+Filter evaluations are counted first (per tuple, those for profiling included, weighted by the filter's cost), on the
+thesis' generator: groups of filters that agree on 80 % of the tuples. Time comes second: shares of overhead of the
+engine's own code, and Millpond against native Structured Streaming (`bench.filters_spark`). One JSON line for each
+figure, with what was seen, what is asked for, and `correct`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench.common import run_isolated
+from millpond.adapt import (
+    AGreedy,
+    FilterPlan,
+    Independent,
+    LocalSwaps,
+    MatrixView,
+    Orderer,
+    OrderSettings,
+    Profile,
+    ProfileWindow,
+    Sweep,
+)
+from millpond.adapt.greedy import expected_cost, greedy_order
+from millpond.engine.screening import Screen
+from millpond.functions import Function, put
+from millpond.synopses.conjunctions import conjunction_of
+from millpond.types import FunctionDefinition
+
+Drops = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+WAYS: dict[str, type[Orderer]] = {
+    "a_greedy": AGreedy, "sweep": Sweep, "independent": Independent, "local_swaps": LocalSwaps,
+}  # fmt: skip
+
+#: Tuples between two looks at the order, as an epoch of the engine.
+BATCH = 1000
+
+
+def generate(rng: np.random.Generator, rows: int, selectivities: Sequence[float], gamma: int) -> Drops:
+    """Which filter drops which tuple: groups of `gamma` filters agree on 80 % of the tuples, as far as that can be.
+
+    A latent bit per group and tuple; each filter copies it with probability q, else draws its own
+    (q^2 = (.8 - base) / (1 - base)). Selectivities are of groups.
+    """
+    n = len(selectivities)
+    drops = np.empty((rows, n), np.bool_)
+    for first in range(0, n, gamma):
+        s = selectivities[first]
+        base = s * s + (1 - s) * (1 - s)
+        q = np.sqrt(max(0.0, (0.8 - base) / (1 - base)))
+        latent = rng.random(rows) < s
+        for i in range(first, min(n, first + gamma)):
+            own = rng.random(rows) < selectivities[i]
+            copies = rng.random(rows) < q if selectivities[i] == s else np.zeros(rows, np.bool_)
+            drops[:, i] = ~np.where(copies, latent, own)
+    return drops
+
+
+@dataclass
+class Counted:
+    """Work per tuple in units of the cheapest filter: of tuples, and of profiling. timeline: of 2,000 tuples each."""
+
+    tuples: float
+    profiling: float
+    order: tuple[int, ...]
+    timeline: list[float]
+
+    @property
+    def total(self) -> float:
+        """All work per tuple."""
+        return self.tuples + self.profiling
+
+    @property
+    def share(self) -> float:
+        """Of the work, what profiling takes."""
+        return self.profiling / self.total
+
+
+def run(
+    parts: Iterable[Drops],
+    costs: Floats,
+    way: str | Sequence[int],
+    p: float | None = None,
+    seed: int = 0,
+    start: Sequence[int] | None = None,
+    settled: int = 0,
+) -> Counted:
+    """Filter tuples, a batch after the other, under an order that is kept (or static, where `way` is an order).
+
+    Arguments:
+        settled: tuples at the beginning that do not count: the order is found in them.
+    """
+    n, rng = len(costs), np.random.default_rng(seed)
+    orderer: Orderer | None = None
+    order = tuple(range(n)) if start is None else tuple(start)
+    probability = 0.0
+    if isinstance(way, str):
+        default = WAYS[way].defaults()
+        probability = default.probability if p is None or way == "independent" else p
+        orderer = WAYS[way](order, OrderSettings(probability, default.window, default.alpha), costs)
+    else:
+        order = tuple(way)
+    work = extra = 0.0
+    seen = 0
+    timeline, pending = [], 0.0
+    for drops in (part[low : low + BATCH] for part in parts for low in range(0, len(part), BATCH)):
+        order = order if orderer is None else orderer.order
+        placed = drops[:, list(order)]
+        any_drop = placed.any(axis=1)
+        first = np.where(any_drop, placed.argmax(axis=1), n - 1)
+        upto = np.cumsum(costs[list(order)])
+        done, more = float(upto[first].sum()), 0.0
+        if orderer is not None:
+            chosen = np.flatnonzero(any_drop & (rng.random(len(drops)) < probability))
+            bits = np.full((len(chosen), n), -1, np.int8)
+            for position in range(n):
+                mine = first[chosen] == position
+                if not mine.any():
+                    continue
+                asked = list(orderer.wanted(position))
+                known = [*order[: position + 1], *asked]
+                bits[np.ix_(mine, known)] = drops[chosen[mine]][:, known]
+                more += float(costs[asked].sum()) * int(mine.sum())
+            orderer.observe(Profile(bits))
+        seen += len(drops)
+        if seen > settled:
+            work, extra = work + done, extra + more
+        pending += done
+        if seen % 2000 == 0:
+            timeline.append(pending / 2000)
+            pending = 0.0
+    counted = max(1, seen - settled)
+    return Counted(work / counted, extra / counted, order if orderer is None else orderer.order, timeline)
+
+
+def optimal(drops: Drops, costs: Floats) -> tuple[int, ...]:
+    """The best order for a sample: by trying all up to 7 filters, else the greedy one."""
+    sample, n = drops[:20_000], len(costs)
+    if n > 7:
+        return greedy_order(sample, costs)
+    return min(itertools.permutations(range(n)), key=lambda order: expected_cost(sample, costs, order))
+
+
+# -- counted -----------------------------------------------------------------------------------------------------------
+
+
+def stable(n: int, selectivity: float, gamma: int, costs: Floats | None = None, p: float = 0.01, **more: int) -> Any:
+    """All ways over stable streams, after they have converged: the mean of several, from random orders.
+
+    Independent sees only ties where selectivities are equal, so that its order is one of chance.
+    """
+    own = np.ones(n) if costs is None else costs
+    rows, runs = more.get("rows", 100_000), more.get("runs", 8)
+    found: dict[str, list[Counted]] = {way: [] for way in (*WAYS, "optimal")}
+    for seed in range(runs):
+        rng = np.random.default_rng(1000 * n + 100 * gamma + seed)
+        drops = generate(rng, rows, [selectivity] * n, gamma)
+        start, settled = rng.permutation(n).tolist(), rows // 2
+        for way in WAYS:
+            found[way].append(run([drops], own, way, p, seed, start, settled))
+        found["optimal"].append(run([drops], own, optimal(drops, own), settled=settled))
+    return {
+        way: Counted(float(np.mean([e.tuples for e in each])), float(np.mean([e.profiling for e in each])),
+                     each[-1].order, [])
+        for way, each in found.items()
+    }  # fmt: skip
+
+
+def figure_4_11() -> dict[str, Any]:
+    """More filters: A-Greedy beats Independent, more so with more of them, and is near the optimum."""
+    found = {n: stable(n, 0.5, 2) for n in (3, 4, 6, 8, 10)}
+    gaps = [f["independent"].total - f["a_greedy"].total for f in found.values()]
+    near = found[3]["a_greedy"].total / found[3]["optimal"].total
+    far = found[10]["a_greedy"].total / found[10]["optimal"].total
+    return line(
+        "4.11", {n: work(f, "a_greedy", "independent", "optimal") for n, f in found.items()},
+        a_greedy_is_better=all(g > 0 for g in gaps), gap_widens=gaps[-1] > gaps[0], near_optimal=near < 1.03,
+        falls_off_with_n=far > near,
+    )  # fmt: skip
+
+
+def figure_4_12() -> dict[str, Any]:
+    """Selectivities: A-Greedy's advantage is largest in the middle."""
+    found = {s: stable(8, s, 2) for s in (0.15, 0.3, 0.5, 0.7, 0.85)}
+    ratio = {s: f["independent"].total / f["a_greedy"].total for s, f in found.items()}
+    best = max(ratio, key=lambda s: ratio[s])
+    return line(
+        "4.12", {s: round(r, 3) for s, r in ratio.items()},
+        best_in_the_middle=best in (0.3, 0.5, 0.7), small_at_the_ends=max(ratio[0.15], ratio[0.85]) < ratio[best],
+    )  # fmt: skip
+
+
+def figure_4_13(n: int, name: str) -> dict[str, Any]:
+    """Correlation: the advantage grows with the correlation factor at first, and vanishes when all filters agree."""
+    found = {g: stable(n, 0.5, g) for g in range(1, n + 1)}
+    gain = {g: f["independent"].tuples / f["a_greedy"].tuples for g, f in found.items()}
+    top = max(gain, key=lambda g: gain[g])
+    return line(
+        name, {g: round(v, 3) for g, v in gain.items()},
+        grows_at_first=gain[top] > gain[1] + 0.01, shrinks_at_last=gain[n] < gain[top] - 0.01, top_inside=1 < top < n,
+    )  # fmt: skip
+
+
+def figure_4_15() -> dict[str, Any]:
+    """p = .05: Sweep and LocalSwaps do less work than A-Greedy, by what profiling takes and by nothing else."""
+    found = {n: stable(n, 0.5, 2, p=0.05) for n in (3, 4, 6, 8, 10)}
+    gap = [f["a_greedy"].total - f["sweep"].total for f in found.values()]
+    alike = [
+        max(f[w].tuples for w in ("a_greedy", "sweep", "local_swaps", "optimal"))
+        / min(f[w].tuples for w in ("a_greedy", "sweep", "local_swaps", "optimal"))
+        for f in found.values()
+    ]
+    return line(
+        "4.15-4.16", {n: work(f, *WAYS, "optimal") for n, f in found.items()},
+        sweep_and_swaps_win=all(
+            f[w].total < f["a_greedy"].total for n, f in found.items() for w in ("sweep", "local_swaps") if n >= 6
+        ),
+        gap_grows=gap[-1] > gap[0], same_orders=max(alike) < 1.06,
+    )  # fmt: skip
+
+
+def figure_4_17() -> dict[str, Any]:
+    """Four filters of cost c among eight: A-Greedy's overhead grows with c; Sweep and LocalSwaps beat it."""
+    found = {}
+    for c in (1, 10, 50, 100):
+        found[c] = stable(8, 0.5, 2, costs=np.array([1.0, c] * 4), p=0.05, rows=200_000)
+    shares = {c: {w: round(f[w].share, 3) for w in WAYS} for c, f in found.items()}
+    return line(
+        "4.17-4.18", {"shares": shares, "work": {c: work(f, *WAYS, "optimal") for c, f in found.items()}},
+        overhead_grows=shares[100]["a_greedy"] > 1.5 * shares[1]["a_greedy"],
+        cheap_ways_win=all(
+            found[c][w].total < found[c]["a_greedy"].total for c in (50, 100) for w in ("sweep", "local_swaps")
+        ),
+        flat_overhead=all(s["sweep"] < 0.5 * s["a_greedy"] for s in shares.values()),
+    )  # fmt: skip
+
+
+#: Selectivities of the eight filters of the experiments that change: of four groups of two.
+UNEVEN = (0.2, 0.2, 0.4, 0.4, 0.6, 0.6, 0.8, 0.8)
+
+
+def periods(rng: np.random.Generator, period: int, count: int, gamma: int = 2) -> Iterable[Drops]:
+    """`count` periods with their selectivities permuted, each as it is needed."""
+    for _ in range(count):
+        drawn = rng.permutation(len(UNEVEN))
+        left = period
+        while left:
+            rows = min(left, 100_000)
+            left -= rows
+            yield generate(rng, rows, UNEVEN, gamma)[:, drawn]
+
+
+def figure_4_19() -> dict[str, Any]:
+    """A permutation after 600,000 tuples: how long each way takes to its new order.
+
+    LocalSwaps is no later than A-Greedy here, other than in the thesis: after an exchange it goes on with the few
+    tuples that say something of the new neighbours, whatever their number.
+    """
+    costs, seeds = np.ones(8), range(3)
+    drawn = [np.random.default_rng(seed) for seed in seeds]
+    parts = [[generate(g, 600_000, UNEVEN, 2), generate(g, 600_000, UNEVEN, 2)[:, ::-1]] for g in drawn]
+    runs = {way: [run(parts[s], costs, way, 0.01, s, range(8)) for s in seeds] for way in WAYS}
+    found = {
+        way: Counted(0.0, 0.0, each[0].order, np.mean([e.timeline for e in each], axis=0).tolist())
+        for way, each in runs.items()
+    }
+    best = [expected_cost(part[:50_000], costs, greedy_order(part[:50_000], costs)) for part in parts[0]]
+    settle, steps = {}, {}
+    for way, each in found.items():
+        after = np.array(each.timeline[300:])
+        last = float(np.median(after[-100:]))
+        smooth = np.convolve(after, np.ones(5) / 5, "valid")
+        held = np.convolve(smooth < 1.1 * last, np.ones(10), "valid") == 10
+        settle[way] = 2000 * int(np.argmax(held)) if held.any() else 600_000
+        steps[way] = float(np.abs(np.diff(smooth)).max())
+    end = {w: (float(np.mean(f.timeline[100:300])), float(np.mean(f.timeline[-150:]))) for w, f in found.items()}
+    return line(
+        "4.19-4.21",
+        {"tuples_until_settled": settle, "before_and_after": {w: [round(x, 3) for x in v] for w, v in end.items()},
+         "greedy": [round(b, 3) for b in best],
+         "timeline": {w: [round(x, 2) for x in f.timeline[290:420:10]] for w, f in found.items()}},
+        a_greedy_before_sweep=settle["a_greedy"] < 0.6 * settle["sweep"],
+        swaps_are_smoother=steps["local_swaps"] <= 1.1 * steps["sweep"],
+        independent_is_quick=settle["independent"] <= settle["sweep"],
+        independent_is_worse=all(i > a for i, a in zip(end["independent"], end["a_greedy"], strict=True)),
+        a_greedy_is_near_greedy=all(e < 1.15 * b for e, b in zip(end["a_greedy"], best, strict=True)),
+    )  # fmt: skip
+
+
+def changing(period: int, costs: Floats, total: int, p: float = 0.01) -> dict[str, Counted]:
+    """All ways over selectivities that are permuted every `period` tuples."""
+    count = max(2, total // period)
+    return {way: run(periods(np.random.default_rng(period), period, count), costs, way, p) for way in WAYS}
+
+
+def figure_4_22(total: int) -> dict[str, Any]:
+    """Short periods are A-Greedy's, long ones Sweep's."""
+    costs = np.array([1.0, 10.0] * 4)
+    found = {period: changing(period, costs, total) for period in (20_000, 100_000, 1_000_000)}
+    short, long = found[20_000], found[1_000_000]
+    return line(
+        "4.22", {p: work(f, *WAYS) for p, f in found.items()},
+        short_is_a_greedy_s=short["a_greedy"].total < short["sweep"].total,
+        hundred_thousand_is_a_greedy_s=found[100_000]["a_greedy"].total < found[100_000]["sweep"].total,
+        long_is_sweep_s=long["sweep"].total < long["a_greedy"].total,
+    )  # fmt: skip
+
+
+def figure_4_23(period: int, name: str, total: int) -> dict[str, Any]:
+    """The cost of the expensive filters, under periods of one length."""
+    found = {c: changing(period, np.array([1.0, c] * 4), total) for c in (2, 10, 50)}
+    ratio = {c: f["sweep"].total / f["a_greedy"].total for c, f in found.items()}
+    seen = {c: round(r, 3) for c, r in ratio.items()}
+    if period <= 100_000:
+        return line(name, seen, a_greedy_stays_better=all(r > 1 for r in ratio.values()), improves=ratio[50] > ratio[2])
+    return line(name, seen, sweep_gains=ratio[50] < ratio[2])
+
+
+def work(found: dict[str, Counted], *ways: str) -> dict[str, list[float]]:
+    """[of tuples, of profiling] per tuple."""
+    return {w: [round(found[w].tuples, 4), round(found[w].profiling, 4)] for w in ways}
+
+
+def line(figure: str, seen: Any, **wanted: bool) -> dict[str, Any]:
+    """What is printed of a figure."""
+    return {"figure": figure, "seen": seen, "wanted": {k: bool(v) for k, v in wanted.items()},
+            "correct": all(wanted.values())}  # fmt: skip
+
+
+# -- time: table 4.2 ---------------------------------------------------------------------------------------------------
+
+
+def table_4_2(rows: int = 262_144, rounds: int = 5) -> Iterable[dict[str, Any]]:
+    """Shares of the time of the engine's own filters: tuples, profile tuples, window, view, violations.
+
+    A filter looks an address up in a set of 10,000, called row by row.
+    """
+    domain = 20_000
+    names = [f"10.{i >> 8}.{i & 255}.1" for i in range(domain)]
+    rng = np.random.default_rng(3)
+    for n, p in ((3, 0.01), (3, 0.05), (8, 0.01), (8, 0.05)):
+        holds = ~generate(rng, domain, [0.5] * n, 2)
+        for i in range(n):
+            members = frozenset(names[v] for v in np.flatnonzero(holds[:, i]))
+            reference = f"udf__in{i}__{n:04d}{int(p * 1000):04d}_{i}"
+            definition = FunctionDefinition(f"in{i}", reference, ("VARCHAR",), "BOOLEAN")
+            put(Function(definition, members.__contains__))
+        where = " AND ".join(f'udf__in{i}__{n:04d}{int(p * 1000):04d}_{i}("v")' for i in range(n))
+        orderer = AGreedy(range(n), OrderSettings(p))
+        shares = dict.fromkeys(("tuples", "creation", "window", "view", "violations"), 0.0)
+        window, view = ProfileWindow(n, 1000), MatrixView(range(n))
+        for round_ in range(rounds + 1):
+            values = np.random.default_rng(round_).integers(0, domain, rows)
+            table = pa.table({"_id": np.arange(rows) + round_ * rows, "v": pa.array(names).take(pa.array(values))})
+            plan = FilterPlan(orderer.order, p, tuple(orderer.wanted(i) for i in range(n)))
+            screen = Screen(conjunction_of(where), plan)
+            screen.screen(table)
+            report = screen.report()
+            bits = np.array([[c == "1" for c in t] for t in report["profile"]], np.int8).reshape(-1, n)
+            if round_ == 0:
+                continue  # the first finds caches cold
+            shares["tuples"] += sum(report["seconds"])
+            shares["creation"] += report["overhead"]
+            begun = time.perf_counter()
+            gone = window.push(Profile(bits))
+            pushed = time.perf_counter()
+            view.insert(bits)
+            view.delete(gone)
+            viewed = time.perf_counter()
+            at = view.violation(np.ones(n), 0.9)
+            if at is not None:
+                view.correct(at, window.bits, np.ones(n))
+            shares["window"] += pushed - begun
+            shares["view"] += viewed - pushed
+            shares["violations"] += time.perf_counter() - viewed
+            orderer.observe(Profile(bits))
+        whole = sum(shares.values())
+        seen = {k: round(100 * v / whole, 2) for k, v in shares.items()}
+        small = {(3, 0.01): 1.5}.get((n, p), 100.0)
+        rest = seen["window"] + seen["view"]
+        yield line(f"table 4.2, n={n}, p={p}", seen, creation=seen["creation"] < small, rest=rest <= 2)
+
+
+# -- time: Spark -------------------------------------------------------------------------------------------------------
+
+
+def against_spark(rows: int, rounds: int) -> dict[str, Any]:
+    """Millpond with A-Greedy against native Structured Streaming with static orders, over a flip in the middle."""
+    job = {"rows": rows, "rounds": rounds}
+    found = {
+        system: run_isolated("bench.filters_spark", job | {"system": system}).result
+        for system in ("millpond", "spark:best", "spark:given", "spark:worst", "spark:together")
+    }
+    seconds = {system: round(r["seconds"], 2) for system, r in found.items()}
+    ratios = {s: round(seconds[s] / seconds["millpond"], 2) for s in seconds if s != "millpond"}
+    answers = [r["answer"] for r in found.values()]
+    return line(
+        "against Spark", {"seconds": seconds, "ratios": ratios, "rows": rows, "orders": found["millpond"]["orders"],
+                          "evaluations": {s: r["evaluations"] for s, r in found.items()}},
+        same_answers=all(a == answers[0] for a in answers), best=ratios["spark:best"] >= 1.5,
+        worst=ratios["spark:worst"] >= 5,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("counted", "time", "spark"))
+    parser.add_argument("--total", type=int, default=2_000_000, help="tuples of the experiments that change")
+    parser.add_argument("--rows", type=int, default=400_000, help="of the comparison with Spark")
+    parser.add_argument("--rounds", type=int, default=100, help="of mixing that a filter does there with each value")
+    arguments = parser.parse_args()
+    good = True
+
+    def show(each: dict[str, Any]) -> None:
+        nonlocal good
+        good = good and each["correct"]
+        print(json.dumps(each), flush=True)
+
+    if arguments.only in (None, "counted"):
+        for figure in (
+            figure_4_11, figure_4_12, lambda: figure_4_13(3, "4.13"), lambda: figure_4_13(8, "4.14"), figure_4_15,
+            figure_4_17, figure_4_19, lambda: figure_4_22(arguments.total),
+            lambda: figure_4_23(100_000, "4.23", arguments.total),
+            lambda: figure_4_23(1_000_000, "4.24", arguments.total),
+        ):  # fmt: skip
+            show(figure())
+    if arguments.only in (None, "time"):
+        for each in table_4_2():
+            show(each)
+    if arguments.only in (None, "spark"):
+        show(against_spark(arguments.rows, arguments.rounds))
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

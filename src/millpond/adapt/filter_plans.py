@@ -1,0 +1,293 @@
+"""Filters of one conjunction as a plan, its Profiler and its Re-optimiser."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from millpond.adapt.a_greedy import AGreedy
+from millpond.adapt.independent import Independent
+from millpond.adapt.local_swaps import LocalSwaps
+from millpond.adapt.orderer import Orderer, OrderSettings
+from millpond.adapt.plan_log import LogEntry, PlanLog
+from millpond.adapt.profile import UNKNOWN, Bits, Profile, Times
+from millpond.adapt.statistics import Observation, OperatorStatistics
+from millpond.adapt.sweep import Sweep
+
+WAYS: dict[str, type[Orderer]] = {
+    "a_greedy": AGreedy,
+    "sweep": Sweep,
+    "independent": Independent,
+    "local_swaps": LocalSwaps,
+}
+
+#: 'auto' takes Sweep where A-Greedy would have to ask much: many filters, or some that cost very much more.
+MANY, SKEW = 8, 20.0
+
+#: Rows that a filter was seen with before its time is believed: with fewer the clock sees the call and not the filter.
+SEEN = 256
+
+#: Epochs whose times count, and after which a filter is measured that no rows come to: else one that was thought dear
+#: by mistake would stay at the end, where no rows come.
+RECENT, STALE = 5, 8
+
+#: Epochs between lines of the log while the plan stays.
+EVERY = 16
+
+#: Epochs without a change of the plan after which profiling goes on at half its rate, and how often it is halved.
+CALM, HALVES = 24, 2
+
+#: Selectivities of the plan in use that move so far say that conditions have changed.
+MOVED = 0.1
+
+#: How much `alpha` takes of itself for each time that a plan came back.
+DAMPING = 0.9
+
+
+@dataclass(frozen=True)
+class FilterPlan:
+    """How the tasks of an epoch evaluate the filters of a conjunction, and what they profile.
+
+    order: the filter at each position. probability: share of the dropped rows that are profiled. ask: for a row that
+    the filter at a position dropped, the filters that it is asked besides. measure: filters whose time is not known, or
+    from long ago.
+    most: profile tuples that count; a task need not report more.
+    """
+
+    order: tuple[int, ...]
+    probability: float = 0.0
+    ask: tuple[tuple[int, ...], ...] = ()
+    measure: tuple[int, ...] = ()
+    most: int = 1000
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """What a query says about the order of its filters. way: 'a_greedy', …, 'auto', 'off'; None: the way's default.
+
+    budget: share of the time of filters that profiling may take.
+    """
+
+    way: str = "a_greedy"
+    probability: float | None = None
+    window: int | None = None
+    alpha: float | None = None
+    budget: float = 0.05
+
+    def settings(self, way: str) -> OrderSettings:
+        """The parameters of a way (Babu 2005, table 4.1), where the query does not say others."""
+        given = {"probability": self.probability, "window": self.window, "alpha": self.alpha}
+        return replace(WAYS[way].defaults(), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+
+
+class FilterProfiler:
+    """Puts together what tasks report of a conjunction (`synopses.filters.Screen.report`)."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+
+    def observation(self, epoch: int, clock: int, reports: Sequence[dict[str, Any]]) -> Observation:
+        """See `interfaces.Profiler`."""
+        n = len(self.names)
+        totals = np.zeros((4, n))
+        for report in reports:
+            totals += np.array([report["rows"], report["passed"], report["seconds"], report["timed"]], np.float64)
+        measured = np.sum([r["measured"] for r in reports], axis=0) if reports else np.zeros(n)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            times = np.where(totals[3] >= SEEN, measured / totals[3], np.nan)
+        bits = [bits_of(r["profile"], n) for r in reports]
+        operators = tuple(
+            OperatorStatistics(name, int(totals[0, i]), int(totals[1, i]), float(totals[2, i]))
+            for i, name in enumerate(self.names)
+        )
+        profile = Profile(np.concatenate([np.empty((0, n), np.int8), *bits]), times)
+        overhead = float(sum(r["overhead"] for r in reports))
+        return Observation(epoch, clock, operators, float(totals[2].sum()), overhead, profile)
+
+
+def bits_of(texts: Sequence[str], filters: int) -> Bits:
+    """Profile tuples from texts such as '01?'.
+
+    >>> bits_of(["01?"], 3).tolist()
+    [[0, 1, -1]]
+    """
+    values = {"0": 0, "1": 1, "?": UNKNOWN}
+    return np.array([[values[c] for c in t] for t in texts], np.int8).reshape(len(texts), filters)
+
+
+class FilterReoptimiser:
+    """Keeps the order of the filters of one conjunction.
+
+    Arguments:
+        subject: whose plan it is, for the log. count: filters. costs: microseconds that their owners say they take;
+        None: not said. order: to begin with, such as what was in use before a restart; None: cheap ones first.
+        log: what is known of the time before.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        count: int,
+        options: FilterOptions | None = None,
+        costs: Sequence[float | None] = (),
+        order: Sequence[int] | None = None,
+        log: Sequence[LogEntry] = (),
+    ) -> None:
+        self.subject, self.count, self.options = subject, count, options or FilterOptions()
+        told = [c for c in costs if c is not None]
+        usual = float(np.median(told)) if told else 1.0
+        assumed = np.array([usual if c is None else c for c in costs or [None] * count]) * 1e-6
+        begin = tuple(int(i) for i in np.argsort(assumed, kind="stable")) if order is None else tuple(order)
+        self.way = _auto(count, assumed) if self.options.way == "auto" else self.options.way
+        self.orderer: Orderer | None = None
+        if self.way != "off" and count > 1:
+            self.orderer = WAYS[self.way](begin, self.options.settings(self.way), assumed)
+        self._order = begin
+        self.log = PlanLog(log)
+        self.probability = 0.0 if self.orderer is None else self.orderer.settings.probability
+        self.invocations = 0
+        self._age = np.full(count, STALE)
+        self._share = 0.0
+        self._calm = self._since = self._rows = 0
+        self._statistics: dict[str, float] = {}
+        self._recent: list[Times] = []
+        self._times = np.full(count, np.nan)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The filter at each position."""
+        return self._order if self.orderer is None else self.orderer.order
+
+    @property
+    def share(self) -> float:
+        """Share of the time of filters that profiling took lately."""
+        return self._share
+
+    @property
+    def plan(self) -> FilterPlan:
+        """See `interfaces.Reoptimiser`."""
+        if self.orderer is None:
+            return FilterPlan(self._order)
+        halves = min(HALVES, self._calm // CALM)
+        return FilterPlan(
+            self.order,
+            self.probability / 2**halves,
+            tuple(self.orderer.wanted(position) for position in range(self.count)),
+            tuple(int(i) for i in np.flatnonzero(self._age >= STALE)),
+            self.orderer.settings.window,
+        )
+
+    def observe(self, observation: Observation) -> LogEntry | None:
+        """See `interfaces.Reoptimiser`."""
+        profile, orderer = observation.profile, self.orderer
+        if orderer is None or profile is None or not observation.rows:
+            return None
+        self._rows += observation.rows
+        self._since += 1
+        if profile.times is not None:
+            self._age = np.where(np.isnan(profile.times), self._age + 1, 0)
+        profile = Profile(profile.bits, self._usual(profile.times))
+        self._spend(observation)
+        before, statistics = orderer.order, statistics_of(observation, orderer.order)
+        moved = self._moved(statistics)
+        reason = ""
+        known = self.log.recall(before, statistics) if moved else None
+        if known is not None and known != before:
+            self._take(known)
+            reason = "conditions are known: the plan that followed them before"
+        else:
+            self._damp()
+            self.invocations += 1
+            reorder = orderer.observe(profile)
+            if reorder is not None:
+                reason = f"{self.way}: position {reorder.position + 1} dropped too little"
+        self._statistics = statistics
+        changed = self.order != before
+        self._calm = 0 if changed or moved else self._calm + 1
+        if not changed and self._since < EVERY and self.log.entries:
+            return None
+        return self._entry(observation, before, statistics, reason or "no filter promises more")
+
+    def _usual(self, times: Times | None) -> Times | None:
+        """The least that each filter took in the last epochs: what holds a machine up only adds to it."""
+        if times is None:
+            return None
+        self._recent = [*self._recent, times][-RECENT:]
+        recent = np.array(self._recent)
+        known = ~np.isnan(recent)
+        for i in np.flatnonzero(known.any(axis=0)):  # of others holds what was known before
+            self._times[i] = recent[known[:, i], i].min()
+        return self._times.copy()
+
+    def _take(self, order: tuple[int, ...]) -> None:
+        """Go over to an order; what is in the window was seen under other conditions."""
+        orderer = self.orderer
+        assert orderer is not None
+        made = WAYS[self.way](order, orderer.settings, orderer.times)
+        self.orderer = made
+
+    def _spend(self, observation: Observation) -> None:
+        """Profile less when it takes more than the budget, and more when there is room, up to what was asked for."""
+        assert self.orderer is not None
+        whole = observation.seconds + observation.overhead
+        share = observation.overhead / whole if whole > 0 else 0.0
+        self._share = share if self._share == 0.0 else 0.5 * (self._share + share)
+        asked, budget = self.orderer.settings.probability, self.options.budget
+        if self._share > budget:
+            self.probability = max(asked / 64, self.probability * max(0.5, budget / self._share))
+        elif self._share < 0.8 * budget:
+            self.probability = min(asked, self.probability * 1.25)
+
+    def _moved(self, statistics: dict[str, float]) -> bool:
+        """Whether a statistic that has to do with the choice of a plan is not what it was an epoch ago."""
+        important = self.log.important() if self.log.entries else set(statistics)
+        return any(
+            abs(value - self._statistics[name]) > MOVED
+            for name, value in statistics.items()
+            if name in self._statistics and (name in important or name not in self._tracked())
+        )
+
+    def _tracked(self) -> set[str]:
+        return {name for entry in self.log.entries for name in entry.statistics}
+
+    def _damp(self) -> None:
+        """Ask for more before a plan changes that keeps coming back."""
+        assert self.orderer is not None
+        asked = self.options.settings(self.way).alpha
+        swings = max(0, self.log.swings(self.order) - 2) if self._calm < CALM else 0
+        alpha = asked * DAMPING ** min(swings, 4)
+        if alpha != self.orderer.settings.alpha:
+            self.orderer.settings = replace(self.orderer.settings, alpha=alpha)
+
+    def _entry(
+        self, observation: Observation, before: tuple[int, ...], statistics: dict[str, float], reason: str
+    ) -> LogEntry:
+        assert self.orderer is not None
+        bits = self.orderer.window.bits
+        patterns = Counter("".join("?" if b == UNKNOWN else str(int(b)) for b in line) for line in bits)
+        first, last = before[0], before[-1]
+        operators = observation.operators
+        taken = operators[first].rows_in
+        entry = LogEntry(
+            observation.clock, observation.epoch, self.subject, self.order, before, self._rows, statistics,
+            tuple(float(t) * 1e6 for t in self.orderer.times), dict(patterns),
+            1 - operators[last].rows_out / taken if taken else 1.0, reason,
+        )  # fmt: skip
+        self.log.add(entry)
+        self._since = self._rows = 0
+        return entry
+
+
+def statistics_of(observation: Observation, order: Sequence[int]) -> dict[str, float]:
+    """By filter its selectivity where it stands in an order; of filters that no row came to there is none."""
+    found = {f"pass {observation.operators[i].name}": observation.operators[i].selectivity for i in order}
+    return {name: round(value, 4) for name, value in found.items() if value is not None}
+
+
+def _auto(count: int, costs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+    """A-Greedy, unless asking all filters is too dear (Babu 2005, figures 4.15 to 4.18): then Sweep."""
+    return "sweep" if count > MANY or costs.max() / costs.min() > SKEW else "a_greedy"

@@ -1,0 +1,53 @@
+"""What a plan was seen to do in an epoch: the by-product of running it that Profilers collect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millpond.adapt.profile import Profile
+
+
+@dataclass(frozen=True)
+class OperatorStatistics:
+    """One operator of a plan in an epoch: rows in and out, seconds.
+
+    >>> OperatorStatistics("match", 1000, 250, 0.01).selectivity
+    0.25
+    """
+
+    name: str
+    rows_in: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+
+    @property
+    def selectivity(self) -> float | None:
+        """Rows out per row in; None without any."""
+        return self.rows_out / self.rows_in if self.rows_in else None
+
+    def __add__(self, other: OperatorStatistics) -> OperatorStatistics:
+        """Both together; the name is the first one's."""
+        return OperatorStatistics(
+            self.name, self.rows_in + other.rows_in, self.rows_out + other.rows_out, self.seconds + other.seconds
+        )
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What an epoch observed of a plan, put together of the reports of its tasks.
+
+    epoch, clock: which, and its manifest's clock reading (microseconds). operators: in the order of definition.
+    seconds: that the plan took; overhead: that observing it took besides. profile: sampled profile tuples.
+    """
+
+    epoch: int
+    clock: int
+    operators: tuple[OperatorStatistics, ...] = ()
+    seconds: float = 0.0
+    overhead: float = 0.0
+    profile: Profile | None = field(default=None, compare=False)
+
+    @property
+    def rows(self) -> int:
+        """Rows that entered the plan."""
+        return max((o.rows_in for o in self.operators), default=0)

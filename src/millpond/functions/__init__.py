@@ -1,0 +1,34 @@
+"""Registered functions as the engine uses them: what queries call by name in WHERE and SELECT.
+
+`registry` knows the functions of this process (workers read them from the pond's folder) and puts them into DuckDB
+connections; `calling` makes of a Python function one over Arrow arrays, with NULLs, types and failures in order. What a
+function is called with is the business of who evaluates: DuckDB, or `synopses.filters` for a condition.
+"""
+
+from millpond.functions.calling import FAILED, UserFunctionError, over_arrays
+from millpond.functions.registry import (
+    Function,
+    display,
+    function_of,
+    install,
+    put,
+    references_in,
+    share,
+    use,
+    withdraw,
+)
+
+__all__ = [
+    "FAILED",
+    "Function",
+    "UserFunctionError",
+    "display",
+    "function_of",
+    "install",
+    "over_arrays",
+    "put",
+    "references_in",
+    "share",
+    "use",
+    "withdraw",
+]

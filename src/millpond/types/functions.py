@@ -1,0 +1,22 @@
+"""Registered functions: Python of the administrator that queries may call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FunctionDefinition:
+    """A function that was registered. reference: what the engine calls it, in SQL and in the pond's folder.
+
+    arguments, returns: DuckDB types. vectorised: it takes Arrow arrays and gives one, else it is called row by row.
+    cost: microseconds that a row is said to take, until that is measured; None: nothing was said.
+    """
+
+    name: str
+    reference: str
+    arguments: tuple[str, ...]
+    returns: str
+    vectorised: bool = False
+    cost: float | None = None
+    id: int = 0

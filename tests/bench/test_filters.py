@@ -1,0 +1,36 @@
+"""The generator of the experiments with filters, and what is counted over it, against the exact expectations."""
+
+import numpy as np
+import pytest
+from bench.filters import generate, run
+from bench.filters_spark import FILES, N, evaluated
+
+from millpond.adapt.greedy import expected_cost, greedy_order
+
+
+@pytest.mark.parametrize(
+    ("n", "gamma", "selectivity", "greedy"),
+    [(8, 2, 0.5, 2.059), (8, 2, 0.3, 1.437), (8, 2, 0.8, 4.308), (8, 1, 0.5, 1.992), (8, 8, 0.5, 3.296)],
+)
+def test_expected_evaluations_of_the_greedy_order(n, gamma, selectivity, greedy):
+    drops = generate(np.random.default_rng(1), 200_000, [selectivity] * n, gamma)
+    costs = np.ones(n)
+    order = greedy_order(drops, costs)
+    assert expected_cost(drops, costs, order) == pytest.approx(greedy, rel=0.015)
+    assert (drops[:, 0] == drops[:, 1]).mean() == pytest.approx(
+        0.8 if gamma > 1 else 1 - 2 * selectivity * (1 - selectivity), abs=0.01
+    )
+    counted = run([drops], costs, order)
+    assert counted.tuples == pytest.approx(expected_cost(drops, costs, order))
+
+
+def test_profiling_adds_what_the_model_says():
+    """p (n - E) evaluations more per tuple, for unit costs."""
+    drops = generate(np.random.default_rng(2), 100_000, [0.5] * 8, 2)
+    found = run([drops], np.ones(8), "a_greedy", 0.05, settled=20_000)
+    assert found.profiling == pytest.approx(0.05 * (8 - found.tuples), rel=0.05)
+
+
+def test_static_orders_of_the_comparison():
+    best, worst, together = (evaluated(200, order) for order in ("best", "worst", "together"))
+    assert best < worst < together == 200 * FILES * N

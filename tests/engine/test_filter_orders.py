@@ -1,0 +1,195 @@
+"""Orders of filters in a pond: learnt between epochs, kept over restarts, and of no influence on any answer."""
+
+import datetime as dt
+import json
+import os
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import millpond
+from millpond.engine.epoch import propose, run_epoch
+from millpond.engine.records import read_manifest
+from millpond.errors import StatementError
+
+T0 = dt.datetime(2024, 5, 1)
+N = 3
+
+
+def bit(value, number):
+    return bool(value >> number & 1)
+
+
+def opened(path):
+    return millpond.open(path, executor="inline", shards=1)
+
+
+def declare(path, adapt="a_greedy"):
+    pond = opened(path)
+    pond.register_function("bit", bit, arguments=["BIGINT", "BIGINT"])
+    where = " AND ".join(f"bit(v, {i})" for i in range(N))
+    pond.sql(f"""
+        CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress = 'ts', lateness = '1 minute');
+        CREATE QUERY w WITH (adapt = '{adapt}', adapt_probability = 1, adapt_window = 400, adapt_budget = 1)
+            AS SELECT k, count(*) AS n, sum(v) AS total FROM s [TUMBLING 10 SECONDS] WHERE k < 3 AND {where} GROUP BY k;
+        CREATE QUERY r AS SELECT ISTREAM(k, v) FROM s [RANGE 5 SECONDS] WHERE {where};
+        CREATE STREAM d AS SELECT ts, k, v FROM s WHERE {where} AND k = 1;
+    """)  # fmt: skip
+    return pond
+
+
+def batch(number, flipped, rows=600):
+    rng = np.random.default_rng(number)
+    share = [0.97, 0.7, 0.05]
+    bits = rng.random((rows, N)) < np.array(share[::-1] if flipped else share)
+    times = [T0 + dt.timedelta(seconds=number, milliseconds=int(m)) for m in rng.integers(0, 1000, rows)]
+    v = (bits * (1 << np.arange(N))).sum(axis=1) + 8 * rng.integers(0, 100, rows)
+    return pa.table({"ts": pa.array(times, pa.timestamp("us")), "k": rng.integers(0, 4, rows).astype(np.int32), "v": v})
+
+
+def answers(pond):
+    shown = ["SELECT * FROM w ORDER BY ALL", "SELECT * FROM r ORDER BY ALL", "SELECT k, v FROM d ORDER BY ALL"]
+    return [pond.sql(text).rows() for text in shown]
+
+
+def state_bytes(path):
+    found = {}
+    for folder in ("state", "results"):
+        for name in sorted(os.listdir(path / folder)):
+            if name.endswith(".parquet"):
+                found[name] = (path / folder / name).read_bytes()
+    return found
+
+
+@pytest.mark.parametrize("way", ["a_greedy", "sweep", "independent", "local_swaps", "auto", "off"])
+def test_answers_do_not_depend_on_the_order(tmp_path, way):
+    """Against a pond whose orders are drawn at random for each epoch; both with kills and restarts in between."""
+    results = []
+    for which in (way, "random"):
+        rng = random.Random(way)
+        path = tmp_path / which
+        pond = declare(path, way if which == way else "a_greedy")
+        for number in range(8):
+            pond.ingest("s", batch(number, number >= 4))
+            if which == "random":
+                core = pond._core
+                drawn = core.filters.plans
+                core.filters.plans = lambda c, drawn=drawn, rng=rng: {
+                    name: type(plan)(tuple(rng.sample(plan.order, N)), 0.0) for name, plan in drawn(c).items()
+                }
+            epoch = propose(pond._core)
+            if rng.random() < 0.4:  # killed with its manifest written; what it had in memory is gone
+                pond._core.close()
+                pond = opened(path)
+                assert read_manifest(path, epoch).filters
+            run_epoch(pond._core, epoch)
+            pond.step()
+        pond.sql("DRAIN FINAL")
+        results.append(answers(pond))
+        pond.close()
+    assert results[0] == results[1]
+    assert results[0][0] and results[0][1] and results[0][2]
+
+
+def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
+    pond = declare(tmp_path / "pond")
+    orders = []
+    for number in range(16):
+        pond.ingest("s", batch(number, number >= 6))
+        epoch = propose(pond._core)
+        orders.append(next(iter(read_manifest(tmp_path / "pond", epoch).filters.values())).order)
+        run_epoch(pond._core, epoch)
+        assert sum(1 for _ in state_bytes(tmp_path / "pond"))
+    assert orders[0] == (0, 1, 2) and orders[5][0] == 2 and orders[-1][0] == 0
+    told = [row for (row,) in pond.sql("EXPLAIN ANALYZE w").rows()]
+    assert any(line.startswith('filters, in this order: bit("v", 0)') for line in told)
+    assert any(line.startswith("order: kept by a_greedy: p = 1, window 400") for line in told)
+    assert any(line.startswith("changed after epoch") and 'to bit("v", 0)' in line for line in told)
+    assert any(line.startswith("best order that never changes") for line in told)
+    assert not any("udf__" in line for line in told)
+    log = pond.plans("w").to_pylist()
+    assert [e["plan"][0] for e in log if e["changed"]][-1] == 'bit("v", 0)' and len(log) >= 2
+    assert dict(log[-1]["statistics"]).keys() == {f'bit("v", {i})' for i in range(N)}
+    assert {line.split(":")[0] for (line,) in pond.sql("EXPLAIN ANALYZE r").rows()} >= {
+        "filters, in this order",
+        "order",
+    }
+    assert any("profiling" in line for (line,) in pond.sql("EXPLAIN ANALYZE d").rows())
+    pond._core.close()  # killed
+    again = opened(tmp_path / "pond")
+    assert again.plans("w").to_pylist() == log
+    again.ingest("s", batch(20, True))
+    epoch = propose(again._core)
+    order = next(iter(read_manifest(tmp_path / "pond", epoch).filters.values())).order
+    assert [f'bit("v", {i})' for i in order] == log[-1]["plan"]
+    run_epoch(again._core, epoch)
+    again.close()
+
+
+def test_a_repeated_epoch_writes_the_same_bytes(tmp_path):
+    pond = declare(tmp_path / "pond")
+    for number in range(3):
+        pond.ingest("s", batch(number, False))
+        pond.step()
+    pond.ingest("s", batch(3, True))
+    epoch, core = propose(pond._core), pond._core
+    once = core.executor.run
+    runs = []
+
+    def run(*arguments, **more):
+        runs.append(once(*arguments, **more))
+        files = state_bytes(tmp_path / "pond")
+        again = once(*arguments, **more)
+        assert state_bytes(tmp_path / "pond") == files
+        return again
+
+    core.executor.run = run
+    run_epoch(core, epoch)
+    assert runs
+    pond.close()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("adapt = 'greedy'", "option 'adapt' cannot be 'greedy'"),
+        ("adapt_probability = 2", "'2' is not a number from 0 to 1"),
+        ("adapt_alpha = 0", "'0' is not more than 0"),
+        ("adapt_window = 0", "'0' is not a number from 1 on"),
+    ],
+)
+def test_options_that_cannot_be(tmp_path, option, message):
+    with opened(tmp_path / "pond") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress = 'ts')")
+        with pytest.raises(StatementError, match=message):
+            pond.sql(f"CREATE QUERY w WITH ({option}) AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS]")
+
+
+def test_failures_are_letters_and_too_many_stop_the_query(tmp_path):
+    def picky(value):
+        if value < 0:
+            raise ValueError(f"{value} is below 0")
+        return value > 5
+
+    with opened(tmp_path / "pond") as pond:
+        pond.register_function("picky", picky, arguments=["BIGINT"])
+        pond.sql("""
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress = 'ts');
+            CREATE QUERY w AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS] WHERE picky(v) AND v <> 7;
+            CREATE QUERY plain AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS];
+        """)
+        times = pa.array([T0 + dt.timedelta(seconds=n) for n in range(12)], pa.timestamp("us"))
+        pond.ingest("s", pa.table({"ts": times, "v": [1, 6, -2, 7, 8, None, -3, 9, 9, 9, 0, 0]}))
+        pond.drain()
+        assert pond.sql("SELECT n FROM w").rows() == [(5,)]
+        letters = pond.sql("SELECT reason, record FROM dead(s)").rows()
+        assert [json.loads(record)["v"] for _, record in letters] == [-2, -3]
+        assert letters[0][0].startswith("registered function picky failed: ValueError: -2 is below 0; File ")
+        times = pa.array([T0 + dt.timedelta(minutes=1)] * 1500, pa.timestamp("us"))
+        pond.ingest("s", pa.table({"ts": times, "v": [-1] * 1500}))
+        pond.drain()
+        status = {q[0]: q for q in pond.sql("SHOW QUERIES").rows()}
+        assert "quarantined" in status["w"] and any("picky failed" in str(x) for x in status["w"])
+        assert "live" in status["plain"]
