@@ -246,7 +246,6 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         lines.append("plan: elements; a row's image enters and leaves with the row")
     elif relation.plan == "joined":
         lines.append("plan: joined; a joined row enters with its last part and leaves with its first")
-        lines += _join_lines(relation)
     elif relation.plan == "probed":
         lines += _probe_lines(core, query)
     elif relation.lifted is not None:
@@ -255,6 +254,7 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         lines.append("plan: recomputed, instant by instant (DuckDB cannot evaluate it for many instants at once)")
     if standing is not None:
         catalog = core.catalog
+        lines += _join_lines(relation) if relation.plan == "joined" else []
         for owner in dict.fromkeys(standing.inputs):
             lines += [split_line(core, catalog.stores[owner])] if split_line(core, catalog.stores[owner]) else []
             others = sorted(q.definition.name for q in catalog.users(owner) if q.id != standing.id)
