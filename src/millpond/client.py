@@ -29,9 +29,8 @@ from millpond.results.selection import Answer
 from millpond.results.subscription import AnswerBatch, Cursor
 from millpond.sources.ingest import to_table
 from millpond.synopses import connection
-from millpond.types import Edge, StreamDefinition, from_json
+from millpond.types import Edge, StreamDefinition, from_json, micros_of, moment_of
 
-_EPOCH = datetime.datetime(1970, 1, 1)
 #: How long a subscription tries to find a server again that it has lost, seconds.
 _PATIENCE = 120.0
 
@@ -343,7 +342,7 @@ def _batch(data: dict[str, Any]) -> AnswerBatch:
 
 def _text(micros: int) -> str:
     try:
-        return (_EPOCH + datetime.timedelta(microseconds=micros)).isoformat(" ", "microseconds")
+        return moment_of(micros).isoformat(" ", "microseconds")
     except OverflowError:
         raise QueryError(f"{micros} microseconds: over HTTP an instant lies in the years 1 to 9999") from None
 
@@ -394,7 +393,7 @@ def _micros(text: str | None) -> int | None:
         instant = datetime.datetime.fromisoformat(text).replace(tzinfo=None)
     except ValueError:
         return int(text)
-    return (instant - _EPOCH) // datetime.timedelta(microseconds=1)
+    return micros_of(instant)
 
 
 __all__ = ["RemotePond", "RemoteQueryHandle", "connect"]

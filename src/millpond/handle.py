@@ -19,6 +19,7 @@ from millpond.engine.core import Core
 from millpond.engine.unions import progress_of
 from millpond.errors import PondError, QueryError
 from millpond.interpreter import Interpreter
+from millpond.language.duck import quote
 from millpond.language.durations import parse_timestamp
 from millpond.language.statements import AsOf
 from millpond.progress import NEVER
@@ -28,9 +29,7 @@ from millpond.results.ready import ready_of
 from millpond.results.relational import relation_moment
 from millpond.results.selection import Answer, evaluate
 from millpond.results.subscription import AnswerBatch, Cursor, subscribe
-from millpond.types import Edge, to_json
-
-_EPOCH = dt.datetime(1970, 1, 1)
+from millpond.types import Edge, micros_of, to_json
 
 
 class QueryHandle:
@@ -110,7 +109,7 @@ class QueryHandle:
     def drop(self) -> None:
         """Drop the query."""
         if not self._of_rows:
-            self._run(f"DROP QUERY {_quoted(self._standing().definition.name)}")
+            self._run(f"DROP QUERY {quote(self._standing().definition.name)}")
             return
         self._core.register.drop(self.id)
         ready_of(self._core).forget(self.id)
@@ -127,7 +126,7 @@ class QueryHandle:
     def _set(self, status: Any) -> None:
         if not self._of_rows:
             action = "PAUSE" if status == "paused" else "RESUME"
-            self._run(f"ALTER QUERY {_quoted(self._standing().definition.name)} {action}")
+            self._run(f"ALTER QUERY {quote(self._standing().definition.name)} {action}")
             return
         self._core.register.set_status(self.id, status)
         self._tell()
@@ -209,7 +208,7 @@ def as_of_moment(value: Any) -> AsOf:
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("timestamp", "epoch"):
         return value[0], int(value[1])
     if isinstance(value, dt.datetime):
-        return "timestamp", _micros(value)
+        return "timestamp", micros_of(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return "epoch", value
     if isinstance(value, str):
@@ -229,7 +228,7 @@ def as_edge(value: Any, which: str) -> Edge | None:
     if value is None or isinstance(value, Edge):
         return value
     if isinstance(value, dt.datetime):
-        return Edge("constant", _micros(value))
+        return Edge("constant", micros_of(value))
     if isinstance(value, int) and not isinstance(value, bool):
         return Edge("constant", value)
     if not isinstance(value, str):
@@ -256,13 +255,3 @@ def _timestamp(text: str) -> int:
         return parse_timestamp(text)
     except ValueError as error:
         raise QueryError(f"{error}; write an instant as '2026-01-01 12:00:00', UTC unless it has an offset") from None
-
-
-def _micros(moment: dt.datetime) -> int:
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

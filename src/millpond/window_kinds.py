@@ -13,11 +13,9 @@ import numpy as np
 
 from millpond.engine.core import Core
 from millpond.errors import PondError, QueryError
-from millpond.types import KindDefinition, to_json
+from millpond.types import KindDefinition, micros_of, to_json
 from millpond.windows import registered
 from millpond.windows.kinds import WindowKind
-
-_EPOCH = dt.datetime(1970, 1, 1)
 
 #: Times of the years 1970 to 2100 that every kind is tried on, microseconds.
 SAMPLES = [int(t) for t in np.random.default_rng(4).integers(0, 4_102_444_800_000_000, 200)]
@@ -57,7 +55,7 @@ class WindowKinds:
         if not isinstance(kind, WindowKind):
             raise QueryError("a kind of window has the methods windows(), extent() and wids()")
         seen = _windows(name, kind, SAMPLES)
-        tried = [*seen, *_windows(name, kind, map(_micros, times))]
+        tried = [*seen, *_windows(name, kind, (t if isinstance(t, int) else micros_of(t) for t in times))]
         if not tried:
             raise QueryError(
                 f"window kind '{name}': none of the times that were tried lies in a window; give some in `times`"
@@ -107,13 +105,6 @@ class WindowKinds:
             )
         registered.share(self.core.path, known.reference, kind)
         registered.put(known.reference, kind)
-
-
-def _micros(time: dt.datetime | int) -> int:
-    if isinstance(time, int):
-        return time
-    plain = time if time.tzinfo is None else time.astimezone(dt.UTC).replace(tzinfo=None)
-    return (plain - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def _digest(windows: list[tuple[int, int, int]]) -> str:

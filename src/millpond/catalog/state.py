@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
+from millpond.language.duck import quote
 from millpond.progress import NEVER
 from millpond.relations import Rows
 from millpond.synopses import PanesSpec
@@ -347,19 +348,15 @@ def _narrowed(spec: S, stream: int, column: str, kind: str) -> S:
         if spec.feeds:
             feed = next((f for f in spec.feeds if f.stream == stream and column in f.columns), None)
             ours = None if feed is None else spec.feeds[0].columns[feed.columns.index(column)]
-        reads = ours is not None and _quoted(ours) in spec.texts
+        reads = ours is not None and quote(ours) in spec.texts
     else:
-        reads = column in spec.columns or _quoted(column) in " ".join([spec.where or "", *spec.checks])
+        reads = column in spec.columns or quote(column) in " ".join([spec.where or "", *spec.checks])
     return replace(spec, narrowed=_with(spec.narrowed, ours, kind)) if reads and ours is not None else spec
 
 
 def _with(narrowed: tuple[tuple[str, str], ...], column: str, kind: str) -> tuple[tuple[str, str], ...]:
     """The first type stays: what was narrowed before is narrow enough."""
-    return narrowed if _quoted(column) in dict(narrowed) else (*narrowed, (_quoted(column), kind))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return narrowed if quote(column) in dict(narrowed) else (*narrowed, (quote(column), kind))
 
 
 def _without_unused(catalog: Catalog) -> Catalog:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from millpond.types import EPOCH
 
 
 def draw(state: Mapping[str, Any], console: Console) -> None:
@@ -54,7 +54,7 @@ def moment(value: Any) -> str:
         return "-"
     if isinstance(value, (int, float)):
         try:
-            value = _EPOCH + timedelta(microseconds=value)
+            value = EPOCH + timedelta(microseconds=value)
         except OverflowError:
             return "end" if value > 0 else "-"
     return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)

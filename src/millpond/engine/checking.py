@@ -5,7 +5,6 @@ It looks at files only, beside whatever runs: a file that upkeep has replaced si
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -24,7 +23,7 @@ from millpond.engine.segments import HIDDEN, times_of
 from millpond.errors import PondError
 from millpond.tables import Segment
 from millpond.tables.segments import live_segments
-from millpond.types import StreamDefinition
+from millpond.types import StreamDefinition, micros_of
 
 
 @dataclass
@@ -149,7 +148,7 @@ def _of_rows(file: pq.ParquetFile, stream: StreamDefinition, segment: Segment, t
         statistics = file.metadata.row_group(group).column(at).statistics
         if statistics is None or not statistics.has_min_max:
             yield f"row group {group} has no statistics of {time}"
-        elif (_micros(statistics.min), _micros(statistics.max)) != (least, most):
+        elif (micros_of(statistics.min), micros_of(statistics.max)) != (least, most):
             yield f"the statistics of row group {group} are not those of its rows"
         if epochs.min() < segment.first_epoch or epochs.max() > segment.last_epoch:
             yield f"row group {group} has rows of other epochs than {segment.first_epoch} to {segment.last_epoch}"
@@ -186,11 +185,6 @@ def _against(pond: str, stream: StreamDefinition, copy: str, segment: Segment, w
     mine, rows = (np.sort(each.to_numpy()) for each in ids)
     if not np.array_equal(mine, rows[fractions(rows, seed_of(stream)) < segment.kept]):
         yield f"it has other rows than the fraction {segment.kept} of its section"
-
-
-def _micros(value: object) -> int:
-    assert isinstance(value, dt.datetime)
-    return (value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
 
 
 __all__ = ["Checked", "catalog_on_disk", "check_archives", "check_table"]

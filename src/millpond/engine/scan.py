@@ -14,7 +14,6 @@ not made yet is simply read finer than it would have to be.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -35,9 +34,7 @@ from millpond.errors import QueryError
 from millpond.progress import NEVER
 from millpond.tables import Segment
 from millpond.tables.storage import from_storage, storage_schema
-from millpond.types import WEIGHT, StreamDefinition
-
-_EPOCH = dt.datetime(1970, 1, 1)
+from millpond.types import WEIGHT, StreamDefinition, micros_of
 
 
 @dataclass(frozen=True)
@@ -314,7 +311,7 @@ def groups_in(metadata: pq.FileMetaData, time: str, wanted: Range, first: int | 
     for group in range(count):
         statistics = metadata.row_group(group).column(at).statistics
         if statistics is not None and statistics.has_min_max:
-            low, high = _micros(statistics.min), _micros(statistics.max)
+            low, high = micros_of(statistics.min), micros_of(statistics.max)
             if (wanted.low is not None and high < wanted.low) or (wanted.high is not None and low >= wanted.high):
                 continue
         found.append(group)
@@ -359,12 +356,6 @@ def _of_whole(
     metadata = pq.read_metadata(file_path(pond, stream, "", piece.whole), memory_map=True)
     groups = groups_in(metadata, stream.options.time, wanted)
     return len(groups), stored_bytes(metadata, groups, columns)
-
-
-def _micros(value: object) -> int:
-    """A statistic of a timestamp column as microseconds."""
-    assert isinstance(value, dt.datetime)
-    return (value.replace(tzinfo=None) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def _within(rows: pa.Table, time: str, wanted: Range) -> pa.Table:

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from millpond.language.duck import evaluate, text_literal
+from millpond.types import micros_of
 
 Form = Literal["integer", "decimal", "float", "text", "boolean", "DATE", "TIMESTAMP", "TIMESTAMPTZ"]
 Kind = Literal["integer", "float", "text"]
@@ -36,7 +37,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 _NUMBER = re.compile(r"(\d*)(?:\.(\d*))?(?:[eE][+-]?\d+)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.(?:\d{3}|\d{6}))?", re.ASCII)
-_EPOCH, _DAY = dt.datetime(1970, 1, 1), 86_400_000_000
+_DAY = 86_400_000_000
 _MICROSECOND = dt.timedelta(microseconds=1)
 _FIRST_DAY = dt.date(1970, 1, 1).toordinal()
 
@@ -295,7 +296,7 @@ def _instant(text: str, kind: str) -> int | None:
     """Microseconds of a time; None for an infinite one."""
     if _TIME.fullmatch(text):
         try:
-            return (dt.datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
+            return micros_of(dt.datetime.fromisoformat(text))
         except ValueError:
             pass
     value = int(_fold(_microseconds(f"TRY_CAST({text_literal(text)} AS {kind})", kind), text, kind))

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from fractions import Fraction
 
-from millpond.types import DAY, HOUR, MICROSECOND, MINUTE, SECOND
+from millpond.types import DAY, HOUR, MICROSECOND, MINUTE, SECOND, micros_of
 
 _MILLISECOND = 1000 * MICROSECOND
 
@@ -41,7 +41,6 @@ UNIT_NAMES: dict[str, str] = {
 _PART = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]+)\s*(?:,|\band\b)?", re.ASCII | re.IGNORECASE)
 _CLOCK = re.compile(r"\s*(\d+):(\d\d)(?::(\d\d(?:\.\d{1,6})?))?\s*")
 _LIMIT = 2**62
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 EXPECTED = "a span of time such as 5 MINUTES, '90 s' or INTERVAL '1 hour 30 minutes'"
 
@@ -148,5 +147,4 @@ def parse_timestamp(text: str) -> int:
         value = dt.datetime.fromisoformat(text.strip())
     except ValueError:
         raise ValueError(f"'{text}' is not a timestamp such as '2024-05-01 12:00:00'") from None
-    value = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value
-    return (value - _EPOCH) // dt.timedelta(microseconds=1)
+    return micros_of(value)

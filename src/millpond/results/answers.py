@@ -14,6 +14,7 @@ from millpond.engine.core import Core
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import QueryProgress
 from millpond.errors import QueryError
+from millpond.language.duck import quote
 from millpond.results.coverage import with_coverage
 from millpond.results.fidelity import sampled, with_exactness
 from millpond.synopses import connection, query_table
@@ -24,11 +25,6 @@ from millpond.types import NUMBER, STATUS, Column, QueryDefinition
 
 #: Rows of answers that are read at once.
 MOST_ROWS = 50_000_000
-
-
-def quoted(name: str) -> str:
-    """The name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def segments_of(core: Core, after: int, until: int) -> list[Segment]:
@@ -166,7 +162,7 @@ def order_terms(definition: QueryDefinition) -> str:
 
 def _ordered(column: Column) -> str:
     """The column as ORDER BY needs it: the log holds ENUMs as texts, which have another order."""
-    name = quoted(column.name)
+    name = quote(column.name)
     return f"CAST({name} AS {column.type})" if "ENUM(" in column.type else name
 
 
@@ -178,7 +174,7 @@ def latest_answers(
     if standing.definition.query.relation is not None:
         return _latest_changes(standing.definition, log)
     keys = ", ".join(["window_end", *identity(standing.definition.query)])
-    shown = ", ".join(quoted(c.name) for c in standing.definition.columns)
+    shown = ", ".join(quote(c.name) for c in standing.definition.columns)
     revised = (
         query_table(connection(), "SELECT count(*) AS n FROM log WHERE revision > 0", log=log)["n"][0].as_py()
         if log.num_rows
@@ -200,8 +196,8 @@ def _latest_changes(definition: QueryDefinition, log: pa.Table) -> pa.Table:
 
 def latest_changes_sql(definition: QueryDefinition) -> str:
     """The SQL of `_latest_changes` over `log`: the query's columns, in order."""
-    columns = [quoted(c.name) for c in definition.columns if c.name != "revision"]
-    shown = ", ".join(quoted(c.name) for c in definition.columns)
+    columns = [quote(c.name) for c in definition.columns if c.name != "revision"]
+    shown = ", ".join(quote(c.name) for c in definition.columns)
     net = "sum(CASE op WHEN '+' THEN 1 ELSE -1 END)"
     sql = (
         f"SELECT {', '.join(columns)}, max(revision) FILTER (op = '+') AS revision, {net}::BIGINT AS _n"
@@ -214,6 +210,6 @@ def latest_changes_sql(definition: QueryDefinition) -> str:
 def all_revisions(core: Core, standing: Standing, windows: tuple[int, int] | None = None) -> pa.Table:
     """The log: every revision of every row with its op, in the order of publication."""
     log = read_log(core, standing, windows=windows)
-    shown = ", ".join([*(quoted(c.name) for c in standing.definition.columns), "op"])
+    shown = ", ".join([*(quote(c.name) for c in standing.definition.columns), "op"])
     sql = f"SELECT {shown} FROM log ORDER BY _epoch, {order_terms(standing.definition)}"
     return query_table(connection(), sql, log=log)

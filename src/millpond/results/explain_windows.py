@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
-
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
 from millpond.synopses.panes import windows_of
-from millpond.types import BoundQuery, Landmark, Window
+from millpond.types import BoundQuery, Landmark, Window, moment_of
 from millpond.windows.costs import Decision
 from millpond.windows.landmarks import is_dated
-
-_EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def moment(bound: int) -> str:
@@ -25,7 +21,7 @@ def moment(bound: int) -> str:
     if bound <= NEVER:
         return "none"
     try:
-        return str(_EPOCH + datetime.timedelta(microseconds=bound))
+        return str(moment_of(bound))
     except OverflowError:
         return f"{bound} us"
 

@@ -22,8 +22,9 @@ from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import Published, QueryProgress
 from millpond.engine.relating import horizon_of as horizon_of_relation
 from millpond.engine.unions import late_of, progress_of, streams_of
+from millpond.language.duck import quote
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.results.answers import latest_changes_sql, log_columns, order_terms, quoted, read_log
+from millpond.results.answers import latest_changes_sql, log_columns, order_terms, read_log
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
 from millpond.tables.chunks import read_heads
@@ -104,7 +105,7 @@ def _final_changes(definition: QueryDefinition, log: pa.Table) -> pa.Table:
 
 
 def _shown(name: str) -> str:
-    return f"'{FINAL}' AS {STATUS}" if name == STATUS else quoted(name)
+    return f"'{FINAL}' AS {STATUS}" if name == STATUS else quote(name)
 
 
 def final_answers(core: Core, standing: Standing) -> pa.Table:

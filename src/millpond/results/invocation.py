@@ -17,11 +17,11 @@ from millpond.engine.records import published_path, read_published
 from millpond.engine.reducing import Scan
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError
+from millpond.language.duck import quote
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.progress import now as latest
 from millpond.results.adhoc import last_windows, whole
-from millpond.results.answers import quoted
 from millpond.results.coverage import COVERAGE, with_coverage
 from millpond.results.fidelity import answered, scan_for, with_exactness
 from millpond.results.relational import invoke_relation
@@ -96,7 +96,7 @@ def _made(
     """The answer for the window that ends at `now`, read by `scan`."""
     query = standing.definition.query
     final = "true" if progress.bound > now or as_of == "progress" else "false"
-    shown = ", ".join(quoted(o.name) for o in query.select)
+    shown = ", ".join(quote(o.name) for o in query.select)
     before = now + 1 if closed else now
     if query.row_window is not None and query.row_window.range is None:
         found, removed = last_windows(core, stream, query, Range(None, before, epoch), scan)
@@ -148,7 +148,7 @@ def _narrowed(aggregate: Aggregate, query: BoundQuery, end: int) -> Aggregate:
     if aggregate.range is None:
         return aggregate
     assert query.window is not None
-    inside = f"{quoted(query.window.attribute)} >= make_timestamp({end - aggregate.range})"
+    inside = f"{quote(query.window.attribute)} >= make_timestamp({end - aggregate.range})"
     both = f"({aggregate.filter}) AND {inside}" if aggregate.filter else inside
     return replace(aggregate, range=None, filter=both)
 

@@ -25,6 +25,7 @@ from millpond.engine.history import Range, batches, segments_in, tasks_of
 from millpond.engine.mapping import Parcel
 from millpond.engine.tolerance import FAULTS, one_line
 from millpond.errors import QueryError
+from millpond.language.duck import quote
 from millpond.progress import NEVER
 from millpond.results.adhoc import ANSWER_ROWS, QUICK_ROWS
 from millpond.results.hot import HotBlock, View, archive_segments
@@ -174,12 +175,12 @@ def _scan(stream: StreamDefinition, block: HotBlock, side: Side, low: int, high:
 
 def holds(stream: StreamDefinition, rows: pa.Table, where: str) -> npt.NDArray[np.int64]:
     """Numbers of the rows on which a condition is true; where it fails it counts as not true."""
-    names = [n for n in rows.column_names if _quoted(n) in where]
+    names = [n for n in rows.column_names if quote(n) in where]
     place = _unused(names)
     numbered = rows.select(names).append_column(place, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(stream) if name in where)
     source = f"(SELECT * REPLACE ({casts}) FROM numbered)" if casts else "numbered"
-    sql = f"SELECT {_quoted(place)} AS r FROM {source} WHERE "
+    sql = f"SELECT {quote(place)} AS r FROM {source} WHERE "
     try:
         found = query_ordered(connection(), f"{sql}({where})", numbered=numbered)
     except duckdb.Error:  # on some row the condition fails: those that do not fail still count
@@ -343,7 +344,7 @@ def _map_rows(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterato
     where, after = job["where"], job["after"]
     read = list(job["columns"])
     if where:
-        read += [c.name for c in stream.all_columns if _quoted(c.name) in where and c.name not in read]
+        read += [c.name for c in stream.all_columns if quote(c.name) in where and c.name not in read]
     for rows in batches(pond, stream, segments, from_json(Range, job["wanted"]), read):
         if where:
             rows = rows.take(pa.array(holds(stream, rows, where)))
@@ -362,10 +363,6 @@ def _map_rows(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterato
 def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     tables = [unpack(p.payload) for p in parcels]
     return {}, pack(pa.concat_tables(tables)) if tables else b""
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _unused(names: Sequence[str]) -> str:

@@ -10,8 +10,8 @@ from millpond.engine.core import Core
 from millpond.engine.history import Range
 from millpond.engine.reducing import Scan
 from millpond.engine.retention import floors_of
+from millpond.language.duck import quote
 from millpond.results.adhoc import plain_rows, whole
-from millpond.results.answers import quoted
 from millpond.results.fidelity import answered, scan_for, with_exactness
 from millpond.results.stretch import Stretch
 from millpond.types import BoundQuery, Side, StreamDefinition
@@ -42,7 +42,7 @@ def reduced_answer(
     # A row on which the condition fails does not match.
     conditions = [] if side.where is None else [f"coalesce(TRY({side.where}), false)"]
     if stretch.first_id is not None and stretch.begin is not None:
-        time = f"epoch_us({quoted(stream.options.time)})"
+        time = f"epoch_us({quote(stream.options.time)})"
         conditions.append(f"({time} > {stretch.begin} OR _id >= {stretch.first_id})")
     asked = replace(query, where=" AND ".join(conditions) or None)
 

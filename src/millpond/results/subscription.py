@@ -13,8 +13,9 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.records import Published
 from millpond.errors import QueryError
+from millpond.language.duck import quote
 from millpond.progress import NEVER
-from millpond.results.answers import end_column, order_terms, quoted, read_log, spans_of
+from millpond.results.answers import end_column, order_terms, read_log, spans_of
 from millpond.results.finals import final_rows, final_until, spans
 from millpond.synopses import connection, query_table
 from millpond.types import STATUS
@@ -189,7 +190,7 @@ def _epochs(
     core: Core, standing: Standing, after: int, until: int, wanted: Wanted = "all"
 ) -> Iterator[tuple[int, pa.Table]]:
     """(epoch, its answers in their order) of the epochs after < e <= until that have any."""
-    shown = ", ".join([*(quoted(c.name) for c in standing.definition.columns), "op"])
+    shown = ", ".join([*(quote(c.name) for c in standing.definition.columns), "op"])
     order = order_terms(standing.definition)
     # Without the option `early` all answers are of closed windows, and there is no such column.
     only = f" AND {STATUS} = 'closed'" if wanted == "closed" and standing.definition.options.early is not None else ""

@@ -24,13 +24,13 @@ import pyarrow.csv
 from millpond.progress import FOREVER, NEVER
 from millpond.server.instants import timestamp_texts
 from millpond.server.weaving import woven
+from millpond.types import moment_of
 
 #: Integers up to here are the same in every JSON reader.
 _EXACT: Final = 2**53
 _ESCAPED: Final = re.compile(rb'["\\\x00-\x1f]')
 _SLICE: Final = 8_192
 _SMALL: Final = 200
-_EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 def instant(micros: int | None) -> str | None:
@@ -44,7 +44,7 @@ def instant(micros: int | None) -> str | None:
     if micros >= FOREVER:
         return "end"
     try:
-        return (_EPOCH + datetime.timedelta(microseconds=micros)).isoformat(timespec="microseconds") + "Z"
+        return moment_of(micros).isoformat(timespec="microseconds") + "Z"
     except OverflowError:
         return str(micros)
 

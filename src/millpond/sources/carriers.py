@@ -23,6 +23,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.errors import SourceError
+from millpond.language.duck import quote
 from millpond.types import Column, StreamDefinition
 
 #: What the declared types, by the identifier that DuckDB gives them, are carried as.
@@ -114,15 +115,10 @@ def typed_select(definition: StreamDefinition, columns: Sequence[str] | None = N
     parts = []
     for carrier in carriers(definition):
         if wanted is None or carrier.name.lower() in wanted:
-            name = quoted(carrier.name)
+            name = quote(carrier.name)
             same = carrier.carried == carrier.declared
             parts.append(name if same else f"CAST({name} AS {carrier.declared}) AS {name}")
     return ", ".join(parts)
-
-
-def quoted(name: str) -> str:
-    """A name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 @lru_cache(maxsize=1024)
@@ -165,11 +161,11 @@ def _carry(kind: Any, replaced: Mapping[str, str]) -> tuple[str, bool]:
     if all(sql == str(inner) for _, inner, sql, _ in fields):
         return str(kind), checked
     if name == "struct":
-        return f"STRUCT({', '.join(f'{quoted(f)} {sql}' for f, _, sql, _ in fields)})", checked
+        return f"STRUCT({', '.join(f'{quote(f)} {sql}' for f, _, sql, _ in fields)})", checked
     if name == "map":
         return f"MAP({texts[0]}, {texts[1]})", checked
     size = kind.children[1][1] if name == "array" else ""
     return f"{texts[0]}[{size}]", checked
 
 
-__all__ = ["NESTED", "Carrier", "arrow_schema", "carriers", "quoted", "scratch", "typed_select"]
+__all__ = ["NESTED", "Carrier", "arrow_schema", "carriers", "scratch", "typed_select"]

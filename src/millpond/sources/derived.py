@@ -17,8 +17,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.language.duck import quote
 from millpond.progress import NEVER
-from millpond.sources.carriers import quoted
 from millpond.sources.intake import IntakeLog, Item
 from millpond.sources.opening import vanished
 from millpond.sources.parquet import found_in, match, needed_columns
@@ -222,7 +222,7 @@ def read(
 
 def _sorted(table: pa.Table, by: Iterable[str], db: duckdb.DuckDBPyConnection) -> pa.Table:
     numbered = table.append_column("__n", pa.array(np.arange(table.num_rows)))
-    terms = ", ".join(quoted(name) for name in dict.fromkeys(by))
+    terms = ", ".join(quote(name) for name in dict.fromkeys(by))
     order = query_ordered(db, f"SELECT __n FROM __rows ORDER BY {terms}", __rows=numbered)
     return table.take(order["__n"])
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import duckdb
 
+from millpond.language.duck import quote
+
 
 def json_cast(value: str, kind: str) -> str:
     """SQL for the JSON expression `value` as the DuckDB type `kind`."""
@@ -24,7 +26,7 @@ def _cast(value: str, kind: Any, depth: int) -> str:
         return f"nullif(CAST({value} AS VARCHAR), 'null')"
     if name == "struct":
         fields = ", ".join(
-            f"{_quoted(field)} := {_cast(f'json_extract({value}, {pointer(field)})', inner, depth)}"
+            f"{quote(field)} := {_cast(f'json_extract({value}, {pointer(field)})', inner, depth)}"
             for field, inner in kind.children
         )
         return _when(value, "OBJECT", f"struct_pack({fields})", kind)
@@ -47,10 +49,6 @@ def _when(value: str, form: str, result: str, kind: Any) -> str:
         f"CASE WHEN coalesce(json_type({value}), 'NULL') = 'NULL' THEN NULL WHEN json_type({value}) = '{form}' "
         f"THEN {result} ELSE CAST(concat('not a JSON {form.lower()}: ', json_type({value})) AS {kind}) END"
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def pointer(key: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.language.duck import quote
 from millpond.synopses.aggregates import components_of
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
@@ -200,7 +201,7 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table, window: Window | N
 
 
 def _outer(query: BoundQuery, inner: str) -> str:
-    outputs = [f'({o.expression})::{o.type} AS "{_quoted(o.name)}"' for o in query.select]
+    outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in query.select]
     partition = query.row_window.partition if query.row_window is not None else ()
     if query.distinct:
         hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(partition)]
@@ -219,7 +220,7 @@ def _outer(query: BoundQuery, inner: str) -> str:
     terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
     shown = [h for h in identity(query) if h not in window]
     place = ", ".join([*terms, *shown]) or "1"
-    names = [*window, *(f'"{_quoted(o.name)}"' for o in query.select), *shown]
+    names = [*window, *(f"{quote(o.name)}" for o in query.select), *shown]
     # Each partition has windows of its own.
     own = [*window[1:], *(f"{'_p' if query.distinct else '_k'}{i}" for i in range(len(partition)))]
     numbered = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(own)} ORDER BY {place}) AS _n FROM ({sql})"
@@ -227,11 +228,7 @@ def _outer(query: BoundQuery, inner: str) -> str:
     return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE _n > {query.offset}{upper} ORDER BY window_end, _n"
 
 
-def _quoted(name: str) -> str:
-    return name.replace('"', '""')
-
-
 def empty_answers(db: duckdb.DuckDBPyConnection, columns: Sequence[Column]) -> pa.Table:
     """An empty table with the given columns."""
-    listed = ", ".join(f'NULL::{c.type} AS "{_quoted(c.name)}"' for c in columns)
+    listed = ", ".join(f"NULL::{c.type} AS {quote(c.name)}" for c in columns)
     return query_table(db, f"SELECT {listed} LIMIT 0")

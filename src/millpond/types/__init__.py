@@ -26,7 +26,8 @@ from millpond.types.columns import (
     Column,
 )
 from millpond.types.functions import FunctionDefinition
-from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
+from millpond.types.instants import EPOCH, micros_of, moment_of
+from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output
 from millpond.types.queries import BoundQuery, QueryDefinition, QueryOptions
 from millpond.types.records import from_json, to_json
 from millpond.types.relations import (
@@ -46,11 +47,13 @@ __all__ = [
     "ARRIVAL",
     "COVERED",
     "DAY",
+    "EPOCH",
     "EXACT",
     "HOUR",
     "MICROSECOND",
     "MINUTE",
     "NUMBER",
+    "PLACE",
     "SECOND",
     "STATUS",
     "WEIGHT",
@@ -87,5 +90,7 @@ __all__ = [
     "TableDefinition",
     "Window",
     "from_json",
+    "micros_of",
+    "moment_of",
     "to_json",
 ]

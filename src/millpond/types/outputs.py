@@ -72,6 +72,10 @@ class Output:
     type: str
 
 
+#: Bits of a row's id that say its place in its stream; the place of the stream in a union stands above.
+PLACE = 58
+
+
 @dataclass(frozen=True)
 class Feed:
     """One stream of a union in FROM.

@@ -8,14 +8,14 @@ before it, so a row at time t is in the windows with t < end <= the next landmar
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, timedelta, tzinfo
 from math import gcd
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.types import DAY, MINUTE, Landmark, Window
+from millpond.types import DAY, EPOCH, MINUTE, Landmark, Window
 from millpond.windows.ids import end_of, first_end_after, id_of_end, last_end_until
 
 Ints = NDArray[np.int64]
@@ -26,7 +26,6 @@ BEGINNING, END = -(2**62), 2**62
 #: Offsets of all time zones are multiples of it, from `_FIRST_DAY` on; older days are counted with the offset of then.
 OFFSET_STEP = 15 * MINUTE
 _FIRST_DAY, _LAST_DAY = 3652, 2_932_000  # 1980-01-01; a day in the year 9997
-_EPOCH = datetime(1970, 1, 1)
 
 
 def is_dated(landmark: Landmark) -> bool:
@@ -138,7 +137,7 @@ def _instants(landmark: Landmark, nth: Ints) -> Ints:
     clock = timedelta(microseconds=int(landmark.since % DAY))
     offsets = np.empty(len(days), np.int64)
     for i, day in enumerate(np.clip(days, _FIRST_DAY, _LAST_DAY).tolist()):
-        offset = (_EPOCH + timedelta(days=day) + clock).replace(tzinfo=zone).utcoffset() or timedelta()
+        offset = (EPOCH + timedelta(days=day) + clock).replace(tzinfo=zone).utcoffset() or timedelta()
         offsets[i] = offset // timedelta(microseconds=1) // OFFSET_STEP * OFFSET_STEP
     return readings - offsets[place]
 
