@@ -12,7 +12,7 @@ from typing import Any
 from millpond.archive import parse_design
 from millpond.engine.core import Core
 from millpond.engine.retention import is_cut
-from millpond.errors import QueryError
+from millpond.errors import Refusal
 from millpond.language.from_items import Schema
 from millpond.summary_copies import set_summaries
 from millpond.types import StreamDefinition, to_json
@@ -29,7 +29,7 @@ def alter_stream(core: Core, stream: StreamDefinition, options: dict[str, Any], 
 
     Arguments:
         options: fields of `StreamOptions`, those that were given. names: what the catalog knows, for binding summaries.
-    Raises: QueryError where queries rely on what would change; StatementError for a summary that cannot be bound.
+    Raises: Refusal where queries rely on what would change; StatementError for a summary that cannot be bound.
     """
     altered = with_design(replace(stream, options=replace(stream.options, **options)))
     if altered == stream:
@@ -37,9 +37,10 @@ def alter_stream(core: Core, stream: StreamDefinition, options: dict[str, Any], 
     if is_cut(altered) and not is_cut(stream):
         users = sorted(q.definition.name for q in core.catalog.on_stream(stream.id) if not q.definition.retained)
         if users:
-            raise QueryError(
+            raise Refusal(
                 f"rows of '{stream.name}' were to be kept for ever when {', '.join(users)} were registered: their"
-                " answers cannot tell that retention has cut windows; DROP QUERY first, and create them again then"
+                " answers cannot tell that retention has cut windows; DROP QUERY first, and create them again then",
+                "retention" if "retention" in options else "archive",
             )
     events = [{"do": "alter_stream", "id": stream.id, "definition": to_json(altered)}]
     before, after = (parse_design(s.options.archive).summaries for s in (stream, altered))

@@ -151,5 +151,5 @@ def _checked(
 
 def _fault(statement: lang.DeriveStream, message: str, expected: str, at: str) -> StatementError:
     """An error that points at a word of the statement."""
-    start, end = lang.token_place(statement, at)
+    start, end = statement.places.get(at) or lang.token_place(statement, at)
     return StatementError(message, statement.script, start, end, expected)

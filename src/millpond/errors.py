@@ -73,5 +73,26 @@ class QueryError(MillpondError):
     """A query cannot be answered: it is quarantined, its windows are gone, a limit is exceeded."""
 
 
+class Refusal(QueryError):
+    """A statement that says something that its kind of query cannot have; who knows its text makes a place of it.
+
+    Arguments:
+        message: what is wrong, one sentence.
+        option: the option that is at fault.
+        words: else the words of the text that are, the first that stands there.
+        expected: what would be right.
+
+        >>> Refusal("'every' is for RSTREAM", option="every").option
+        'every'
+    """
+
+    def __init__(self, message: str, option: str = "", words: tuple[str, ...] = (), expected: str = "") -> None:
+        super().__init__(message)
+        self.option, self.words, self.expected = option, words, expected
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}; {self.expected}" if self.expected else str(self.args[0])
+
+
 class EngineError(MillpondError):
     """An epoch or a background job failed; the text names it and its cause."""

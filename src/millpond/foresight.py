@@ -12,8 +12,8 @@ from millpond import language as lang
 from millpond.catalog import Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.engine.reporting import SYSSTREAM, definition_of
-from millpond.errors import QueryError
 from millpond.language import Schema
+from millpond.row_queries import check_row_options
 from millpond.types import (
     BoundQuery,
     FunctionDefinition,
@@ -23,6 +23,7 @@ from millpond.types import (
     StreamDefinition,
     TableDefinition,
 )
+from millpond.window_queries import check_options, check_reduction
 
 Named = StreamDefinition | TableDefinition | QueryDefinition
 
@@ -44,11 +45,7 @@ class Foresight:
         self._row_queries: set[str] = set()
 
     def lookup(self, name: str) -> Named | None:
-        """See `millpond.language.Schema`. Raises: QueryError for a row query."""
-        if name.lower() in self._row_queries:
-            raise QueryError(
-                f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
-            )
+        """See `millpond.language.Schema`."""
         return self._made[name.lower()] if name.lower() in self._made else self._schema.lookup(name)
 
     def names(self) -> list[str]:
@@ -56,6 +53,12 @@ class Foresight:
         gone = {name for name, found in self._made.items() if found is None}
         made = [found.name for found in self._made.values() if found is not None]
         return [*(n for n in self._schema.names() if n.lower() not in gone), *made]
+
+    def missing(self, name: str) -> str:
+        """See `millpond.language.Schema`."""
+        if name.lower() in self._row_queries:
+            return f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
+        return "" if name.lower() in self._made else self._schema.missing(name)
 
     def reductions(self) -> list[str]:
         """Names of the registered reduction functions."""
@@ -72,16 +75,22 @@ class Foresight:
     def look(self, statement: lang.Statement) -> None:
         """Bind a statement, and take its effect on the names into account.
 
-        Raises: StatementError, QueryError: it cannot be executed.
+        Raises: StatementError: it cannot be executed.
         """
+        with lang.pointing(statement):
+            self._look(statement)
+
+    def _look(self, statement: lang.Statement) -> None:
         if isinstance(statement, lang.CreateStream | lang.CreateTable):
             self._put(statement.definition.name, statement.definition, statement.if_not_exists)
         elif isinstance(statement, lang.CreateQuery):
             bound = self._bind(statement)
             if isinstance(bound, BoundQuery):
                 self._put(statement.name, self._standing(statement, bound).definition, statement.if_not_exists)
-            elif not (statement.if_not_exists and self._is_known(statement.name)):
-                self._row_queries.add(statement.name.lower())
+            else:
+                check_row_options(statement.options)
+                if not (statement.if_not_exists and self._is_known(statement.name)):
+                    self._row_queries.add(statement.name.lower())
         elif isinstance(statement, lang.DeriveStream):
             self._derive(statement)
         elif isinstance(statement, lang.Drop):
@@ -94,15 +103,12 @@ class Foresight:
         elif isinstance(statement, lang.AlterSystem) and "statistics" in statement.options:
             self._made.setdefault(SYSSTREAM, definition_of(0))
         elif isinstance(statement, lang.Select):
-            lang.bind_select(statement.select, statement.text, statement.offset, self)
+            self._check(lang.bind_select(statement.select, statement.text, statement.offset, self))
         elif isinstance(statement, lang.Explain) and not isinstance(statement.target, str):
             lang.bind_select(statement.target, statement.text, statement.offset, self)
 
     def _is_known(self, name: str) -> bool:
-        try:
-            return self.lookup(name) is not None
-        except QueryError:  # a row query, of the pond or of this script
-            return True
+        return self.lookup(name) is not None or bool(self.missing(name))
 
     def _put(self, name: str, definition: Named, if_not_exists: bool) -> None:
         if not (if_not_exists and self._is_known(name)):
@@ -110,7 +116,17 @@ class Foresight:
             self._made[name.lower()] = definition
 
     def _bind(self, statement: lang.CreateQuery | lang.DeriveStream) -> BoundQuery | Selection:
-        return lang.bind_standing(statement.select, statement.text, statement.offset, self)
+        bound = lang.bind_standing(statement.select, statement.text, statement.offset, self)
+        if isinstance(statement, lang.CreateQuery):
+            self._check(bound, statement.options)
+        return bound
+
+    def _check(self, bound: BoundQuery | Selection | lang.RelationQuery, options: QueryOptions | None = None) -> None:
+        """Refuse options that the query cannot have, as its execution does."""
+        if isinstance(bound, BoundQuery):
+            check_options(self, bound, options or QueryOptions())
+        elif isinstance(bound, Selection):
+            check_reduction(bound.query)
 
     def _standing(
         self, statement: lang.CreateQuery | lang.DeriveStream, bound: BoundQuery, options: QueryOptions | None = None
@@ -130,6 +146,7 @@ class Foresight:
         else:
             read = [s for n in streams_read(bound) if isinstance(s := self.lookup(n), StreamDefinition)]
             options = answer_options(statement, bound, read)
+            check_options(self, bound, options)
             definition = stream_of_answers(statement, self._standing(statement, bound, options), [source.id])
         self._put(statement.name, definition, statement.if_not_exists)
 
@@ -147,7 +164,7 @@ class Foresight:
 def check_script(script: str, schema: Schema) -> None:
     """Find the first statement of a script that is certainly wrong; nothing is executed.
 
-    Raises: StatementError with the place in the script; QueryError where the place does not matter.
+    Raises: StatementError with the place in the script.
     """
     foresight = Foresight(schema)
     try:

@@ -19,7 +19,7 @@ from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.engine.core import Core
 from millpond.engine.system_stream import SYSSTREAM, check_drop
-from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
+from millpond.errors import MillpondError, PondError, QueryError, Refusal, SourceError, StatementError
 from millpond.live_settings import alter_options, alter_system
 from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, explain_stream, gone_note, show
@@ -108,7 +108,10 @@ class Interpreter:
         statements = lang.parse(script)
         while statements:
             if not isinstance(statements[0], _CHANGES):
-                yield self._execute(statements.pop(0))
+                with lang.pointing(statements[0]):
+                    result = self._execute(statements[0])
+                statements.pop(0)
+                yield result
                 continue
             done: list[StatementResult] = []
             fault: MillpondError | None = None
@@ -116,7 +119,8 @@ class Interpreter:
                 while statements and isinstance(statements[0], _CHANGES) and fault is None:
                     statement = statements.pop(0)
                     try:
-                        done.append(StatementResult("message", self._change(statement), statement=statement.text))
+                        with lang.pointing(statement):
+                            done.append(StatementResult("message", self._change(statement), statement=statement.text))
                     except MillpondError as error:
                         fault = error
                     except OSError as error:  # the disk is full, say
@@ -153,8 +157,9 @@ class Interpreter:
             return answer.table, f"{seen}; {note}" if note else seen
         self._readable(standing)
         if statement.begin is not None or statement.end is not None:
-            raise QueryError(
-                f"'{statement.query}' is a window query, whose window is RANGE; BEGIN … END is for row queries"
+            raise Refusal(
+                f"'{statement.query}' is a window query, whose window is RANGE; BEGIN … END is for row queries",
+                words=("BEGIN", "END"),
             )
         table = invoke(self.core, standing, statement.as_of)
         return table, note_of(table)
@@ -452,17 +457,17 @@ class Interpreter:
         """A new version of a query with other windows, filled from what is there."""
         name = statement.name
         if isinstance(standing, Registered):
-            raise QueryError(f"'{name}' is a row query; its window is BEGIN … END …, given anew at any INVOKE")
+            raise Refusal(f"'{name}' is a row query; its window is BEGIN … END …, given anew at any INVOKE")
         definition = standing.definition
         text, select = lang.with_window(name, definition.text, statement.window)
         bound = lang.bind_standing(select, text, 0, self.rows.names)
         if not isinstance(bound, BoundQuery):
-            raise QueryError(f"query '{name}' cannot have this window")
-        pane = self.core.catalog.synopses[standing.synopsis].spec.panes
+            raise Refusal(f"query '{name}' cannot have this window", words=("WINDOW",))
+        before = self.core.catalog.synopses.get(standing.synopsis)
         done = self.windows.register(definition.name, bound, definition.options, text, standing)[1]
         kept = self.core.catalog.query(name)
-        if kept is not None and kept.synopsis == standing.synopsis:
-            return f"{done}: its panes of {duration(pane.width)} make up the new windows"
+        if kept is not None and before is not None and kept.synopsis == before.owner and before.spec.rows is None:
+            return f"{done}: its panes of {duration(before.spec.panes.width)} make up the new windows"
         return done
 
     def _alter(self, statement: lang.AlterQuery) -> str:

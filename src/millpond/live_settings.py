@@ -18,7 +18,7 @@ from millpond.engine.records import QueryProgress
 from millpond.engine.settings import SETTINGS
 from millpond.engine.system_stream import begin
 from millpond.engine.unions import progress_of
-from millpond.errors import QueryError
+from millpond.errors import Refusal
 from millpond.language.options import changed_options
 from millpond.language.places import nearest
 from millpond.progress import NEVER
@@ -65,33 +65,36 @@ def alter_system(core: Core, statement: lang.AlterSystem) -> str:
 def alter_options(core: Core, statement: lang.AlterQuery, standing: Standing | Registered) -> str:
     """Change options of a standing query; call it under the core's lock.
 
-    Returns: what there is to say. Raises: StatementError for a value that cannot be; QueryError where an option does
+    Returns: what there is to say. Raises: StatementError for a value that cannot be; Refusal where an option does
         not go with the query, or cannot change any more.
     """
     reader = statement.options
     assert reader is not None
     if isinstance(standing, Registered):
-        raise QueryError(f"'{statement.name}' is a row query, which keeps no windows: it has none of these options")
+        raise Refusal(f"'{statement.name}' is a row query, which keeps no windows: it has none of these options")
     definition = standing.definition
     before, query = definition.options, definition.query
     after = changed_options(reader, before)
     check_options(core.catalog, query, after)
     if (before.early is None) != (after.early is None):
-        raise QueryError("'early' gives answers a column of its own: CREATE OR REPLACE QUERY … WITH (early = …)")
+        raise Refusal("'early' gives answers a column of its own: CREATE OR REPLACE QUERY … WITH (early = …)", "early")
     if before.flush != after.flush and "slow" in (before.flush, after.flush):
-        raise QueryError(
-            "answers that go out by and by do so in slots of their own: CREATE OR REPLACE QUERY changes it"
+        raise Refusal(
+            "answers that go out by and by do so in slots of their own: CREATE OR REPLACE QUERY changes it", "flush"
         )
     event = {"do": "set_options", "id": standing.id, "options": to_json(after)}
     if query.relation is not None:
         if spare_of(query.relation, after) > spare_of(query.relation, before):
-            raise QueryError(
-                "the rows that a longer 'revise_for' would need are gone; of a relation it can only become shorter"
+            raise Refusal(
+                "the rows that a longer 'revise_for' would need are gone; of a relation it can only become shorter",
+                "revise_for",
             )
     elif revise_for(query, after) > (known := revise_for(query, before)):
         progress = core.published.queries.get(str(standing.id), QueryProgress())
         if query.row_window is not None:
-            raise QueryError(f"'revise_for' of a window that ends with rows can only become shorter than {known} µs")
+            raise Refusal(
+                f"'revise_for' of a window that ends with rows can only become shorter than {known} µs", "revise_for"
+            )
         spec = core.catalog.synopses[standing.synopsis].spec
         high = progress_of(core.catalog, spec, core.published.progress).high
         # What windows before that were made of is not kept any more: they stay as they are.

@@ -30,6 +30,7 @@ from millpond.feeds import Feeds
 from millpond.foresight import check_script
 from millpond.handle import QueryHandle
 from millpond.interpreter import Interpreter, StatementResult
+from millpond.language import pointing_into
 from millpond.results.describe import status
 from millpond.results.ready import ready_of
 from millpond.results.selection import start_ready
@@ -314,7 +315,7 @@ class Pond(Functions):
         try:
             for query, text, name in zip(bound, texts, names, strict=True):
                 if isinstance(query, BoundQuery):
-                    with self._core.lock:
+                    with self._core.lock, pointing_into(text):
                         windows.append(self._interpreter.windows.register(name, query, options, text, None)[0])
             numbers = rows.add(new, limit) if new else []
         except BaseException:

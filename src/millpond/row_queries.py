@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from millpond.catalog import NewSelection
 from millpond.engine.core import Core
 from millpond.engine.reporting import SYSSTREAM
-from millpond.errors import QueryError
+from millpond.errors import QueryError, Refusal
 from millpond.language import Binder
 from millpond.results.ready import ready_of
 from millpond.types import (
@@ -29,6 +29,20 @@ def check_form(materialize: str) -> None:
         raise QueryError(f"there is no materialize = '{materialize}'; there are {', '.join(_FORMS)}")
 
 
+def check_row_options(options: QueryOptions) -> None:
+    """Raise Refusal for options that are not those of row queries."""
+    plain = QueryOptions()
+    for option in ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "every", "state"):
+        if getattr(options, option) != getattr(plain, option):
+            raise Refusal(f"'{option}' is for window queries; a row query says BEGIN … END", option)
+    for option in ("adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget"):
+        if getattr(options, option) != getattr(plain, option):
+            raise Refusal(
+                f"'{option}' is for queries whose filters are evaluated in an order: those over windows, and CQL", option
+            )
+    check_form(options.materialize)
+
+
 class Names:
     """The names of a pond as the binder sees them: those of the catalog; row queries are no tables."""
 
@@ -36,18 +50,16 @@ class Names:
         self._core = core
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
-        """What the catalog has of that name.
+        """What the catalog has of that name."""
+        return self._core.catalog.lookup(name)
 
-        Raises: QueryError for a row query, whose answer only an invocation gives.
-        """
-        found = self._core.catalog.lookup(name)
-        if found is None and self._core.register.id_of(name) is not None:
-            raise QueryError(
-                f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
-            )
-        if found is None and name.lower() == SYSSTREAM:
-            raise QueryError(f"nothing is reported into {SYSSTREAM} yet; ALTER SYSTEM SET statistics = on begins it")
-        return found
+    def missing(self, name: str) -> str:
+        """Why nothing can be read from a name that `lookup` does not know; '' where there is nothing to say."""
+        if self._core.register.id_of(name) is not None:
+            return f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
+        if name.lower() == SYSSTREAM and self._core.catalog.lookup(name) is None:
+            return f"nothing is reported into {SYSSTREAM} yet; ALTER SYSTEM SET statistics = on begins it"
+        return ""
 
     def names(self) -> list[str]:
         """The names that something can be selected from."""
@@ -98,19 +110,10 @@ class RowQueries:
     ) -> NewSelection:
         """What the register is to take in.
 
-        Raises: QueryError when an option is not one of row queries, or a stream is gone.
+        Raises: Refusal when an option is not one of row queries; QueryError when a stream is gone.
         """
         options = options or QueryOptions()
-        plain = QueryOptions()
-        for option in ("since", "empty", "revise_for", "early", "flush", "every", "state"):
-            if getattr(options, option) != getattr(plain, option):
-                raise QueryError(f"'{option}' is for window queries; a row query says BEGIN … END")
-        for option in ("adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget"):
-            if getattr(options, option) != getattr(plain, option):
-                raise QueryError(
-                    f"'{option}' is for queries whose filters are evaluated in an order: those over windows, and CQL"
-                )
-        check_form(options.materialize)
+        check_row_options(options)
         catalog = self._core.catalog
         streams = []
         for side in selection.sides:

@@ -10,7 +10,7 @@ from millpond import language as lang
 from millpond.archive.designs import Summary as Declared
 from millpond.catalog import Summary, Synopsis
 from millpond.engine.core import Core
-from millpond.errors import QueryError
+from millpond.errors import Refusal, StatementError
 from millpond.language.from_items import Schema
 from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import PanesSpec, spec_of
@@ -42,23 +42,34 @@ class _Names:
 def bind_summary(stream: StreamDefinition, declared: Declared, schema: Schema) -> BoundQuery:
     """The tumbling query of a summary.
 
-    Raises: StatementError with the place in the query's text; QueryError for one that is no summary.
+    Raises: Refusal for one that is no summary.
     """
+    try:
+        return _bound(stream, declared, schema)
+    except StatementError as error:  # its place is one in the summary, which is but a text in the option
+        raise Refusal(f"in '{declared.query}': {error.message}", "archive", (), error.expected) from None
+
+
+def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> BoundQuery:
     statements = lang.parse(declared.query)
     if len(statements) != 1 or not isinstance(statements[0], lang.Select):
-        raise QueryError(f"'{declared.query}' is no query; {_LIKE}")
+        raise _refused(f"'{declared.query}' is no query; {_LIKE}")
     query = lang.bind_query(statements[0].select, declared.query, 0, _Names(schema, stream))
     if query.stream.lower() != stream.name.lower() or query.feeds:
-        raise QueryError(f"a summary of {stream.name} reads {stream.name} and nothing else: '{declared.query}'")
+        raise _refused(f"a summary of {stream.name} reads {stream.name} and nothing else: '{declared.query}'")
     if query.reduce is not None:
-        raise QueryError(f"a summary is of every row: leave REDUCE out of '{declared.query}'")
+        raise _refused(f"a summary is of every row: leave REDUCE out of '{declared.query}'")
     window = query.window
     tumbles = window is not None and window.landmark is None and window.range == window.slide
     if not tumbles or any(a.range not in (None, window.range) for a in query.aggregates if window is not None):
-        raise QueryError(f"the windows of a summary lie side by side: '{declared.query}'; {_LIKE}")
+        raise _refused(f"the windows of a summary lie side by side: '{declared.query}'; {_LIKE}")
     if query.having is not None or query.limit is not None or query.offset or query.distinct:
-        raise QueryError(f"a summary keeps every group: leave HAVING, LIMIT and DISTINCT out of '{declared.query}'")
+        raise _refused(f"a summary keeps every group: leave HAVING, LIMIT and DISTINCT out of '{declared.query}'")
     return query
+
+
+def _refused(message: str) -> Refusal:
+    return Refusal(message, "archive")
 
 
 def set_summaries(core: Core, stream: StreamDefinition, declared: Sequence[Declared], schema: Schema) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
 from millpond.engine.core import Core
@@ -11,10 +12,10 @@ from millpond.engine.needs import complete_since, needed_by, summary_since
 from millpond.engine.readable import check_relation, check_windows
 from millpond.engine.records import read_manifest
 from millpond.engine.unions import is_retained, progress_of
-from millpond.errors import QueryError
+from millpond.errors import QueryError, Refusal
 from millpond.results.ready import ready_of
 from millpond.synopses import spec_of
-from millpond.types import STATUS, BoundQuery, QueryDefinition, QueryOptions, to_json
+from millpond.types import STATUS, BoundQuery, QueryDefinition, QueryOptions, StreamDefinition, to_json
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class WindowQueries:
     ) -> tuple[int, str]:
         """Register a query; its id, and what there is to say.
 
-        Raises: QueryError when an option is not one of such queries, or the name is taken.
+        Raises: Refusal when an option is not one of such queries; QueryError when the name is taken.
         """
         check_options(self.core.catalog, query, options)
         if name is not None and old is None:
@@ -157,84 +158,106 @@ class WindowQueries:
         return min(since, default=2**62)
 
 
+class Lookup(Protocol):
+    """What a check must know of the names that there are."""
+
+    def lookup(self, name: str) -> object:
+        """The definition that has this name, or None."""
+
+
 def version_of(query: Standing | Registered) -> int:
     """The version of a query of any kind."""
     return query.version if isinstance(query, Registered) else query.definition.version
 
 
-def check_options(catalog: Catalog, query: BoundQuery, options: QueryOptions) -> None:
-    """Refuse options that have no meaning for a query of its kind, or over its streams: QueryError."""
+def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> None:
+    """Refuse options that have no meaning for a query of its kind, or over its streams: Refusal."""
     check_reduction(query)
     if options.materialize != "auto":
-        raise QueryError("'materialize' is for row queries; the state of a window query is always kept")
+        raise Refusal("'materialize' is for row queries; the state of a window query is always kept", "materialize")
     operator = None if query.relation is None else query.relation.operator
-    if (operator == "rstream") != (options.every is not None):
-        raise QueryError(
-            "RSTREAM reports the whole relation again and again: say how often, WITH (every='1 s')"
-            if operator == "rstream"
-            else "'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen"
-        )
+    if operator == "rstream" and options.every is None:
+        raise Refusal(
+            "RSTREAM reports the whole relation again and again: say how often", words=("RSTREAM",),
+            expected="CREATE QUERY … WITH (every='1 s') AS SELECT RSTREAM(…)",
+        )  # fmt: skip
+    if operator != "rstream" and options.every is not None:
+        raise Refusal("'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen", "every")
+    streams = [f for f in map(schema.lookup, _streams_of(query)) if isinstance(f, StreamDefinition)]
     if options.empty == "report":
         _check_empty(query)
-        if any(s is not None and s.takes_back for s in [catalog.stream(query.stream)]):
-            raise QueryError(f"empty='report' is not available over {query.stream}, whose rows take others back")
+        if any(s.takes_back for s in streams):
+            message = f"empty='report' is not available over {query.stream}, whose rows take others back"
+            raise Refusal(message, "empty")
     if query.reduce is not None and options.state != "eager":
-        raise QueryError(f"state='{options.state}' does not go with REDUCE, whose state has weights")
+        raise Refusal(f"state='{options.state}' does not go with REDUCE, whose state has weights", "state", ("REDUCE",))
     if query.window is not None and query.window.kind is not None:
         _check_kind(options)
     if query.window is None and options.state != "eager":
-        raise QueryError(f"state='{options.state}' is for windows of time with a SLIDE")
-    stream = catalog.stream(query.stream) if query.row_window is not None else None
-    if stream is not None and stream.options.marks_by is not None and stream.options.late == "drop":
-        raise QueryError(
-            "windows that end with rows are not available over a stream with marks_by and late='drop';"
-            " late='revise' has them"
-        )
+        raise Refusal(f"state='{options.state}' is for windows of time with a SLIDE", "state")
+    dropped = [s.name for s in streams if s.options.marks_by is not None and s.options.late == "drop"]
+    if query.row_window is not None and dropped and not query.feeds:
+        raise Refusal(
+            "windows that end with rows are not available over a stream with marks_by and late='drop'",
+            words=(dropped[0],), expected="a stream with late='revise'",
+        )  # fmt: skip
     if options.flush != "at once":
-        _check_flush(catalog, query, options)
-    if options.early is not None and any(o.name.lower() == STATUS for o in query.select):
-        raise QueryError(f"with 'early' answers have a column {STATUS} of their own; give yours another name with AS")
+        _check_flush(streams, query, options)
+    taken = next((o.name for o in query.select if o.name.lower() == STATUS), None)
+    if options.early is not None and taken is not None:
+        raise Refusal(
+            f"with 'early' answers have a column {STATUS} of their own", "early", (taken,), f"{taken} AS another name"
+        )
 
 
 def check_reduction(query: BoundQuery) -> None:
-    """Refuse reductions that a query of its kind cannot be answered with: QueryError."""
+    """Refuse reductions that a query of its kind cannot be answered with: Refusal."""
     if query.reduce is None or query.reduce.samples:
         return
     if not query.grouped or query.row_window is not None or query.feeds:
-        raise QueryError(
+        raise Refusal(
             "REDUCE BY INTERVAL sees the past as sums over intervals: it is for aggregates of one stream, over windows"
-            " of time or over everything; REDUCE sample(0.9) leaves rows out"
+            " of time or over everything",
+            words=("REDUCE",),
+            expected="REDUCE sample(0.9), which leaves rows out",
         )
+
+
+def _streams_of(query: BoundQuery) -> list[str]:
+    """The names of the streams that a query reads."""
+    if query.relation is not None:
+        return [name for item in query.relation.inputs for name in item.names]
+    return [f.name for f in query.feeds] or [query.stream]
 
 
 def _check_kind(options: QueryOptions) -> None:
     """Refuse what windows of a registered kind cannot be asked for."""
-    for name, given in (
-        ("empty='report'", options.empty == "report"),
-        (f"flush='{options.flush}'", options.flush != "at once"),
-        ("'early'", options.early is not None),
-        (f"state='{options.state}'", options.state != "eager"),
+    for option, shown, given in (
+        ("empty", "empty='report'", options.empty == "report"),
+        ("flush", f"flush='{options.flush}'", options.flush != "at once"),
+        ("early", "'early'", options.early is not None),
+        ("state", f"state='{options.state}'", options.state != "eager"),
     ):
         if given:
-            raise QueryError(f"{name} is not available for windows of a registered kind")
+            raise Refusal(f"{shown} is not available for windows of a registered kind", option, ("KIND",))
 
 
 def _check_empty(query: BoundQuery) -> None:
     if query.relation is not None:
-        raise QueryError("empty='report' is for windows with SLIDE; a relation is defined at every instant")
+        raise Refusal("empty='report' is for windows with SLIDE; a relation is defined at every instant", "empty")
     if query.row_window is not None:
-        raise QueryError("empty='report' is for windows that end at instants; one that ends with a row holds it")
+        raise Refusal("empty='report' is for windows that end at instants; one that ends with a row holds it", "empty")
     if query.window is not None and query.window.landmark is not None:
-        raise QueryError(
-            "a window that grows reports every window since a group's first row by itself: leave empty='report' out"
+        raise Refusal(
+            "a window that grows reports every window since a group's first row by itself: leave empty='report' out",
+            "empty",
         )
 
 
-def _check_flush(catalog: Catalog, query: BoundQuery, options: QueryOptions) -> None:
+def _check_flush(streams: Sequence[StreamDefinition], query: BoundQuery, options: QueryOptions) -> None:
     """Refuse to spread the answers of a window that cannot go out one by one."""
-    streams = [catalog.stream(name) for name in [f.name for f in query.feeds] or [query.stream]]
     whole = query.distinct or query.limit is not None or bool(query.offset)
-    marks = any(s is not None and s.options.marks_by is not None for s in streams)
+    marks = any(s.options.marks_by is not None for s in streams)
     reasons = {
         "is for windows that end at instants": query.window is None,
         "is not for growing windows": query.window is not None and query.window.landmark is not None,
@@ -246,4 +269,4 @@ def _check_flush(catalog: Catalog, query: BoundQuery, options: QueryOptions) -> 
     }
     for reason, holds in reasons.items():
         if holds:
-            raise QueryError(f"flush='{options.flush}' {reason}")
+            raise Refusal(f"flush='{options.flush}' {reason}", "flush")

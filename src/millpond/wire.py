@@ -47,7 +47,8 @@ def error_json(error: errors.MillpondError) -> dict[str, Any]:
     >>> error_json(errors.QueryError("there is no query 'q'"))
     {'error': 'QueryError', 'message': "there is no query 'q'"}
     """
-    found: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
+    kind = errors.QueryError if isinstance(error, errors.Refusal) else type(error)
+    found: dict[str, Any] = {"error": kind.__name__, "message": str(error)}
     if isinstance(error, errors.StatementError):
         found |= {
             "problem": error.message,

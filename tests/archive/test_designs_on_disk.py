@@ -211,7 +211,7 @@ def test_sizes_that_are_none_say_so(tmp_path: Path, keep: str) -> None:
 
 def test_a_summary_is_of_every_row(tmp_path: Path) -> None:
     summary = "plain + summary(SELECT count(*) AS n FROM s REDUCE sample(0.5) [RANGE 1 HOUR TUMBLING])"
-    with opened(tmp_path / "p") as pond, pytest.raises(millpond.QueryError, match="every row"):
+    with opened(tmp_path / "p") as pond, pytest.raises(millpond.StatementError, match="every row"):
         pond.sql(f"ALTER STREAM s SET (archive = '{summary}')")
 
 

@@ -193,6 +193,27 @@ def test_pc_2_a_window_is_resized_and_slides_anew(inline_pond: Factory) -> None:
     assert pond.sql("SHOW QUERIES").table["version"].to_pylist() == [3]
 
 
+def test_pc_2_windows_of_rows_and_of_relations_change_too(inline_pond: Factory) -> None:
+    pond = inline_pond()
+    create(pond)
+    pond.sql(
+        "CREATE QUERY rows AS SELECT count(*) AS n, sum(v) AS v FROM s [ROWS 3 SLIDE 1];"
+        "CREATE QUERY relation AS SELECT count(*) AS n, sum(v) AS v FROM s [RANGE 5 MINUTES]"
+    )
+    for t in range(10):
+        feed(pond, t)
+    changed = [
+        pond.sql("ALTER QUERY rows SET WINDOW [ROWS 2 SLIDE 1]").message,
+        pond.sql("ALTER QUERY relation SET WINDOW [RANGE 2 MINUTES]").message,
+    ]
+    assert all("replaced, version 2" in message and "panes" not in message for message in changed)
+    settle(pond)
+    for t in range(10, 14):
+        feed(pond, t)
+    assert pond.sql("SELECT n, v FROM rows ORDER BY window_end DESC LIMIT 1").rows() == [(2, 12.0 + 11.0)]
+    assert pond.sql("INVOKE relation").table.select(["n", "v"]).to_pylist() == [{"n": 3, "v": 13.0 + 12.0 + 11.0}]
+
+
 def test_pc_3_new_windows_are_filled_from_present_ones_and_marked(inline_pond: Factory) -> None:
     """10-min window at t=20: 6 min at once exact over (14, 20]; 15 min loaded over (10, 20], partial until t=25."""
     pond = inline_pond()

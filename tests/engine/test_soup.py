@@ -13,7 +13,7 @@ import pytest
 
 import millpond
 from millpond.engine.records import read_manifest
-from millpond.errors import MillpondError, QueryError
+from millpond.errors import MillpondError, StatementError
 from millpond.synopses.blocks import read_blocks
 from millpond.synopses.matches import rows_of
 
@@ -100,7 +100,7 @@ def test_one_name_one_thing(tmp_path: Path) -> None:
         ):
             with pytest.raises(MillpondError):
                 pond.sql(text)
-        with pytest.raises(QueryError, match="INVOKE"):
+        with pytest.raises(StatementError, match=r"line 1, column 15: 'q' is a row query(.|\n)*INVOKE q"):
             pond.sql("SELECT * FROM q")
         assert "exists" in pond.sql("CREATE QUERY IF NOT EXISTS q AS SELECT a FROM s").message
         assert (

@@ -42,6 +42,9 @@ class Catalog:
     def functions(self) -> dict[str, FunctionDefinition]:
         return {}
 
+    def missing(self, name: str) -> str:
+        return ""
+
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         return {}
 

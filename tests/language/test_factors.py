@@ -137,6 +137,9 @@ class Typed:
     def functions(self) -> dict[str, FunctionDefinition]:
         return {}
 
+    def missing(self, name: str) -> str:
+        return ""
+
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         return {}
 

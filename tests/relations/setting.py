@@ -55,6 +55,9 @@ class Names:
     def functions(self) -> dict[str, FunctionDefinition]:
         return {}
 
+    def missing(self, name: str) -> str:
+        return ""
+
     def window_kinds(self) -> dict[str, tuple[str, int]]:
         return {}
 

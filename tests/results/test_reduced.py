@@ -451,7 +451,7 @@ def test_what_does_not_go_with_reduce_says_so(pond: millpond.Pond) -> None:
     ):
         with pytest.raises(millpond.StatementError, match=message):
             pond.sql(sql)
-    with pytest.raises(QueryError, match="state='lazy'"):
+    with pytest.raises(millpond.StatementError, match="state='lazy'"):
         pond.sql(
             "CREATE QUERY q WITH (state = 'lazy') AS SELECT count(*) FROM s REDUCE sample(0.1) [RANGE TUMBLING 1 s]"
         )

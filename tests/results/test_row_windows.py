@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import QueryError
+from millpond.errors import StatementError
 from tests.results.test_coverage import BASE, feed, second
 
 Factory = Callable[..., Any]
@@ -113,5 +113,5 @@ def test_a_silent_partition_keeps_its_rows(inline_pond: Factory) -> None:
 
 def test_what_is_refused(inline_pond: Factory) -> None:
     pond = made(inline_pond)
-    with pytest.raises(QueryError, match="empty='report'"):
+    with pytest.raises(StatementError, match="empty='report'"):
         pond.sql(f"CREATE QUERY q WITH (empty='report') AS {COUNT} [ROWS 3 SLIDE 1]")

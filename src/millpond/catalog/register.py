@@ -34,7 +34,7 @@ from millpond.catalog.register_lines import (
 from millpond.catalog.register_log import RegisterLog
 from millpond.catalog.register_reading import Reading
 from millpond.catalog.register_rows import OPTIONS, PAUSED, STATUS, Rows
-from millpond.errors import QueryError
+from millpond.errors import QueryError, Refusal
 
 #: Events behind a checkpoint after which a new one is worth while.
 TAIL = 4096
@@ -50,13 +50,13 @@ _CHUNK = 4096
 
 
 def check_name(name: str) -> None:
-    """Raises: QueryError when a query cannot be called so."""
+    """Raises: Refusal when a query cannot be called so."""
     if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise QueryError(f"a query's name has 1 to {_LONGEST_NAME} printable characters")
+        raise Refusal(f"a query's name has 1 to {_LONGEST_NAME} printable characters")
     if name.startswith("#"):
-        raise QueryError("names that start with # are those of queries without a name")
+        raise Refusal("names that start with # are those of queries without a name")
     if name.isascii() and name.isdigit():
-        raise QueryError("a name of digits alone could be taken for a query's id; add a letter")
+        raise Refusal("a name of digits alone could be taken for a query's id; add a letter")
 
 
 class Register(Reading):

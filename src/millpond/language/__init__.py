@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Statement,
     )
     from millpond.language.templates import Binder
-    from millpond.language.token_places import token_place
+    from millpond.language.token_places import pointing, pointing_into, token_place
     from millpond.language.widening import is_wider, wider_than
 
 #: Where the names are defined; imported when first used, since tasks of the engine need little of the language.
@@ -67,6 +67,8 @@ _HOMES = {
     "bind_standing": "selections",
     "is_wider": "widening",
     "parse": "script",
+    "pointing": "token_places",
+    "pointing_into": "token_places",
     "token_place": "token_places",
     "wider_than": "widening",
     "with_window": "rewindow",
@@ -99,6 +101,8 @@ __all__ = [
     "bind_standing",
     "is_wider",
     "parse",
+    "pointing",
+    "pointing_into",
     "token_place",
     "wider_than",
     "with_window",

@@ -27,6 +27,10 @@ class Schema(Protocol):
     def names(self) -> list[str]:
         """All names, for the nearest one."""
 
+    def missing(self, name: str) -> str:
+        """Why nothing can be read from a name that `lookup` does not know (a row query, which only INVOKE answers), or
+        ''."""
+
     def reductions(self) -> list[str]:
         """Names of the registered reduction functions."""
 
@@ -48,6 +52,8 @@ def find(schema: Schema, table: exp.Table, source: Source) -> StreamDefinition |
     """What the FROM item names."""
     name = table_name(table, source)
     found = schema.lookup(name)
+    if found is None and (reason := schema.missing(name)):
+        raise source.error(reason, table.this)
     if found is None:
         like = nearest(name, schema.names())
         raise source.error(f"there is no stream, table or query '{name}'", table.this, like=like)

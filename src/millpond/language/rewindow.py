@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millpond.errors import QueryError
+from millpond.errors import Refusal
 from millpond.language.script import parse
 from millpond.language.statements import CreateQuery, Select
 from millpond.language.window_clause import WINDOW, WindowClause
@@ -13,7 +13,7 @@ from millpond.language.window_clause import WINDOW, WindowClause
 def with_window(name: str, text: str, window: str) -> tuple[str, exp.Query]:
     """The text of query `name` with its one window exchanged for `window` (brackets included), and its SELECT.
 
-    Raises: QueryError when the query has no window in brackets, or several; StatementError when the new one is wrong.
+    Raises: Refusal when the query has no window in brackets, or several; StatementError when the new one is wrong.
 
         >>> with_window("q", "SELECT count(*) FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE]", "[RANGE TUMBLING 1 HOUR]")[0]
         'SELECT count(*) FROM s [RANGE TUMBLING 1 HOUR]'
@@ -21,7 +21,7 @@ def with_window(name: str, text: str, window: str) -> tuple[str, exp.Query]:
     places = sorted(_places(_select(text)))
     if len(places) != 1:
         what = f"has {len(places)} windows" if places else "has no window in brackets"
-        raise QueryError(f"query '{name}' {what}; CREATE OR REPLACE QUERY gives it another text")
+        raise Refusal(f"query '{name}' {what}; CREATE OR REPLACE QUERY gives it another text")
     start, end = places[0]
     changed = text[:start] + window + text[end:]
     return changed, _select(changed)

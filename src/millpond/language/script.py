@@ -113,6 +113,7 @@ class _Reader:
         self.text = script[self.start : tokens[-1].end + 1]
         self.parser = self._load(tokens)
         self.named: tuple[int, int] | None = None
+        self.places: dict[str, tuple[int, int]] = {}
 
     def _load(self, tokens: list[Token]) -> MillpondParser:
         parser = new_parser()
@@ -128,7 +129,13 @@ class _Reader:
 
     @property
     def common(self) -> dict[str, Any]:
-        return {"text": self.text, "offset": self.start, "script": self.script, "named": self.named}
+        return {
+            "text": self.text,
+            "offset": self.start,
+            "script": self.script,
+            "named": self.named,
+            "places": self.places,
+        }
 
     def fail(self, message: str, token: Token | None = None, expected: str = "", like: str = "") -> NoReturn:
         at = token or self.token
@@ -335,7 +342,8 @@ class _Reader:
         if not self.take("="):
             self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
         value, value_place = self.option_value(name)
-        return Option(name.lower(), value, (token.start, token.end + 1), value_place)
+        self.places[name.lower()] = token.start, token.end + 1
+        return Option(name.lower(), value, self.places[name.lower()], value_place)
 
     def option_value(self, name: str) -> tuple[str, tuple[int, int]]:
         first = self.token

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
@@ -19,6 +20,7 @@ class Statement:
 
     text: its own source, without the semicolon. offset: where it starts in `script`. script: the whole script.
     named: where the name of what it is about stands in `script`; None: it names nothing.
+    places: where the names of its options stand in `script`.
     A syntax tree inside a statement carries the script too, so that errors of binding point into it.
     """
 
@@ -26,6 +28,7 @@ class Statement:
     offset: int
     script: str
     named: tuple[int, int] | None = None
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
