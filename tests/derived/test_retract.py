@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
+from statistics import median
 from typing import Any
 
 import pytest
@@ -14,13 +16,14 @@ from hypothesis import strategies as st
 import millpond
 from millpond.engine import relating
 from tests.derived.test_derived_is_oracle import FIRST, KINDS, NAMES, some
-from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, revisions
+from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, revisions, statistics
 from tests.oracle.compare import normal
 from tests.oracle.cql import Query, Stamped, Windowed
-from tests.oracle.derived import answer_rows, stream_table
+from tests.oracle.derived import answer_rows, in_total_order, stream_table
 from tests.oracle.revisions import final_answers
 from tests.properties.harness import Pond, options, pond, wanted
 from tests.properties.streams import TYPES, cuts, streams
+from tests.properties.test_statistics import close, plain
 
 #: Aggregates of every form: differences, and what keeps rows.
 ITEMS = (
@@ -71,29 +74,68 @@ def _disturb(data: st.DataObject, p: Pond) -> None:
 
 @given(st.data())
 def test_windows_over_answers(data: st.DataObject) -> None:
-    """Whatever comes late: the definition applied twice, live, attached later, ad hoc; and after every epoch."""
+    """Whatever comes late: the definition applied twice, live, attached later, ad hoc, over one such stream or two."""
     stream = data.draw(streams(max_rows=16, gaps=False))
     first, second = data.draw(pipelines(stream.unit))
     epochs = data.draw(cuts(stream.rows, max_epochs=6))
     attach = data.draw(st.integers(0, len(epochs)))
     with pond(options(lateness=stream.unit * data.draw(st.integers(0, 4))), compact_files=2) as p:
         p.sql(f"CREATE STREAM x AS {first.query()} WITH (revisions='retract')")
-        p.sql(second.statement())
+        rows, over = answer_rows(first, NAMES, stream.table), second
+        if data.draw(st.booleans()):
+            other, over = replace(first, having=None, where="g IS NOT NULL"), replace(second, stream="(x UNION ALL y)")
+            p.sql(f"CREATE STREAM y AS {other.query()} WITH (revisions='retract')")
+            rows = in_total_order([*rows, *answer_rows(other, NAMES, stream.table)])
+        p.sql(over.statement())
         for number, epoch in enumerate(epochs):
             if number == attach:
-                p.sql(second.statement("later", since="start"))
+                p.sql(over.statement("later", since="start"))
             p.epoch(epoch)
             _disturb(data, p)
         if attach == len(epochs):
-            p.sql(second.statement("later", since="start"))
+            p.sql(over.statement("later", since="start"))
         p.finish()
-        rows = answer_rows(first, NAMES, stream.table)
         expected = wanted(final_answers(second, stream_table(rows, KINDS)))
-        what = f"{first.query()} / {second.query()}"
+        what = f"{first.query()} / {over.query()}"
         assert_rows_equal(expected, _answers(p, second), floor=1e-9, what=what)
         assert_rows_equal(expected, _answers(p, second, "later"), floor=1e-9, what=f"later: {what}")
-        shown = p.sql(second.query()).table
+        shown = p.sql(over.query()).table
         assert shown is not None
+
+
+STATISTICS = (
+    "heavy_hitters(k, 0.25) AS c0", "entropy(k) AS c1", "mode(c) AS c2", "series_corr(c, k, '{step}us') AS c3",
+    "APPROX median(c) AS c4", "APPROX count(DISTINCT c) AS c5", "approx_top_k(c, 2) AS c6",
+)  # fmt: skip
+
+
+@given(st.data())
+@settings(max_examples=max(4, settings.default.max_examples // 2))
+def test_statistics_over_answers(data: st.DataObject) -> None:
+    """Of what is left of two such streams; with APPROX they are exact here."""
+    stream = data.draw(streams(max_rows=16, gaps=False))
+    first, _ = data.draw(pipelines(stream.unit))
+    assert first.slide_us is not None
+    step, size = first.slide_us * data.draw(st.integers(1, 2)), first.slide_us * data.draw(st.integers(1, 4))
+    case = Case(tuple(s.format(step=step) for s in STATISTICS), range_us=size, slide_us=size, stream="(x UNION ALL y)")
+    with pond(options(lateness=stream.unit * data.draw(st.integers(0, 4))), compact_files=2) as p:
+        p.sql(f"CREATE STREAM x AS {first.query()} WITH (revisions='retract')")
+        p.sql(f"CREATE STREAM y AS {first.query()} WITH (revisions='retract')")
+        p.sql(case.statement())
+        p.feed(data.draw(cuts(stream.rows, max_epochs=6)))
+        p.finish()
+        rows = [r for r in answer_rows(first, NAMES, stream.table) for _ in "xy"]
+        found = {row[1][1]: plain(row[2:]) for row in p.answers(case)}
+        assert set(found) == {r.time - r.time % size + size for r in rows}
+        for end, values in found.items():
+            k, c = ([r.values[n] for r in rows if end - size <= r.time < end] for n in "kc")
+            times = [r.time for r in rows if end - size <= r.time < end]
+            counts = Counter(c)
+            assert close(values, (
+                statistics.heavy_hitters(k, Fraction("0.25")), statistics.entropy(k), statistics.mode(c),
+                statistics.series_corr(list(zip(times, k, map(float, c), strict=True)), step),
+                float(median(c)), len(counts), sorted(counts, key=lambda v: (-counts[v], v))[:2],
+            )), (end, values, case.query())  # fmt: skip
 
 
 @given(st.data())
@@ -139,14 +181,17 @@ def test_relations_over_answers(data: Any) -> None:
     size = {"[RANGE 3 MICROSECONDS]": ("range", 3), "[RANGE 8 MICROSECONDS]": ("range", 8)}
     times = st.tuples(st.integers(0, 9), st.sampled_from(["a", "b"]))
     batches = data.draw(st.lists(st.lists(times, min_size=1, max_size=4), min_size=1, max_size=6))
+    copies = data.draw(st.integers(1, 2))
     with pytest.MonkeyPatch.context() as patch, pond("progress='ts'", compact_files=2) as p:
         patch.setattr(relating, "PRUNED", 2)
         p.sql("CREATE STREAM r (ts TIMESTAMP, k TEXT) WITH (progress='ts')")
-        p.sql(
-            "CREATE STREAM x AS SELECT k, count(*) AS c FROM r [RANGE TUMBLING 2 MICROSECONDS] GROUP BY k"
-            " WITH (revisions='retract')"
-        )
-        p.sql(f"CREATE QUERY q AS {shape.format(r=operator, x=f'x {window}')}")
+        for name in ("x", "y")[:copies]:
+            p.sql(
+                f"CREATE STREAM {name} AS SELECT k, count(*) AS c FROM r [RANGE TUMBLING 2 MICROSECONDS] GROUP BY k"
+                " WITH (revisions='retract')"
+            )
+        read = ("x", "(x UNION ALL y)")[copies - 1]
+        p.sql(f"CREATE QUERY q AS {shape.format(r=operator, x=f'{read} {window}')}")
         epoch = dt.datetime(1970, 1, 1)
         for batch in batches:
             p.pond.ingest("r", [{"ts": epoch + dt.timedelta(microseconds=t), "k": k} for t, k in batch])
@@ -157,7 +202,8 @@ def test_relations_over_answers(data: Any) -> None:
                 p.sql("DRAIN")
         p.finish()
         counts: Counter[tuple[int, str]] = Counter((t - t % 2 + 2, k) for batch in batches for t, k in batch)
-        rows = [Stamped(end, n, (k, c)) for n, ((end, k), c) in enumerate(sorted(counts.items()))]
+        answers = sorted(list(counts.items()) * copies)
+        rows = [Stamped(end, n, (k, c)) for n, ((end, k), c) in enumerate(answers)]
         kinds = {"k": "VARCHAR", "c": "BIGINT"}
         naive = shape.replace("{r}(", "(").replace("({", "{").format(x="w")
         at = naive.index("(")
@@ -192,7 +238,9 @@ def test_rows_of_it_hand_on_what_takes_them_back() -> None:
     ("text", "message"),
     [
         ("CREATE QUERY q AS SELECT count(*) FROM x [ROWS 3 SLIDE 1]", "windows that end with rows are not available"),
-        ("CREATE QUERY q AS SELECT mode(k) FROM x [RANGE TUMBLING 1 MINUTE]", "mode is not available over x"),
+        ("CREATE QUERY q AS SELECT count(*) FROM (x UNION ALL plain) [RANGE TUMBLING 1 MINUTE]",
+         "x takes rows back and plain does not"),
+        ("SELECT count(*) FROM (x UNION ALL elsewhere)", "stand in different places"),
         ("CREATE QUERY q WITH (empty='report') AS SELECT count(*) FROM x [RANGE TUMBLING 1 MINUTE]", "empty='report'"),
         ("CREATE STREAM z AS SELECT k FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k"
          " WITH (revisions='retract', late='drop')", "late='drop' would leave it out"),
@@ -202,5 +250,8 @@ def test_what_is_not_available_says_so(text: str, message: str) -> None:
     with pond("progress='ts'") as p:
         p.sql("CREATE STREAM x AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k"
               " WITH (revisions='retract')")  # fmt: skip
-        with pytest.raises((millpond.StatementError, millpond.QueryError), match=message):
+        p.sql("CREATE STREAM log AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k")
+        p.sql("CREATE STREAM plain AS SELECT window_start, window_end, k, c, op FROM log")
+        p.sql("CREATE STREAM elsewhere AS SELECT window_start, window_end, op, c, k FROM x")
+        with pytest.raises(millpond.StatementError, match=message):
             p.sql(text)

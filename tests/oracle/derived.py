@@ -25,6 +25,11 @@ def answer_rows(case: Case, names: Sequence[str], table: Table, until: int | Non
     return _numbered(sorted(found, key=_order))
 
 
+def in_total_order(rows: Sequence[Row]) -> list[Row]:
+    """Rows of several such streams as one: by event time, and then by their values."""
+    return _numbered(sorted(((r.time, r.values) for r in rows), key=_order))
+
+
 def log_rows(log: Sequence[Revision], names: Sequence[str], first_only: bool = False) -> list[Row]:
     """The log of a query as rows of a stream, those of an epoch in the order of their values.
 

@@ -40,7 +40,10 @@ def expected(rows: Sequence[Row], step: int) -> tuple[Any, ...]:
 
 def plain(row: Sequence[Any]) -> tuple[Any, ...]:
     """An answer's values in the oracle's form."""
-    return tuple([tuple(e.values()) for e in value] if isinstance(value, list) else value for value in row)
+    return tuple(
+        [tuple(e.values()) if isinstance(e, dict) else e for e in value] if isinstance(value, list) else value
+        for value in row
+    )
 
 
 def close(one: Any, other: Any) -> bool:

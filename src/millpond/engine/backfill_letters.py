@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from millpond.engine.history import Range, batches
 from millpond.engine.mapping import Parcel, failed_letters
 from millpond.engine.segments import dead_folder, row_schema, write_rows
-from millpond.engine.unions import PLACE
 from millpond.tables import Segment
-from millpond.types import StreamDefinition, from_json, to_json
+from millpond.types import PLACE, StreamDefinition, from_json, to_json
 
 #: Owner of the parcels that tell of dead letters, and their key in a report.
 LETTERS = "letters"

@@ -138,7 +138,7 @@ def map_history(
     parts = []
     first = stream if first is None else first
     schema = row_schema(first)
-    columns = own_names(spec, stream, first, spec.columns_of(first))
+    columns = own_names(spec, stream, spec.columns_of(first))
     for read in batches(pond, stream, segments, wanted, columns) if tables is None else tables(columns):
         rows = entering(counted(read, stream.options) if by_cut else read, spec, stream.id, schema)
         extra = f"_bound AS {CUT}" if by_cut else ""

@@ -19,10 +19,7 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog
 from millpond.engine.retention import is_cut
 from millpond.progress import StreamProgress, meld
-from millpond.types import WEIGHT, BoundQuery, Feed, StreamDefinition
-
-#: Bits of a row's id that say its place in its stream; the place of the stream in the union stands above.
-PLACE = 58
+from millpond.types import PLACE, WEIGHT, BoundQuery, Feed, StreamDefinition
 
 
 class Fed(Protocol):
@@ -152,7 +149,7 @@ def entering(rows: pa.Table, spec: Fed, stream: int, schema: pa.Schema) -> pa.Ta
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def own_names(spec: Fed, stream: StreamDefinition, first: StreamDefinition, columns: Sequence[str]) -> Sequence[str]:
+def own_names(spec: Fed, stream: StreamDefinition, columns: Sequence[str]) -> Sequence[str]:
     """What columns, named as in the union's first stream, are called in one of its streams."""
     if not spec.feeds:
         return columns

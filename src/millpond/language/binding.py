@@ -128,7 +128,7 @@ class SelectBinder:
         bound = self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
         bound = replace(bound, feeds=feeds) if feeds else bound
         if window is not None or self.row_window is not None:
-            bound = over_corrections(bound, table, stream, self.schema, self.source)
+            bound = over_corrections(bound, table, stream, self.source)
         reduction = bound_reduction(table, self.schema, self.source)
         if reduction is not None and stream.takes_back:
             raise self.source.error(f"REDUCE is not available over {stream.name}, whose rows take others back", table)

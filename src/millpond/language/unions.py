@@ -8,22 +8,15 @@ from millpond.language.dialect import UNION, CheckedCast
 from millpond.language.expressions import column
 from millpond.language.from_items import Schema, find
 from millpond.language.places import Source
+from millpond.language.widening import is_wider
 from millpond.language.window_clause import REVISIONS, WINDOW, WORKS
-from millpond.types import Column, Feed, StreamDefinition
+from millpond.types import Feed, StreamDefinition
 
 #: Streams that one union may have.
 MOST = 16
 
-#: Types that widen without loss, by what they are wide enough for.
-_WIDER = {
-    "TINYINT": ("SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE"),
-    "SMALLINT": ("INTEGER", "BIGINT", "FLOAT", "DOUBLE"),
-    "INTEGER": ("BIGINT", "DOUBLE"),
-    "UTINYINT": ("USMALLINT", "UINTEGER", "UBIGINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE"),
-    "USMALLINT": ("UINTEGER", "UBIGINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE"),
-    "UINTEGER": ("UBIGINT", "BIGINT", "DOUBLE"),
-    "FLOAT": ("DOUBLE",),
-}
+#: The column that says whether a row comes or takes another back, in streams that do.
+OP = "op"
 
 
 def union_feeds(table: exp.Table, stream: StreamDefinition, schema: Schema, source: Source) -> tuple[Feed, ...]:
@@ -58,7 +51,7 @@ def _feed(first: StreamDefinition, stream: StreamDefinition, table: exp.Table, s
             "streams whose columns match by position",
         )  # fmt: skip
     for a, b in zip(wanted, given, strict=True):
-        if not _fits(b, a):
+        if b.type != a.type and not is_wider(b.type, a.type):
             raise source.error(
                 f"column {b.name} of {stream.name} is {b.type}, and column {a.name} of {first.name} is {a.type}",
                 table.this, "streams whose columns match by position, that with the widest types first",
@@ -68,6 +61,15 @@ def _feed(first: StreamDefinition, stream: StreamDefinition, table: exp.Table, s
                 f"the event time of {first.name} is {first.options.time}, that of {stream.name} is "
                 f"{stream.options.time}, which stands elsewhere",
                 table.this, "streams whose event times stand in the same place",
+            )  # fmt: skip
+        if (a.name == OP and first.takes_back) != (b.name == OP and stream.takes_back):
+            signed, plain = (first, stream) if first.takes_back else (stream, first)
+            if plain.takes_back:
+                what = f"the columns op of {first.name} and {stream.name} stand in different places"
+                raise source.error(what, table.this, "streams whose columns match by position")
+            raise source.error(
+                f"{signed.name} takes rows back and {plain.name} does not: in a union both or none do", table.this,
+                "revisions='retract' for all of them, or for none",
             )  # fmt: skip
     return Feed(stream.id, stream.name, tuple(c.name for c in given), stream.options.late == "drop")
 
@@ -89,7 +91,3 @@ def in_words_of(first: StreamDefinition, stream: StreamDefinition, node: exp.Exp
         return found if given.type == wanted.type else CheckedCast(this=found, kind=wanted.type)
 
     return node.transform(renamed)
-
-
-def _fits(given: Column, wanted: Column) -> bool:
-    return given.type == wanted.type or wanted.type in _WIDER.get(given.type, ())

@@ -23,7 +23,7 @@ from millpond.language.duck import quote
 from millpond.synopses import query_table
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.compiled import compiled
-from millpond.types import RelationInput, RelationWindow
+from millpond.types import PLACE, RelationInput, RelationWindow
 
 if TYPE_CHECKING:
     from millpond.relations.runs import Run
@@ -162,7 +162,8 @@ def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: in
     names = [n for n in rows.column_names if n not in ("_id", "_epoch", "_cut", "op")]
     seen = f"coalesce(_cut - {spare}, _t) <= _t"
     fresh = "false" if since is None else f"_epoch >= {since}"
-    key = ", ".join(map(quote, names))
+    # Of a union, a stream takes back rows of its own: among those of one event time it matters which is left.
+    key = ", ".join([*map(quote, names), f"(_id >> {PLACE})"])
     sql = (
         f"SELECT _row FROM (SELECT _row, op, {fresh} AS _fresh,"
         f" count(*) FILTER (op = '-' AND {seen} AND NOT {fresh}) OVER (PARTITION BY {key}) AS _gone,"

@@ -132,7 +132,7 @@ def _rows(ready: Ready, query: int, plan: Plan, after: int, until: int, most: in
     parts: list[pa.Table] = []
     for number, (view, side) in enumerate(zip(views, plan.selection.sides, strict=True)):
         wanted = Wanted(query, side, number, until, after)
-        names = (*own_columns(plan.query, number, view.stream, plan.columns), "_bound")
+        names = (*own_columns(plan.query, view.stream, plan.columns), "_bound")
         rows = _rows_of(ready, plan, view, wanted, names, most - sum(p.num_rows for p in parts))
         if rows is not None:
             parts.append(entered(plan.query, plan.streams[0], view.stream, rows))

@@ -389,7 +389,7 @@ class _Call:
         most = ANSWER_ROWS if query.grouped or query.limit is not None or query.distinct else self.most
         parts = []
         for number in range(len(query.feeds)):
-            names = own_columns(query, number, self.views[number].stream, plan.columns)
+            names = own_columns(query, self.views[number].stream, plan.columns)
             rows = self.rows(number, (*names, "_id", "_bound"), most)
             if rows is not None:
                 parts.append(entered(query, first, self.views[number].stream, rows, self.since))

@@ -12,21 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.engine.segments import row_schema
-from millpond.engine.unions import PLACE, Union, entering
+from millpond.engine.unions import Union, entering, own_names
 from millpond.results.hot import View
 from millpond.results.matching import Wanted, archive_rows, hot_parts, hot_stretch, in_order, matcher
 from millpond.results.moments import NOTHING, Moment, last_rows, stretch_of
 from millpond.results.stretch import Stretch
 from millpond.synopses.blocks import event_times
-from millpond.types import BoundQuery, Edge, Feed, Side, Span, StreamDefinition
+from millpond.types import PLACE, BoundQuery, Edge, Feed, Side, Span, StreamDefinition
 
 if TYPE_CHECKING:
     from millpond.results.ready import Ready
 
 
-def own_columns(query: BoundQuery, number: int, stream: StreamDefinition, columns: Sequence[str]) -> tuple[str, ...]:
+def own_columns(query: BoundQuery, stream: StreamDefinition, columns: Sequence[str]) -> tuple[str, ...]:
     """What columns of a union, and its event time, are called in one of its streams."""
-    found = [b for a, b in zip(query.feeds[0].columns, query.feeds[number].columns, strict=True) if a in columns]
+    found = own_names(Union(query.feeds[0].stream, query.feeds), stream, columns)
     return tuple(dict.fromkeys([*found, stream.options.time]))
 
 

@@ -20,6 +20,7 @@ import hashlib
 import math
 from typing import Literal
 
+from millpond.language.duck import quote
 from millpond.synopses.splits import VALUE, Component, Kind, Split
 from millpond.types import Aggregate
 
@@ -127,23 +128,29 @@ def _summed(aggregate: Aggregate, component: Component, *scalars: str) -> str:
     )
 
 
+#: Of rows (_at, n): the sum of n in a window.
+_TOTAL = "(sum(n) OVER (PARTITION BY _at))"
+
+
 def _counts(aggregate: Aggregate) -> Split:
     x = _value(aggregate)
     values = entries("counts", 0, ("", f"map_entries(histogram({x}){_where(aggregate)})"))
     summed = _summed(aggregate, values)
     if aggregate.function == "mode":
         return Split((values,), VALUE, _mode(summed))
-    total = "(sum(n) OVER (PARTITION BY _at))"
     if aggregate.function == "entropy":
-        share = f"(SELECT _at, n / {total} AS p FROM {summed})"
-        return Split(
-            (values,),
-            f"coalesce({VALUE}, 0)",
-            f"SELECT _at, greatest(-sum(p * log2(p)), 0) AS x FROM {share} GROUP BY _at",
-        )
+        return Split((values,), f"coalesce({VALUE}, 0)", _entropy(summed))
     condition = f"n >= {aggregate.parameters[0]} * t"
-    rows = f"(SELECT _at, v, n, {total} AS t FROM {summed})"
-    return Split((values,), _or_empty(f"len({values.name}) > 0"), _ranked("n", condition, rows))
+    return Split((values,), _or_empty(f"len({values.name}) > 0"), _ranked("n", condition, _with_total(summed)))
+
+
+def _with_total(summed: str) -> str:
+    return f"(SELECT _at, v, n, {_TOTAL} AS t FROM {summed})"
+
+
+def _entropy(summed: str) -> str:
+    share = f"(SELECT _at, n / {_TOTAL} AS p FROM {summed})"
+    return f"SELECT _at, greatest(-sum(p * log2(p)), 0) AS x FROM {share} GROUP BY _at"
 
 
 def _mode(summed: str) -> str:
@@ -173,10 +180,13 @@ def _frequent(aggregate: Aggregate) -> Split:
     if aggregate.function == "approx_mode":
         return Split((values,), VALUE, _mode(summed))
     if aggregate.function == "approx_top_k":
-        top = f"list(v ORDER BY n DESC, v)[:{aggregate.parameters[0]}]"
-        return Split((values,), VALUE, f"SELECT _at, {top} AS x FROM {summed} GROUP BY _at")
+        return Split((values,), VALUE, _top(aggregate, summed))
     condition = f"n + e >= {aggregate.parameters[0]} * t"
     return Split((values,), _or_empty(f"{values.name}t > 0"), _ranked("(n + e)", condition, summed))
+
+
+def _top(aggregate: Aggregate, summed: str) -> str:
+    return f"SELECT _at, list(v ORDER BY n DESC, v)[:{aggregate.parameters[0]}] AS x FROM {summed} GROUP BY _at"
 
 
 def _quantiles(aggregate: Aggregate) -> Split:
@@ -188,6 +198,11 @@ def _quantiles(aggregate: Aggregate) -> Split:
         ("e", "0::BIGINT"),
     )
     weighted = f"(SELECT _at, u.v AS v, (1::BIGINT << u.l::BIGINT) AS w FROM {_entries(values)})"
+    return Split((values,), VALUE, _at_fractions(aggregate, weighted))
+
+
+def _at_fractions(aggregate: Aggregate, weighted: str) -> str:
+    """The quantiles of values with weights, from rows (_at, v, w)."""
     ranked = (
         "(SELECT _at, v, (sum(w) OVER (PARTITION BY _at ORDER BY v ROWS UNBOUNDED PRECEDING))::BIGINT AS r,"
         f" (sum(w) OVER (PARTITION BY _at))::BIGINT AS n FROM {weighted})"
@@ -197,7 +212,7 @@ def _quantiles(aggregate: Aggregate) -> Split:
     fractions = written.strip("[]").split(",")
     found = [_quantile(aggregate, f.strip()) for f in fractions]
     value = f"[{', '.join(found)}]" if written.startswith("[") else found[0]
-    return Split((values,), VALUE, f"SELECT _at, {value} AS x FROM {ranked} GROUP BY _at")
+    return f"SELECT _at, {value} AS x FROM {ranked} GROUP BY _at"
 
 
 def _quantile(aggregate: Aggregate, fraction: str) -> str:
@@ -237,19 +252,39 @@ def _distinct(aggregate: Aggregate) -> Split:
 
 def _steps(aggregate: Aggregate, time: str) -> Split:
     x, key = aggregate.arguments
-    step, named = int(aggregate.parameters[0]), aggregate.parameters[1:]
-    t = f'epoch_us("{time}")'
-    entry = f"{{'k': {key}, 'b': {t} - (({t} % {step}) + {step}) % {step}, 's': ({x})::DOUBLE, 'n': 1::BIGINT}}"
+    step = int(aggregate.parameters[0])
+    entry = f"{{'k': {key}, 'b': {_start_of(step, f'epoch_us({quote(time)})')}, 's': ({x})::DOUBLE, 'n': 1::BIGINT}}"
     filtered = _where(aggregate, f"({x}) IS NOT NULL", f"({key}) IS NOT NULL")
     values = entries("steps", 0, ("", f"list({entry}){filtered}"))
     c = values.name
-    most = PAIRED_WITH_ONE if named else PAIRED
-    way = "correlate all with one of them" if not named else "split them by GROUP BY"
-    message = (
-        f"' series in a group are more than the {most} that series_corr pairs: choose some with FILTER (WHERE …), or"
-        f" {way}'"
-    )
     means = f"SELECT _at, u.k AS k, u.b AS b, fsum(u.s) / sum(u.n) AS m FROM {_entries(values)} GROUP BY _at, u.k, u.b"
+    series = f"len(list_distinct([u.k for u in {c}]))"
+    final = f"(CASE WHEN {_too_many(aggregate, series)} ELSE {_or_empty(f'len({c}) > 0')} END)"
+    return Split((values,), final, _paired(aggregate, means))
+
+
+def _start_of(step: int, t: str) -> str:
+    """The start of the step of time that an instant lies in, microseconds."""
+    return f"{t} - (({t} % {step}) + {step}) % {step}"
+
+
+def _most(aggregate: Aggregate) -> int:
+    return PAIRED_WITH_ONE if aggregate.parameters[1:] else PAIRED
+
+
+def _too_many(aggregate: Aggregate, series: str) -> str:
+    """WHEN … THEN of a number of series that are not paired."""
+    way = "split them by GROUP BY" if aggregate.parameters[1:] else "correlate all with one of them"
+    message = (
+        f"' series in a group are more than the {_most(aggregate)} that series_corr pairs: choose some with"
+        f" FILTER (WHERE …), or {way}'"
+    )
+    return f"{series} > {_most(aggregate)} THEN error({series} || {message})"
+
+
+def _paired(aggregate: Aggregate, means: str) -> str:
+    """The correlations of series from their means by step, rows (_at, k, b, m)."""
+    named, most = aggregate.parameters[1:], _most(aggregate)
     few = f"SELECT _at FROM means GROUP BY _at HAVING count(DISTINCT k) <= {most}"
     side = f"p.k = {named[0]} AND q.k <> p.k" if named else "p.k < q.k"
     # Averages of equal values differ in their last bits when they are made of different numbers of values.
@@ -260,18 +295,55 @@ def _steps(aggregate: Aggregate, time: str) -> Split:
         f" FROM means p JOIN means q ON p._at = q._at AND p.b = q.b AND {side} WHERE p._at IN ({few}) GROUP BY ALL"
     )
     listed = "list({'a': a, 'b': b, 'corr': r, 'steps': n} ORDER BY a, b)"
-    series = f"len(list_distinct([u.k for u in {c}]))"
-    return Split(
-        (values,),
-        f"(CASE WHEN {series} > {most} THEN error({series} || {message}) ELSE {_or_empty(f'len({c}) > 0')} END)",
-        f"WITH means AS ({means}) SELECT _at, {listed} AS x FROM ({pairs}) GROUP BY _at",
-    )
+    return f"WITH means AS ({means}) SELECT _at, {listed} AS x FROM ({pairs}) GROUP BY _at"
+
+
+def over_rows(aggregate: Aggregate, rows: str) -> tuple[str, str]:
+    """A statistic from the rows themselves: `Split.final` and `Split.values`. Those with APPROX are exact then.
+
+    Arguments:
+        rows: SELECT of (_at, e), e with the arguments a0, a1 (as `kept_arguments` has them) and the event time t.
+    """
+    function = aggregate.function.removeprefix("approx_")
+    some = f"(SELECT _at, {_back(aggregate, 'e.a0')} AS v, e FROM ({rows}) WHERE e.a0 IS NOT NULL)"
+    if function == "distinct":
+        return f"coalesce({VALUE}, 0)", f"SELECT _at, count(DISTINCT v) AS x FROM {some} GROUP BY _at"
+    if family_of(aggregate.function) == "quantiles":
+        return VALUE, _at_fractions(aggregate, f"(SELECT _at, v, 1::BIGINT AS w FROM {some})")
+    if function == "series_corr":
+        step = int(aggregate.parameters[0])
+        means = (
+            f"SELECT _at, e.a1 AS k, {_start_of(step, 'e.t')} AS b, fsum(v::DOUBLE) / count(*) AS m FROM {some}"
+            " WHERE e.a1 IS NOT NULL GROUP BY _at, k, b"
+        )
+        counted = f"SELECT _at, count(DISTINCT k) AS c FROM ({means}) GROUP BY _at"
+        checked = f"CASE WHEN {_too_many(aggregate, 'c')} ELSE coalesce(x, []) END"
+        return VALUE, (
+            f"SELECT _at, {checked} AS x FROM ({counted}) LEFT JOIN ({_paired(aggregate, means)}) USING (_at)"
+        )
+    summed = f"(SELECT _at, v, count(*) AS n FROM {some} GROUP BY _at, v)"
+    if function == "mode":
+        return VALUE, _mode(summed)
+    if function == "entropy":
+        return f"coalesce({VALUE}, 0)", _entropy(summed)
+    if function == "top_k":
+        return VALUE, _top(aggregate, summed)
+    ranked = _ranked("n", f"n >= {aggregate.parameters[0]} * t", _with_total(summed))
+    return VALUE, f"SELECT _at, coalesce(x, []) AS x FROM ({ranked})"
+
+
+def kept_arguments(aggregate: Aggregate) -> tuple[str, ...]:
+    """The arguments of a statistic as entries hold them, for `over_rows`."""
+    return (_value(aggregate), *aggregate.arguments[1:])
 
 
 def kept_by(aggregate: Aggregate) -> str | None:
-    """What a statistic keeps, and how far its answers may be off, for EXPLAIN; None for other aggregates."""
+    """What a statistic keeps, and how far its answers may be off, for EXPLAIN; None for other aggregates.
+
+    Over streams that take rows back it keeps these, as others do.
+    """
     family = family_of(aggregate.function)
-    if family is None:
+    if family is None or aggregate.row:
         return None
     if family == "counts":
         return "keeps every value of each pane and group with its count; state grows with the number of values"

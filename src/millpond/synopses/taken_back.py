@@ -13,6 +13,7 @@ import hashlib
 
 from millpond.language.duck import quote
 from millpond.synopses.splits import VALUE, Component, Kind, Split
+from millpond.synopses.statistics import family_of, kept_arguments, over_rows
 from millpond.types import Aggregate
 
 #: 1 for a row that came, -1 for one that goes.
@@ -61,7 +62,9 @@ def _total(x: str, kind: str, condition: str) -> Component:
 
 def _kept(aggregate: Aggregate, time: str, condition: str) -> Split:
     """Every row as an entry of a list; in `e` what tells it from others, in `s` its sign."""
-    fields = [f"'a{n}': {x}" for n, x in enumerate(aggregate.arguments)]
+    statistic = family_of(aggregate.function) is not None
+    arguments = kept_arguments(aggregate) if statistic else aggregate.arguments
+    fields = [f"'a{n}': {x}" for n, x in enumerate(arguments)]
     fields += [f"'o{n}': {t.expression}" for n, t in enumerate(aggregate.order)]
     row = ", ".join(f"'c{n}': {column}" for n, column in enumerate(aggregate.row))
     fields += [f"'t': epoch_us({quote(time)})", f"'r': {{{row}}}"]
@@ -71,6 +74,9 @@ def _kept(aggregate: Aggregate, time: str, condition: str) -> Split:
         f"SELECT _at, e, unnest(range(n)) FROM (SELECT _at, u.e AS e, sum(u.s)::BIGINT AS n"
         f" FROM (SELECT _at, unnest({entries.name}) AS u FROM folded) GROUP BY _at, u.e HAVING sum(u.s) > 0)"
     )
+    if statistic:
+        final, values = over_rows(aggregate, f"SELECT _at, e FROM ({left})")
+        return Split((entries,), final, values)
     values = f"SELECT _at, {_call(aggregate)} AS x FROM ({left}) GROUP BY _at"
     final = f"coalesce({VALUE}, 0)" if aggregate.function.startswith("count") else VALUE
     return Split((entries,), final, values)
