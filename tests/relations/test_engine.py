@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine import relating
+from millpond.engine import relating, relation_backfill
 from millpond.results import relational
 from tests.oracle.cql import Query, Row, Stamped, Windowed
+from tests.quick import many, quick_folder
 from tests.relations.setting import WINDOWS
 from tests.relations.shapes import ONE, TWO, naive
 from tests.relations.shapes import millpond as text_of
@@ -43,17 +43,19 @@ steps = st.lists(
 
 @pytest.fixture(autouse=True, scope="module")
 def pruned_early() -> Iterator[None]:
-    """Rows that nobody needs are left out of memory at once, not only where there are many."""
-    before, relating.PRUNED = relating.PRUNED, 2
+    """Rows that nobody needs are left out of memory at once, and back-fills read a few at a time, not only many."""
+    before = relating.PRUNED, relation_backfill.PIECE
+    relating.PRUNED, relation_backfill.PIECE = 2, 3
     yield
-    relating.PRUNED = before
+    relating.PRUNED, relation_backfill.PIECE = before
 
 
 class Story:
     """A pond that lives through steps, and what came into its streams."""
 
-    def __init__(self, folder: Path, sql: str, options: str) -> None:
-        self.folder, self.sql = folder, f"CREATE QUERY q AS {sql} WITH ({options})"
+    def __init__(self, folder: Path, texts: list[str], options: str) -> None:
+        self.folder, self.count = folder, len(texts)
+        self.sql = ";".join(f"CREATE QUERY q{n} AS {text} WITH ({options})" for n, text in enumerate(texts))
         (folder / "t.csv").write_text("a,name\n1,one\n2,two\n,none\n")
         self.pond = self._open()
         for name in "su":
@@ -80,7 +82,7 @@ class Story:
             self.pond.sql(self.sql)
             self.created = True
         elif what in ("pause", "resume") and self.created and self.paused == (what == "resume"):
-            self.pond.sql(f"ALTER QUERY q {what.upper()}")
+            self.pond.sql(";".join(f"ALTER QUERY q{n} {what.upper()}" for n in range(self.count)))
             self.paused = what == "pause"
 
     def end(self) -> None:
@@ -88,42 +90,51 @@ class Story:
             self.step(what, None)
         self.pond.drain(final=True)
 
-    def answers(self) -> Counter[tuple[int, Row]]:
+    def answers(self, number: int = 0) -> Counter[tuple[int, Row]]:
         found: Counter[tuple[int, Row]] = Counter()
-        for at, *row, _ in self.pond.sql("SELECT * FROM q").rows():
+        for at, *row, _ in self.pond.sql(f"SELECT * FROM q{number}").rows():
             found[int((at - EPOCH) / dt.timedelta(microseconds=1)), tuple(row)] += 1
         return found
 
-    def invoked(self, instant: int) -> Counter[Row]:
+    def invoked(self, instant: int, number: int = 0) -> Counter[Row]:
         at = EPOCH + dt.timedelta(microseconds=instant)
-        return Counter(tuple(row) for _, *row, _ in self.pond.sql(f"INVOKE q AS OF TIMESTAMP '{at}'").rows())
+        found = self.pond.sql(f"INVOKE q{number} AS OF TIMESTAMP '{at}'").rows()
+        return Counter(tuple(row) for _, *row, _ in found)
 
 
-def play(shape: str, operator: str, windows: list[str], drawn: Any, options: str = "since='start'") -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        story = Story(Path(folder), text_of(shape, operator, *windows), options)
+def play(shape: str, operator: str, windows: list[list[str]], drawn: Any, options: str = "since='start'") -> None:
+    """Queries of one shape over different windows live through the same steps; each answers what the oracle says."""
+    with quick_folder() as folder:
+        story = Story(folder, [text_of(shape, operator, *each) for each in windows], options)
         try:
             for what, given in drawn:
                 story.step(what, given)
             story.end()
-            inputs = {}
-            for n, (name, window) in enumerate(zip("su", windows, strict=False)):
-                form, partition = WINDOWS[window]
-                inputs[f"w{n}"] = Windowed(AB, story.rows[name], form, (0,) if partition else ())
-            query = Query(naive(shape), inputs, {"t": ({"a": "INTEGER", "name": "VARCHAR"}, NAMED)})
-            assert story.answers() == getattr(query, operator.lower())(-1, END)
-            assert story.invoked(5) == query.at(5)
+            for number, each in enumerate(windows):
+                inputs = {}
+                for n, (name, window) in enumerate(zip("su", each, strict=False)):
+                    form, partition = WINDOWS[window]
+                    inputs[f"w{n}"] = Windowed(AB, story.rows[name], form, (0,) if partition else ())
+                query = Query(naive(shape), inputs, {"t": ({"a": "INTEGER", "name": "VARCHAR"}, NAMED)})
+                assert story.answers(number) == getattr(query, operator.lower())(-1, END), each
+                assert story.invoked(5, number) == query.at(5), each
         finally:
             story.pond.close()
 
 
+#: The windows by their kinds.
+KINDS = [[w for w in WINDOWS if w.startswith(start)] for start in ("[NOW", "[RANGE 2", "[ROWS 2", "[PART")]
+KINDS += [[w for w in WINDOWS if "UNBOUNDED" in w], [w for w in WINDOWS if w != "[NOW]"]]
+
+
 @pytest.mark.parametrize("shape", [ONE[1], ONE[2], ONE[4], ONE[9]])
+@many(0.25, 2, 2)
 @given(data=st.data())
-@settings(max_examples=FEW, deadline=None)
 def test_one_stream(shape: str, data: Any) -> None:
-    window = data.draw(st.sampled_from(sorted(WINDOWS)))
+    """Over a window of each kind at once, and over whatever window."""
+    windows = [data.draw(st.sampled_from(kind)) for kind in KINDS]
     operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM"]))
-    play(shape, operator, [window], data.draw(steps))
+    play(shape, operator, [[window] for window in windows], data.draw(steps))
 
 
 @pytest.mark.parametrize("shape", [TWO[0], TWO[3], TWO[5], TWO[9]])
@@ -132,7 +143,7 @@ def test_one_stream(shape: str, data: Any) -> None:
 def test_two_streams(shape: str, data: Any) -> None:
     windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
     operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM"]))
-    play(shape, operator, windows, data.draw(steps))
+    play(shape, operator, [windows], data.draw(steps))
 
 
 def test_a_subscription_carries_the_changes_of_a_relation(tmp_path: Path) -> None:
@@ -210,7 +221,7 @@ def test_a_handle_asks_a_relation(tmp_path: Path) -> None:
 def test_rstream_is_registered_from_python_with_its_pace(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
         pond.sql("CREATE STREAM s (ts TIMESTAMP, x INTEGER) WITH (progress='ts')")
-        with pytest.raises(millpond.QueryError, match="say how often"):
+        with pytest.raises(millpond.StatementError, match="say how often"):
             pond.register("SELECT RSTREAM(x) FROM s [NOW]")
         handle = pond.register("SELECT RSTREAM(x) FROM s [ROWS 1]", every=1_000_000)
         pond.ingest("s", [{"ts": "2026-01-01 00:00:00", "x": 1}, {"ts": "2026-01-01 00:00:02", "x": 2}])

@@ -166,7 +166,7 @@ def run_backfill(core: Core, owner: str) -> None:
     """Run the back-fill of one synopsis and record it as finished."""
     with core.pinned():
         if owner.startswith(RELATION):
-            from millpond.engine.relation_history import backfill_relation
+            from millpond.engine.relation_backfill import backfill_relation
 
             adoption = backfill_relation(core, int(owner[len(RELATION) :]))
             if adoption is not None:
