@@ -54,7 +54,12 @@ _ROOM = 3 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Temporary folders in memory, unless somebody says where."""
+    """Temporary folders in memory, unless somebody says where; and cases of kinds of windows are counted."""
+    if os.environ.get("MILLPOND_CASES_OF_A_KIND"):
+        from tests.cases_of_kinds import Cases, count_ponds
+
+        count_ponds()
+        config.pluginmanager.register(Cases(config))
     if hasattr(config, "workerinput") or config.option.basetemp is not None:
         return
     if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:

@@ -24,6 +24,7 @@ from tests.properties.queries import BOUNDED, EXACT, HOLISTIC, ORDERED, cases
 from tests.properties.streams import TYPES, Drawn, cuts, permutations, streams
 from tests.properties.test_catching_up import _pause_or_resume, _upkeep, held_back
 from tests.properties.test_invariances import files
+from tests.quick import many
 
 LATE = pytest.mark.parametrize("late", ["drop", "revise"])
 DAY = 86_400_000_000
@@ -35,13 +36,16 @@ def row_cases(
 ) -> RowCase:
     """A query over a window that ends with rows."""
     case = replace(draw(cases(unit, pool, extra=extra)), range_us=None, slide_us=0, origin_us=0, align_start=False)
-    partition = draw(st.sampled_from([(), (), ("k",), ("g",), ("k", "b")]))
+    form = draw(st.sampled_from(["rows", "partitioned rows", "by tuple"]))
+    some: list[tuple[str, ...]] = [("k",), ("g",), ("k", "b")]
+    choices = {"rows": [()], "partitioned rows": some, "by tuple": [(), (), *some]}
+    partition = draw(st.sampled_from(choices[form]))
     if case.limit is not None:
         # A partition's windows are its own: what is limited are the other groups.
         terms = [t for t in case.order_by if t.split()[0] not in partition]
         case = replace(case, order_by=tuple(terms), limit=case.limit if terms else None)
     made = RowCase(case, slide=draw(st.integers(1, 4)), partition=partition, arrival=draw(st.booleans()))
-    if draw(st.booleans()):
+    if form != "by tuple":
         return replace(made, rows=draw(st.integers(1, 6)))
     return replace(made, range=draw(st.integers(1, 12)) * unit)
 
@@ -63,6 +67,7 @@ def _fits(stream: Drawn, *queries: RowCase) -> bool:
     return max(times) - min(times) < min(max(DAY, 10 * (c.range or 0)) for c in queries)
 
 
+@many(1, 5)
 @given(st.data())
 def test_final_answers(data: st.DataObject) -> None:
     stream = data.draw(streams())

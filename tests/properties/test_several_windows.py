@@ -15,6 +15,7 @@ from tests.oracle.revisions import final_answers
 from tests.properties.harness import floor, options, pond, table_rows, wanted
 from tests.properties.queries import BOUNDED, EXACT, HOLISTIC, ORDERED, cases
 from tests.properties.streams import TYPES, Drawn, cuts, streams
+from tests.quick import many
 
 FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
 
@@ -32,7 +33,7 @@ def several(draw: st.DrawFn, unit: int, pool: tuple[str, ...] = BOUNDED + HOLIST
     )  # fmt: skip
 
 
-@FEWER
+@many(0.5, 5.5, 5)
 @given(st.data())
 def test_final_answers(data: st.DataObject) -> None:
     """Live, back-filled and ad hoc."""

@@ -21,6 +21,7 @@ from tests.oracle.case import span
 from tests.oracle.evaluate import over
 from tests.progress.test_unions import TYPES, S, Streams, streams
 from tests.properties.harness import wanted
+from tests.quick import many
 from tests.windows.months import Months
 
 Factory = Callable[..., Any]
@@ -105,6 +106,7 @@ class Kinds(Streams):
         return millpond.open(self.folder, executor="inline", clock=self.clock, window_kinds={"uneven": self.kind})
 
 
+@many(1, 8)
 @given(st.data())
 def test_answers_are_those_of_the_extents(data: st.DataObject) -> None:
     """On a stream and a union: live, back-filled, paused, restarted, with late rows, ad hoc."""
