@@ -11,7 +11,10 @@ is the burst at window ends.
 X8 raises the rate until packets are lost, which a burst decides: what can be kept up is an epoch's rows in the time of
 the peak. Prints one JSON line per size and policy: peak and median of the profile in seconds, their ratio, the place of
 the peak (0: the epoch in which a window closes), the rate that is kept up, also relative to answers at once, and
-whether all answers were right.
+whether all answers were right. Then one line per size with `case: trends`: whether the sweep (slow) makes the peak
+smaller for its median, and keeps up with more rows, than answers at once (X8: twice as many). The lazy policy is there
+for comparison: what no collision evicts goes out when the delay is over. Exit status 1 when an answer is wrong or a
+trend fails.
 """
 
 from __future__ import annotations
@@ -100,6 +103,16 @@ def line(groups: int, policy: str, measured: Measured, at_once: float | None) ->
     }
 
 
+def trends(groups: int, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Whether the figures of one size have the shape that X8 states."""
+    once, slow = lines[POLICIES.index("at once")], lines[POLICIES.index("slow")]
+    found = {
+        "bursts_are_smaller": slow["ratio"] < once["ratio"],
+        "more_is_kept_up": slow["kept_up_rows_per_s"] > once["kept_up_rows_per_s"],
+    }
+    return {"bench": "smoothing", "case": "trends", "groups": groups, **found, "correct": all(found.values())}
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run all sizes and policies; 0 when all answers were right."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -109,12 +122,16 @@ def main(arguments: list[str] | None = None) -> int:
     right = True
     for groups in map(int, options.groups.split(",")):
         at_once = None
+        lines = []
         for policy in POLICIES:
             log(f"{groups} groups, {policy}")
             found = line(groups, policy, run(groups, policy, options.windows), at_once)
             at_once = at_once or found["kept_up_rows_per_s"]
             emit(found)
-            right = right and bool(found["correct"])
+            lines.append(found)
+        lines.append(trends(groups, lines))
+        emit(lines[-1])
+        right = right and all(each["correct"] for each in lines)
     return 0 if right else 1
 
 
