@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.errors import MillpondError, QueryError, StatementError
+from millpond.errors import MillpondError, StatementError
 from tests.quick import quick_folder
 
 START = dt.datetime(2026, 1, 1)
@@ -90,11 +90,11 @@ def shared() -> Iterator[Any]:
 
 
 def test_options_that_cannot_change_any_more(shared: Any) -> None:
-    with pytest.raises(QueryError, match="is a row query"):
+    with pytest.raises(StatementError, match="is a row query"):
         shared.sql("ALTER QUERY r SET revise_for = '1 hour'")
-    with pytest.raises(QueryError, match="a column of its own"):
+    with pytest.raises(StatementError, match="a column of its own"):
         shared.sql("ALTER QUERY q SET early = '1s'")
-    with pytest.raises(QueryError, match="can only become shorter"):
+    with pytest.raises(StatementError, match="can only become shorter"):
         shared.sql("ALTER QUERY i SET revise_for = '10 days'")
     assert "altered" in shared.sql("ALTER QUERY i SET revise_for = '10 minutes'").message
 
