@@ -38,7 +38,8 @@ def check_row_options(options: QueryOptions) -> None:
     for option in ("adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget"):
         if getattr(options, option) != getattr(plain, option):
             raise Refusal(
-                f"'{option}' is for queries whose filters are evaluated in an order: those over windows, and CQL", option
+                f"'{option}' is for queries whose filters are evaluated in an order: those over windows, and CQL",
+                option,
             )
     check_form(options.materialize)
 
