@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,13 @@ def generate(case: Join, folder: Path, files: int, rows: int) -> list[list[str]]
     return found
 
 
-def checksum(case: Join, source: str, until: str) -> str:
-    """DuckDB SQL: how many joined rows there are up to an instant, and sums that any difference would change."""
+def checksum(case: Join, source: str, until: int) -> str:
+    """SQL: how many joined rows there are up to an instant, and sums that any difference would change."""
     mixed = " + ".join(f"v{n} * {2 * n + 1}" for n in range(case.streams))
     return (
         f"SELECT count(*)::BIGINT AS n, coalesce(sum(k), 0)::BIGINT AS k, coalesce(sum({mixed}), 0)::BIGINT AS v,"
-        f" coalesce(sum(({mixed}) * (k % 97)), 0)::BIGINT AS m FROM {source} WHERE at < {until}"
+        f" coalesce(sum(({mixed}) * (k % 97)), 0)::BIGINT AS m FROM {source}"
+        f" WHERE \"at\" < TIMESTAMP '{datetime.fromtimestamp(until / 1e6, UTC):%Y-%m-%d %H:%M:%S.%f}'"
     )
 
 
@@ -131,8 +133,7 @@ def millpond_run(case: Join, job: dict[str, Any]) -> dict[str, Any]:
         drained = time.perf_counter() - begin
         marks = watch.stop()
         report({"phase": "measured"})
-        until = f"make_timestamp({job['last']})"
-        answer = pond.sql(checksum(case, "q", until)).rows()[0]
+        answer = pond.sql(checksum(case, "q", job["last"])).rows()[0]
         status = pond.status()
     return {
         "rows_per_s": steady_rate(marks),
@@ -239,7 +240,7 @@ def _sums(case: Join, source: str, last: int) -> list[int]:
 
     db = duckdb.connect()
     db.execute("SET TimeZone = 'UTC'")
-    return [int(v) for v in db.sql(checksum(case, source, f"make_timestamp({last})")).fetchall()[0]]
+    return [int(v) for v in db.sql(checksum(case, source, last)).fetchall()[0]]
 
 
 SYSTEMS = {"millpond": millpond_run, "native": native_run, "duckdb": duckdb_run}
