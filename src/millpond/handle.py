@@ -8,6 +8,7 @@ handle.result(begin="2026-01-01 08:00", end="2026-01-01 09:00")
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -235,13 +236,18 @@ def as_edge(value: Any, which: str) -> Edge | None:
         raise not_an_edge(value, which)
     if not value.strip().upper().startswith(("NOW", "TIMESTAMP", "DATE")):
         return Edge("constant", _timestamp(value))
-    [statement, *others] = lang.parse(f"INVOKE q {which} {value}")
+    return _edge_of(value, which)
+
+
+@functools.lru_cache(1024)  # reading an edge can take as long as answering
+def _edge_of(text: str, which: str) -> Edge:
+    [statement, *others] = lang.parse(f"INVOKE q {which} {text}")
     if others or not isinstance(statement, lang.Invoke):
-        raise QueryError(f"'{value}' is no edge of a window; write for example 'NOW - INTERVAL 5 MINUTES'")
+        raise QueryError(f"'{text}' is no edge of a window; write for example 'NOW - INTERVAL 5 MINUTES'")
     found = statement.begin if which == "BEGIN" else statement.end
     other = statement.end if which == "BEGIN" else statement.begin
     if found is None or other is not None:
-        raise QueryError(f"'{value}' is no edge of a window; write for example 'NOW - INTERVAL 5 MINUTES'")
+        raise QueryError(f"'{text}' is no edge of a window; write for example 'NOW - INTERVAL 5 MINUTES'")
     return found
 
 

@@ -1,7 +1,8 @@
-"""Timestamps as JSON texts, by tables: as Arrow prints them, or not at all."""
+"""Timestamps and whole numbers as JSON texts: as Arrow and Python print them, or not at all."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.server.instants import timestamp_texts
+from millpond.server.integers import integer_texts
 from millpond.server.weaving import woven
 
 PER = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -59,3 +61,14 @@ def test_weaving(rows: list[tuple[str, str]], cut: int) -> None:
     columns = [pa.array([row[n] for row in rows]).slice(cut) for n in range(2)]
     expected = ", ".join(f"<{a}|{b}>" for a, b in rows[cut:])
     assert woven(columns, [b"<", b"|"], b">", b", ").decode() == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-1100, 1100), max_size=9), st.integers(0, 3))
+def test_integers_are_exact_for_every_reader(values: list[int | None], cut: int) -> None:
+    found = integer_texts(pa.array(values, pa.int64()).slice(cut))
+    assert found is not None and found.null_count == 0
+    for text, value in zip(found.to_pylist(), values[cut:], strict=True):
+        wide = value is not None and abs(value) > 2**53
+        assert json.loads(text) == (str(value) if wide else value)
+    assert integer_texts(pa.array([1], pa.uint64())) is None

@@ -28,7 +28,8 @@ async def read_body(receive: Receive, headers: Headers, most: int, limit: str, s
     size = 0
     while True:
         try:
-            message = await asyncio.wait_for(receive(), seconds)
+            async with asyncio.timeout(seconds):  # `wait_for` would make a task of it
+                message = await receive()
         except TimeoutError:
             raise Failure(408, "timeout", "the body did not come in time") from None
         if message["type"] == "http.disconnect":

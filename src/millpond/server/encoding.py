@@ -23,11 +23,10 @@ import pyarrow.csv
 
 from millpond.progress import FOREVER, NEVER
 from millpond.server.instants import timestamp_texts
+from millpond.server.integers import EXACT, integer_texts
 from millpond.server.weaving import woven
 from millpond.types import moment_of
 
-#: Integers up to here are the same in every JSON reader.
-_EXACT: Final = 2**53
 _ESCAPED: Final = re.compile(rb'["\\\x00-\x1f]')
 _SLICE: Final = 8_192
 _SMALL: Final = 200
@@ -65,6 +64,12 @@ def rows_json(table: pa.Table) -> bytes:
     return b"[" + b",".join(_joined(table)) + b"]"
 
 
+def prepare() -> None:
+    """Have the machine code made, which the first answer would wait for (once per machine: it is kept on disk)."""
+    some = pa.array(range(_SMALL + 1), pa.int64())
+    rows_json(pa.table({"i": some, "t": some.cast(pa.timestamp("us"))}))
+
+
 def _is_simple(kind: Any) -> bool:
     types = pa.types
     return bool(
@@ -89,7 +94,7 @@ def _small_column(array: pa.Array, kind: Any) -> list[Any]:
     values: list[Any] = array.to_pylist()
     if pa.types.is_integer(kind):
         wide = kind.bit_width == 64
-        return [str(v) if v is not None and abs(v) > _EXACT else v for v in values] if wide else values
+        return [str(v) if v is not None and abs(v) > EXACT else v for v in values] if wide else values
     if pa.types.is_floating(kind):
         return [v if v is None or math.isfinite(v) else _plain(v) for v in values]
     if pa.types.is_decimal(kind) or pa.types.is_date(kind):
@@ -145,7 +150,8 @@ def json_texts(array: pa.Array) -> pa.Array:
         return json_texts(array.cast(kind.value_type))
     if pa.types.is_run_end_encoded(kind):
         return json_texts(pc.run_end_decode(array))
-    return pc.fill_null(_texts(array, kind), "null")
+    texts = _texts(array, kind)
+    return pc.fill_null(texts, "null") if texts.null_count else texts
 
 
 def _texts(array: pa.Array, kind: Any) -> pa.Array:
@@ -177,15 +183,17 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _integers(array: pa.Array, kind: Any) -> pa.Array:
+    if (quick := integer_texts(array)) is not None:
+        return quick
     texts = array.cast(pa.string())
     if kind.bit_width < 64 or not len(array):
         return texts
     span = pc.min_max(array).as_py()
-    if span["min"] is None or (span["min"] >= -_EXACT and span["max"] <= _EXACT):
+    if span["min"] is None or (span["min"] >= -EXACT and span["max"] <= EXACT):
         return texts
-    exact = pc.less_equal(array, pa.scalar(_EXACT, kind))
+    exact = pc.less_equal(array, pa.scalar(EXACT, kind))
     if types_signed(kind):
-        exact = pc.and_(exact, pc.greater_equal(array, pa.scalar(-_EXACT, kind)))
+        exact = pc.and_(exact, pc.greater_equal(array, pa.scalar(-EXACT, kind)))
     return pc.if_else(exact, texts, _quoted(texts))
 
 
@@ -260,7 +268,7 @@ def _plain(value: Any, kind: Any = None) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > EXACT:
         return str(value)
     if isinstance(value, datetime.datetime):
         return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
@@ -283,4 +291,4 @@ def _interval(value: Any) -> str:
     return f"{value.months} months {value.days} days {text} seconds"
 
 
-__all__ = ["columns_json", "csv_bytes", "instant", "json_texts", "rows_json"]
+__all__ = ["columns_json", "csv_bytes", "instant", "json_texts", "prepare", "rows_json"]

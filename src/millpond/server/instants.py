@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.synopses.compiled import compiled
+
 _DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _DAY: Final = 86_400
 #: Days of the years 1000 to 9999, which have four digits.
@@ -34,22 +36,14 @@ def timestamp_texts(array: pa.Array) -> pa.Array | None:
     numbers = array.cast(pa.int64())
     some = pc.min(numbers).as_py() or 0  # NULL counts as a day that is in the table anyhow
     values = np.asarray(numbers.fill_null(some).to_numpy(zero_copy_only=False), np.int64)
-    seconds, fraction = np.divmod(values, 10**digits) if digits else (values, values)
-    days, second = np.divmod(seconds, _DAY)
-    first, last = int(days.min()), int(days.max())
+    unit = 10**digits
+    first, last = int(values.min()) // unit // _DAY, int(values.max()) // unit // _DAY
     if first < _FIRST or last > _LAST or last - first >= _DAYS:
         return None
     width = 22 + (digits + 1 if digits else 0)
     text: Bytes = np.empty((len(values), width), np.uint8)
-    text[:, 0] = text[:, -1] = ord('"')
-    text[:, 1:11] = _letters(np.arange(first, last + 1).astype("M8[D]").astype("S10"))[days - first]
-    text[:, 11:20] = _seconds()[second]
-    text[:, -2] = ord("Z")
-    if digits:
-        text[:, 20] = ord(".")
-        for at in range(21 + digits - 3, 20, -3):
-            fraction, part = np.divmod(fraction, 1_000)
-            text[:, at : at + 3] = _thousand()[part]
+    dates = _letters(np.arange(first, last + 1).astype("M8[D]").astype("S10"))
+    _print(values, unit, digits, first, dates, _seconds(), text)
     offsets = np.arange(0, (len(values) + 1) * width, width, dtype=np.int32)
     valid = None
     if array.null_count:
@@ -68,10 +62,24 @@ def _seconds() -> Bytes:
     return _letters(np.array([f"T{s // 3600:02}:{s // 60 % 60:02}:{s % 60:02}" for s in range(_DAY)], "S9"))
 
 
-@functools.cache
-def _thousand() -> Bytes:
-    """`000` … `999`."""
-    return _letters(np.array([f"{n:03}" for n in range(1_000)], "S3"))
+@compiled
+def _print(values: Any, unit: Any, digits: Any, first: Any, dates: Any, seconds: Any, text: Any) -> None:
+    width = text.shape[1]
+    for row in range(len(values)):
+        second = values[row] // unit
+        fraction = values[row] - second * unit
+        day = second // _DAY
+        text[row, 0] = text[row, width - 1] = 34
+        text[row, width - 2] = 90
+        for k in range(10):
+            text[row, 1 + k] = dates[day - first, k]
+        for k in range(9):
+            text[row, 11 + k] = seconds[second - day * _DAY, k]
+        if digits:
+            text[row, 20] = 46
+        for k in range(digits):
+            text[row, 20 + digits - k] = 48 + fraction % 10
+            fraction //= 10
 
 
 __all__ = ["timestamp_texts"]

@@ -15,6 +15,7 @@ from millpond.errors import QueryError
 from millpond.pond import Pond
 from millpond.results.explain_rows import list_queries
 from millpond.server.auth import Caller, Tokens
+from millpond.server.encoding import prepare
 from millpond.server.failures import forbidden, not_found, over_limit
 from millpond.server.limits import Limits, Load
 from millpond.server.metrics import Metrics
@@ -22,7 +23,6 @@ from millpond.server.owners import Owners
 from millpond.server.pages import HeldAnswers
 from millpond.server.replies import Replies
 from millpond.server.watch import Watch
-from millpond.server.weaving import prepare
 
 T = TypeVar("T")
 

@@ -39,11 +39,6 @@ def woven(columns: Sequence[pa.Array], before: Sequence[bytes], behind: bytes, b
     return out.tobytes()
 
 
-def prepare() -> None:
-    """Have the machine code made, which the first answer would wait for (once per machine: it is kept on disk)."""
-    woven([pa.array(["0"])], [b""], b"", b",")
-
-
 @compiled
 def _weave(words: Any, ends: Any, data: Any, offsets: Any, out: Any) -> None:
     columns, rows = offsets.shape[0], offsets.shape[1] - 1
@@ -65,4 +60,4 @@ def _weave(words: Any, ends: Any, data: Any, offsets: Any, out: Any) -> None:
             at += 1
 
 
-__all__ = ["prepare", "woven"]
+__all__ = ["woven"]
