@@ -19,7 +19,7 @@ def epochs(pace: MatchingPace, fixed: float, per_work: float, wanted: float, oth
     for _ in range(count):
         work = min(pace.told, wanted)
         took = fixed + per_work * work
-        pace.learn(1_000_000, took, others, limited=work < wanted)
+        pace.learn(1_000_000, took, others, used=work * 1_000_000)
     return took
 
 
@@ -45,13 +45,27 @@ def test_at_least_a_little_where_there_is_none() -> None:
 
 def test_one_slow_epoch_does_not_stop_matching() -> None:
     pace = MatchingPace(share=0.1, work=100.0)
-    pace.learn(1_000_000, matching=50.0, others=0.5, limited=True)
+    pace.learn(1_000_000, matching=50.0, others=0.5, used=1e8)
     assert pace.told >= 60
+
+
+def test_what_cannot_be_afforded_is_not_tried_again_and_again() -> None:
+    """Looking at 250,000 intervals alone would take more than the share: no epoch pays for finding that out."""
+    pace = MatchingPace(share=0.1)
+    tried = 0
+    for _ in range(100):
+        tries = pace.told * 65_536 >= 2 * 75 * 250_000
+        tried += tries
+        pace.learn(131_072, 0.1 if tries else 0.0, 0.25, used=8e7 if tries else 0.0)
+    assert tried <= 1
+    for _ in range(5):  # epochs that take longer leave it more
+        pace.learn(131_072, 0.0, 2.0, used=0.0)
+    assert pace.told * 65_536 >= 2 * 75 * 250_000
 
 
 def test_without_a_share_nothing_is_left_out() -> None:
     pace = MatchingPace(share=float("inf"))
-    pace.learn(1_000_000, matching=50.0, others=0.5, limited=False)
+    pace.learn(1_000_000, matching=50.0, others=0.5, used=1e8)
     assert pace.told == UNLIMITED
 
 

@@ -309,7 +309,7 @@ def _learn_matching(core: Core, reports: list[dict[str, Any]], elapsed: float) -
     longest = max((r for r in reports if "matched" in r), key=lambda r: r["seconds"]["matching"], default=None)
     if longest is not None:
         took = longest["seconds"]["matching"]
-        core.matching_pace.learn(longest["rows"], took, elapsed - took, longest["matched"]["limited"])
+        core.matching_pace.learn(longest["rows"], took, elapsed - took, longest["matched"]["work"])
 
 
 def _longest(reports: Sequence[dict[str, Any]]) -> float:

@@ -164,7 +164,7 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     if filters := screens.report():
         report["filters"] = filters
     if row_queries.queries is not None:
-        report["matched"] = {"queries": row_queries.queries, "limited": row_queries.limited}
+        report["matched"] = {"queries": row_queries.queries, "work": row_queries.work}
     for shard in range(manifest.shards):
         yield Parcel(shard, "", task, json.dumps(report).encode())
 

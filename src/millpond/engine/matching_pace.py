@@ -37,16 +37,18 @@ class MatchingPace:
     """Nanoseconds per row that matching may take, by estimate; learnt from what it took.
 
     share: of the time that an epoch takes otherwise, how much matching may add; infinite: all that the other limits
-    allow. work: what the next epoch is told. least: what it is told at least, when nothing else is left of the share.
+    allow. work: what the next epoch is told. speed: how much longer matching takes than the estimate says, as far as is
+    known. least: what an epoch is told at least, when nothing else is left of the share.
 
     >>> pace = MatchingPace(share=0.1, work=500.0)
-    >>> pace.learn(rows=100_000, matching=0.2, others=0.5, limited=True)
+    >>> pace.learn(rows=100_000, matching=0.2, others=0.5, used=5e7)
     >>> pace.work < 500
     True
     """
 
     share: float = 0.1
     work: float = 500.0
+    speed: float = 1.0
     least: float = 1.0
     most: float = 1e6
 
@@ -55,18 +57,21 @@ class MatchingPace:
         """What a manifest says."""
         return UNLIMITED if self.share == float("inf") else self.work
 
-    def learn(self, rows: int, matching: float, others: float, limited: bool) -> None:
+    def learn(self, rows: int, matching: float, others: float, used: float) -> None:
         """Adapt to an epoch.
 
+        Where nothing was matched ahead, since the share is too small for it, only the share is known anew: trying
+        whether it is quicker than the estimate says would make an epoch long, now and then.
+
         Arguments:
-            rows: matched by the task that took longest for it. matching: the seconds that this took.
-            others: seconds of everything else in the epoch. limited: whether queries were left out for lack of time.
+            rows: of the task that took longest for it. matching: the seconds that this took.
+            others: seconds of everything else in the epoch. used: nanoseconds that finding rows was said to take.
         """
-        if rows <= 0 or matching <= 0 or others <= 0:
+        if rows <= 0 or others <= 0 or self.share == float("inf"):
             return
-        allowed = self.share * others
-        if matching <= allowed and not limited:
-            return  # there is room, and nothing to fill it with
-        # What matching takes beside finding rows cannot be told apart: change in proportion, half way at a time.
-        change = min(2.0, max(0.25, allowed / matching))
-        self.work = min(self.most, max(self.least, self.work * (1.0 + change) / 2.0))
+        if used > 0 and matching > 0:
+            # What matching takes beside finding rows cannot be told apart; half way at a time.
+            found = min(4.0 * self.speed, max(self.speed / 4.0, matching / (used * 1e-9)))
+            self.speed = (self.speed + found) / 2.0
+        allowed = self.share * others / self.speed / rows * 1e9
+        self.work = min(self.most, max(self.least, (self.work + allowed) / 2.0))

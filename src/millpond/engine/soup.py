@@ -17,11 +17,11 @@ import pyarrow as pa
 from millpond.catalog.shipping import BoxReader, boxes_folder
 from millpond.engine.records import Manifest
 from millpond.engine.tolerance import one_line
-from millpond.synopses.blocks import Block, write_blocks
+from millpond.synopses.blocks import BLOCK_ROWS, Block, write_blocks
 from millpond.synopses.boxes import BoxTable
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import connection, reset
-from millpond.synopses.matches import Matches, match_block
+from millpond.synopses.matches import Matches, affordable, match_block
 from millpond.types import StreamDefinition
 
 #: Rows of one task that are set aside for one factor that fails on them.
@@ -58,13 +58,13 @@ class Met:
 
     letters: rows on which a factor fails, with `_reason`, and the query to name for each; they match nothing by that
         factor. A factor that many queries share is looked at once.
-    queries: row sets that were written out, over all blocks; None: there was no matching.
-    limited: whether there would have been more, had there been more time for it.
+    queries: row sets that were written out, over all blocks; None: there was nothing to match.
+    work: nanoseconds that finding them was said to take.
     """
 
     letters: tuple[tuple[pa.Table, str], ...] = ()
     queries: int | None = None
-    limited: bool = False
+    work: float = 0.0
 
 
 def meet_queries(pond: str, manifest: Manifest, stream: StreamDefinition, task: int, rows: pa.Table) -> Met:
@@ -79,11 +79,14 @@ def meet_queries(pond: str, manifest: Manifest, stream: StreamDefinition, task: 
     if found is None:
         return Met()
     table, factors = found
-    matches: list[Matches] = []
-    if rows.num_rows >= manifest.eager_rows and len(table):
-        matches = _match(pond, manifest, stream, task, rows, table)
-    explicit = sum(len(m) for m in matches) if matches else None
-    return Met(tuple(failing(rows, factors)), explicit, any(m.limited for m in matches))
+    letters = tuple(failing(rows, factors))
+    if rows.num_rows < manifest.eager_rows or not len(table):
+        return Met(letters)
+    if not affordable(min(rows.num_rows, BLOCK_ROWS), table, manifest.matching_work):
+        # Blocks without row sets would only say what the archive does; ranks are quickly made where they are used.
+        return Met(letters, 0)
+    matches = _match(pond, manifest, stream, task, rows, table)
+    return Met(letters, sum(len(m) for m in matches) if matches else None, sum(m.work for m in matches))
 
 
 def _match(

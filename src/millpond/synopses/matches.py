@@ -32,7 +32,8 @@ class Matches:
     """Row sets of one block by query, for the queries that were made explicit. Immutable.
 
     queries: their ids, ascending. version: the `BoxTable.version` that was met. size: rows of the block.
-    limited: whether others would have been explicit had there been more time for it; not kept in files.
+    limited: whether others would have been explicit had there been more time for it. work: nanoseconds that finding
+    the rows was said to take. Neither is kept in files.
     Row sets are sorted lists of row numbers or, where that is smaller, bitmaps.
     """
 
@@ -45,12 +46,14 @@ class Matches:
         size: int,
         version: int,
         limited: bool = False,
+        work: float = 0.0,
     ) -> None:
         """Take arrays as `match_block` makes them: set i is `units[ends[i-1]:ends[i]]`; `dense` places are bitmaps."""
         self.queries = queries
         self.size = size
         self.version = version
         self.limited = limited
+        self.work = work
         self._ends = ends
         self._units = units
         self._dense = dense
@@ -130,8 +133,7 @@ def match_block(
         Row sets of the queries that fit the budget, those with the fewest rows to expect first.
     """
     n = len(block)
-    granted = max(work * n, LEAST_WORK)
-    if n and granted < 2 * PLANNED * table.intervals:
+    if n and not affordable(n, table, work):
         # Without a snapshot, which takes its time too when queries keep coming.
         block.indexes(table.most_used(MAX_ATTRIBUTES))
         return _none_explicit(n, table.version)
@@ -142,7 +144,8 @@ def match_block(
     space = np.minimum(plan.expected, (n + 15) >> 4, where=np.isfinite(plan.expected), out=plan.expected.copy())
     chosen = _affordable(space, explicit_budget * n)
     ways = ways_of(plan, snapshot, chosen)
-    left = granted - PLANNED * len(snapshot.iv_low)
+    planned = PLANNED * len(snapshot.iv_low)
+    left = max(work * n, LEAST_WORK) - planned
     limited = float(ways.cost.sum()) > left
     if limited:
         cheapest = np.argsort(space[chosen], kind="stable")
@@ -197,7 +200,16 @@ def match_block(
         n,
         snapshot.version,
         limited,
+        planned + float(ways.cost.sum()),
     )
+
+
+def affordable(n: int, table: BoxTable, work: float) -> bool:
+    """Whether `match_block` would make any query explicit with `work` nanoseconds per row of a block of `n` rows.
+
+    Half of the time at most is for looking at all intervals, which finds no row yet.
+    """
+    return max(work * n, LEAST_WORK) >= 2 * PLANNED * table.intervals
 
 
 def rows_of(block: Block, boxes: Sequence[Sequence[Interval]], low_row: int = 0, high_row: int | None = None) -> Rows:
