@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
 from dataclasses import replace
 
 from millpond import language as lang
 from millpond.engine.core import Core
-from millpond.errors import MillpondError, StatementError
+from millpond.errors import MillpondError, QueryError, StatementError
 from millpond.language.places import nearest
 from millpond.results.ready import ready_of
+from millpond.row_queries import fitted
 from millpond.sources.carriers import carriers
+from millpond.tables import read_json, remove_file, write_json
 from millpond.types import Column, StreamDefinition, to_json
-
-#: Names of queries that a message lists.
-_SHOWN = 10
 
 
 def alter_columns(core: Core, statement: lang.AlterColumns, stream: StreamDefinition) -> str:
@@ -62,16 +61,20 @@ def _widen(core: Core, statement: lang.AlterColumns, stream: StreamDefinition) -
         wider = lang.wider_than(old.type)
         what = f"column '{old.name}' is {old.type}, of which {new.type} does not hold every value"
         raise _fault(statement, what, wider or f"a stream of another name: nothing is wider than {old.type}")
-    users = _row_queries(core, stream, old.name)
-    if users:
-        more = " and others" if len(users) > _SHOWN else ""
-        raise _fault(
-            statement, f"column '{old.name}' is read by {', '.join(sorted(users[:_SHOWN]))}{more} as {old.type}",
-            "DROP QUERY first and CREATE QUERY afterwards: row queries answer over everything, old or new",
-        )  # fmt: skip
     definition = replace(stream, columns=tuple(new if c is old else c for c in stream.columns))
+    reading = core.register.reading(stream.id, old.name)
+    try:
+        selections = fitted(core, reading, definition)
+    except QueryError as error:
+        raise _fault(statement, str(error), "DROP QUERY first") from None
     before = core.catalog
+    if selections:  # a crash between the two leaves it to the next opening
+        write_json(_pending(core), {"queries": reading})
     _record(core, definition, {"column": old.name, "type": old.type})
+    if selections:
+        core.register.fit(selections)
+        remove_file(_pending(core))
+        ready_of(core).fitted(stream.id, list(selections))
     going_on = [
         q.definition.name for n, q in core.catalog.queries.items() if q.definition != before.queries[n].definition
     ]
@@ -91,22 +94,23 @@ def _record(core: Core, definition: StreamDefinition, more: dict[str, str]) -> N
     ready_of(core).altered(definition.id)
 
 
-def _row_queries(core: Core, stream: StreamDefinition, column: str) -> list[str]:
-    """Names of row queries that read a column, some more than are shown at most."""
-    marks = [json.dumps(mark + column.replace('"', '""') + '"')[1:-1] for mark in ('"', ".")]
-    found = []
-    for number in core.register.on_stream(stream.id).tolist():
-        query = core.register.get(number)
-        text = json.dumps(to_json(query.selection), ensure_ascii=True)
-        if any(mark in text for mark in marks):
-            found.append(query.name)
-            if len(found) > _SHOWN:
-                break
-    return found
+def finish_columns(core: Core) -> None:
+    """At opening: bind the row queries anew that a crash has left with the columns of before."""
+    try:
+        queries = read_json(_pending(core))["queries"]
+    except FileNotFoundError:
+        return
+    with core.lock:
+        core.register.fit(fitted(core, [q for q in queries if q in core.register]))
+    remove_file(_pending(core))
+
+
+def _pending(core: Core) -> str:
+    return os.path.join(core.path, "catalog", "columns.json")
 
 
 def _fault(statement: lang.AlterColumns, message: str, expected: str, like: str = "") -> StatementError:
     return StatementError(message, statement.script, *statement.place, expected, like)
 
 
-__all__ = ["alter_columns"]
+__all__ = ["alter_columns", "finish_columns"]

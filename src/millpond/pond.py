@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 
+from millpond.altered_columns import finish_columns
 from millpond.engine.core import Core, open_core
 from millpond.engine.draining import Drain
 from millpond.engine.executors import Executor, InlineExecutor
@@ -62,6 +63,7 @@ class Pond(Functions):
         self._functions = UserFunctions(core)
         self._closed = False
         sweep_orphans(core)
+        finish_columns(core)
         if core.settings.statistics:
             with core.lock:
                 begin(core)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from millpond.catalog import NewSelection
 from millpond.engine.core import Core
 from millpond.engine.reporting import SYSSTREAM
-from millpond.errors import QueryError, Refusal
-from millpond.language import Binder
+from millpond.errors import QueryError, Refusal, StatementError
+from millpond.language import Binder, CreateQuery, bind_standing, parse
 from millpond.results.ready import ready_of
 from millpond.types import (
     BoundQuery,
@@ -79,6 +83,17 @@ class Names:
         return self._core.catalog.functions
 
 
+class _Instead(Names):
+    """The same names with other definitions of some streams."""
+
+    def __init__(self, core: Core, streams: Sequence[StreamDefinition]) -> None:
+        super().__init__(core)
+        self._instead = {s.name.lower(): s for s in streams}
+
+    def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
+        return self._instead.get(name.lower()) or super().lookup(name)
+
+
 class RowQueries:
     """Adds row queries to the register of an open pond."""
 
@@ -86,12 +101,15 @@ class RowQueries:
         self._core = core
         self.names = Names(core)
         self._binder = Binder(self.names)
+        self._bound = threading.local()  # .columns: what `core.alterations` was when this thread began to bind
 
     def bind(self, text: str) -> BoundQuery | Selection:
         """A SELECT as text, bound; quick for shapes that were seen before.
 
         Raises: StatementError, with the place in the text.
         """
+        if getattr(self._bound, "columns", None) is None:
+            self._bound.columns = self._core.alterations
         return self._binder.bind(text)
 
     def forget(self) -> None:
@@ -140,8 +158,79 @@ class RowQueries:
 
         Raises: QueryError as `Register.add`.
         """
+        bound, self._bound.columns = getattr(self._bound, "columns", None), None
         ids = self._core.register.add(queries, limit)
+        if bound is not None and bound != self._core.alterations:  # a column was altered between binding and now
+            with self._core.lock:
+                self._core.register.fit(fitted(self._core, ids))
         for number, query in zip(ids, queries, strict=True):
             if query.options.materialize == "complete":
                 ready_of(self._core).keeper.declare(number, "complete")
         return ids
+
+
+def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None = None) -> dict[int, Selection]:
+    """Registered row queries bound anew to the columns as they are, by id; `core.lock` must be held.
+
+    Columns that were added since are not in what a query's `*` stands for.
+
+    Arguments:
+        stream: a definition that the catalog does not have yet.
+    Raises:
+        QueryError: one of them means nothing then, and which.
+    """
+    binders: dict[tuple[tuple[str, int], ...], Binder] = {}
+    found = {}
+    for number in queries:
+        line = core.register.written(number)
+        query = line["selection"]["query"]
+        names = [output["name"] for output in query["select"]]
+        read = {n: core.catalog.streams[n] for n in line["streams"]}
+        if stream is not None and stream.id in read:
+            read[stream.id] = stream
+        fault: StatementError | None = None
+        for columns in _candidates(query, read):
+            binder = binders.get(columns)
+            if binder is None:
+                seen = [replace(s, columns=s.columns[:n]) for s, (_, n) in zip(read.values(), columns, strict=True)]
+                binder = binders[columns] = Binder(_Instead(core, seen))
+            try:
+                bound = _bind(binder, line["text"])
+            except StatementError as error:
+                fault = fault or error
+                continue
+            if isinstance(bound, Selection) and [output.name for output in bound.query.select] == names:
+                found[number] = bound
+                break
+        else:
+            name = core.register.name(number)
+            reason = "its columns are called otherwise" if fault is None else fault.message
+            raise QueryError(f"row query '{name}' cannot be bound to the columns then: {reason}")
+    return found
+
+
+def _candidates(query: dict[str, Any], read: dict[int, StreamDefinition]) -> Iterator[tuple[tuple[str, int], ...]]:
+    """How many of each stream's columns there may have been at registration, likely numbers first.
+
+    Columns are added behind the others, so that those of before are the first ones.
+
+    Arguments: query, as its line has it.
+    """
+    # With the columns that are there without being declared.
+    own = {feed["stream"]: len(feed["columns"]) for feed in query.get("feeds", ())}
+    sizes = []
+    for number, stream in read.items():
+        declared = len(stream.columns)
+        hidden = len(stream.all_columns) - declared
+        known = [own[number] - hidden] if number in own else range(declared, 0, -1)
+        sizes.append([(stream.name, n) for n in known])
+    yield from itertools.product(*sizes)
+
+
+def _bind(binder: Binder, text: str) -> BoundQuery | Selection:
+    """A registered text: a SELECT, or the whole of CREATE QUERY."""
+    if text[:6].upper() != "CREATE":
+        return binder.bind(text)
+    [statement] = parse(text)
+    assert isinstance(statement, CreateQuery)
+    return bind_standing(statement.select, statement.text, statement.offset, binder.schema)

@@ -12,8 +12,8 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain, islice
 from typing import Any
 
@@ -28,13 +28,16 @@ from millpond.catalog.register_lines import (
     RegisterStatus,
     add_fragment,
     add_line,
+    as_added,
     boxes_in,
+    fit_event,
     other_line,
 )
-from millpond.catalog.register_log import RegisterLog
+from millpond.catalog.register_log import Entry, RegisterLog
 from millpond.catalog.register_reading import Reading
 from millpond.catalog.register_rows import OPTIONS, PAUSED, STATUS, Rows
 from millpond.errors import QueryError, Refusal
+from millpond.types import Selection
 
 #: Events behind a checkpoint after which a new one is worth while.
 TAIL = 4096
@@ -151,6 +154,8 @@ class Register(Reading):
             self._next_id = max(self._next_id, query + 1)
             if option != "none":
                 self._indexes.add(query, streams, [boxes_in(s) for s in event["selection"]["sides"]])
+        elif do == "fit":
+            self._fitted(query, offset, length, [boxes_in(s) for s in event["selection"]["sides"]])
         elif do == "drop":
             for number in event["ids"]:
                 self._forget(number)
@@ -173,6 +178,19 @@ class Register(Reading):
         self._indexes.remove(query, self._rows.streams_of(at))
         self._rows.drop(at)
         self._cache.pop(query, None)
+
+    def _fitted(self, query: int, offset: int, length: int, boxes: list[Any]) -> None:
+        """A query that stays what it is, under its id, has another definition: the line at `offset`."""
+        at = self._rows.slot(query)
+        if at is None:  # replaced meanwhile
+            return
+        row = self._rows.all[at]
+        row["offset"], row["length"] = offset, length
+        self._cache.pop(query, None)
+        if row["status"] != PAUSED and OPTIONS[row["option"]] != "none":
+            streams = self._rows.streams_of(at)
+            self._indexes.remove(query, streams)
+            self._indexes.add(query, streams, boxes)
 
     def _set(self, query: int, status: str) -> None:
         at = self._rows.slot(query)
@@ -294,6 +312,22 @@ class Register(Reading):
             self._slot(query)
         self._record({"do": "status", "id": query, "status": status})
 
+    def fit(self, selections: Mapping[int, Selection]) -> None:
+        """Give queries that are registered already other definitions, durably, as one; those that are gone stay so.
+
+        Arguments:
+            selections: by id; over the same streams.
+        """
+        with self._lock:
+            events = []
+            for query, selection in selections.items():
+                at = self._rows.slot(query)
+                if at is not None and query not in self._going:
+                    row = self._rows.all[at]
+                    events.append(fit_event(self._log.read(int(row["offset"]), int(row["length"])), selection))
+            entry = self._enqueue(events)  # before anything that asks for a place later: what drops one stands behind
+        self._log.commit(entry)
+
     def close_stream(self, stream: int) -> list[int]:
         """Take no more queries on a stream that is to be dropped; ids of those that it has, coming ones included."""
         with self._lock:
@@ -333,16 +367,20 @@ class Register(Reading):
         return older
 
     def _record(self, *events: dict[str, Any]) -> None:
+        with self._lock:
+            entry = self._enqueue(events)
+        self._log.commit(entry)
+
+    def _enqueue(self, events: Sequence[dict[str, Any]]) -> Entry:
+        """Give events a place in the log, where they take effect once they are durable; the lock must be held."""
         lines = [other_line(e) for e in events]
 
         def applied(offsets: list[int]) -> None:
-            with self._lock:
+            with self._lock, self._indexes.many() if len(events) > 1 else nullcontext():
                 for event, offset, line in zip(events, offsets, lines, strict=True):
                     self._apply(event, offset, len(line))
 
-        with self._lock:
-            entry = self._log.enqueue(lines, applied)
-        self._log.commit(entry)
+        return self._log.enqueue(lines, applied)
 
     # --- names and ids ------------------------------------------------------------------------------------------------
 
@@ -413,7 +451,7 @@ class Register(Reading):
             kept.extend(zip(rows["offset"].tolist(), rows["length"].tolist(), strict=True))
             paused = [int(i) for i in rows["id"][rows["status"] == PAUSED]]
             self._lines = len(kept) + len(paused)
-            lines = (self._log.read(offset, length) for offset, length in kept)
+            lines = (as_added(self._log.read(offset, length)) for offset, length in kept)
             states = (other_line({"do": "status", "id": q, "status": "paused"}) for q in paused)
             return self._seq - self._lines, self._next_id, chain(lines, states)
 

@@ -82,12 +82,15 @@ def compact(value: Any) -> Any:
     return shown
 
 
+def _textless(selection: Selection) -> Selection:
+    """Without its text, which stands in the line by itself."""
+    return replace(selection, query=replace(selection.query, text="")) if selection.query.text else selection
+
+
 def add_fragment(new: NewSelection) -> bytes:
     """The part of an add line that does not depend on the id."""
-    selection = new.selection
-    if selection.query.text:
-        selection = replace(selection, query=replace(selection.query, text=""))
-    event: dict[str, Any] = {"streams": new.streams, "text": new.text, "selection": compact(selection)}
+    selection = compact(_textless(new.selection))
+    event: dict[str, Any] = {"streams": new.streams, "text": new.text, "selection": selection}
     for name in ("name", "owner", "epoch", "replaces", "previous"):
         if (value := getattr(new, name)) not in (None, "", 0, ()):
             event[name] = value
@@ -101,6 +104,22 @@ def add_fragment(new: NewSelection) -> bytes:
 def add_line(query: int, fragment: bytes) -> bytes:
     """The add line of a query from its fragment."""
     return b'{"do":"add","id":%d,' % query + fragment
+
+
+def fit_event(line: bytes, selection: Selection) -> dict[str, Any]:
+    """The event that gives the query of an add line, or of such an event's, another definition."""
+    event: dict[str, Any] = json.loads(line)
+    event.pop("replaces", None)  # that was done when it came
+    return {**event, "do": "fit", "selection": compact(_textless(selection))}
+
+
+def as_added(line: bytes) -> bytes:
+    """The line of a query as a log has it that begins with it, in as many bytes.
+
+    >>> as_added(b'{"do":"fit","id":7}')
+    b'{"do":"add","id":7}'
+    """
+    return line.replace(b'{"do":"fit"', b'{"do":"add"', 1) if line.startswith(b'{"do":"fit"') else line
 
 
 def other_line(event: dict[str, Any]) -> bytes:

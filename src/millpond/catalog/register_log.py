@@ -17,7 +17,7 @@ from millpond.tables import append_durably, sync_folder
 _BUFFER = 1 << 22
 
 
-class _Entry:
+class Entry:
     """What one caller appends. `applied` is called with the offsets of its lines once they are durable."""
 
     def __init__(self, lines: Sequence[bytes], applied: Callable[[list[int]], None]) -> None:
@@ -35,7 +35,7 @@ class RegisterLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._queue: list[_Entry] = []
+        self._queue: list[Entry] = []
         self._leading = False
         self._turn = threading.Condition()
         if not os.path.exists(path):
@@ -78,17 +78,17 @@ class RegisterLog:
             os.fsync(self._file)
             self.size = at
 
-    def enqueue(self, lines: Sequence[bytes], applied: Callable[[list[int]], None]) -> _Entry:
+    def enqueue(self, lines: Sequence[bytes], applied: Callable[[list[int]], None]) -> Entry:
         """Give lines a place in the order of the log; `commit` makes them durable.
 
         applied: called in that order with the lines' offsets, in whichever thread commits.
         """
-        entry = _Entry(lines, applied)
+        entry = Entry(lines, applied)
         with self._turn:
             self._queue.append(entry)
         return entry
 
-    def commit(self, entry: _Entry) -> None:
+    def commit(self, entry: Entry) -> None:
         """Return when the entry is durable and applied.
 
         Raises: PondError when it cannot be written (the disk is full); then it has not happened.
@@ -111,7 +111,7 @@ class RegisterLog:
         if entry.error is not None:
             raise entry.error
 
-    def _write(self, batch: Sequence[_Entry]) -> None:
+    def _write(self, batch: Sequence[Entry]) -> None:
         data = b"".join(line for entry in batch for line in entry.lines)
         if self._file < 0:
             for entry in batch:

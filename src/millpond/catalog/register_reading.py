@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -59,13 +59,14 @@ class Reading:
             if (found := self._cache.get(query)) is not None:
                 self._cache.move_to_end(query)
                 return found
-            row = self._rows.all[self._slot(query)]
+            row = self._rows.all[self._slot(query)].copy()
             status: Literal["live", "paused"] = "paused" if row["status"] == PAUSED else "live"
             line = self._log.read(int(row["offset"]), int(row["length"]))
         found = registered(json.loads(line), status)
         with self._lock:
             at = self._rows.slot(query)
-            if at is not None and STATUS[self._rows.all[at]["status"]] == status:
+            now = None if at is None else self._rows.all[at]
+            if now is not None and STATUS[now["status"]] == status and now["offset"] == row["offset"]:
                 self._cache[query] = found
                 while len(self._cache) > self._most:
                     self._cache.popitem(last=False)
@@ -107,6 +108,27 @@ class Reading:
         with self._lock:
             found: npt.NDArray[np.int64] = self._rows.all["id"][self._rows.on_stream(stream)]
             return found
+
+    def reading(self, stream: int, column: str) -> list[int]:
+        """Ids of the queries on a stream that may read a column of it, ascending: found by its name in their lines."""
+        written = json.dumps(column.replace('"', '""'))[1:-1].encode()
+        marks = b'\\"' + written + b'\\"', b"." + written + b'\\"'
+        with self._lock:
+            rows = self._rows.all[self._rows.on_stream(stream)]
+            places = zip(rows["id"].tolist(), rows["offset"].tolist(), rows["length"].tolist(), strict=True)
+            lines = ((query, self._log.read(offset, length)) for query, offset, length in places)
+            return [query for query, line in lines if any(mark in line for mark in marks)]
+
+    def written(self, query: int) -> dict[str, Any]:
+        """The line of a query as it stands in the log: quicker than `get`, which makes a definition of it.
+
+        Raises: QueryError when there is none (any more).
+        """
+        with self._lock:
+            row = self._rows.all[self._slot(query)]
+            line = self._log.read(int(row["offset"]), int(row["length"]))
+        event: dict[str, Any] = json.loads(line)
+        return event
 
     def table(self, stream: int) -> BoxTable:
         """The predicate index of a stream: its live queries that keep anything ready, by id.

@@ -126,6 +126,7 @@ class Core:
     #: What the last epochs did, operator by operator.
     work: deque[Work] = field(default_factory=lambda: deque(maxlen=8))
     pins: int = 0
+    alterations: int = 0
     upkeep: threading.Lock = field(default_factory=threading.Lock)
     stepping: threading.RLock = field(default_factory=threading.RLock)
     owner_file: int = -1
@@ -220,6 +221,7 @@ class Core:
         for table in (runtime.archive, *runtime.copies.values()):
             table.evolve(storage_schema(schema))
         runtime.definition, runtime.schema = definition, schema
+        self.alterations += 1
         if isinstance(runtime.source, FileSource):  # derived streams keep their columns
             runtime.source.definition = definition
 

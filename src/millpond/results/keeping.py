@@ -78,6 +78,12 @@ class Keeper:
         """A query was dropped."""
         self._do(Dropped(query))
 
+    def outdated(self, queries: Iterable[int]) -> None:
+        """Let go of the kept answers of queries; what form they have stays decided."""
+        with self._lock:
+            for query in queries:
+                self._remove(query)
+
     def form(self, query: int, option: Option) -> tuple[Form, str]:
         """The form of a query and the reason for it."""
         with self._lock:

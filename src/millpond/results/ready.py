@@ -106,6 +106,12 @@ class Ready:
         self.hot.forget(stream)
         self.plans.clear()
 
+    def fitted(self, stream: int, queries: Sequence[int]) -> None:
+        """Queries on a stream have other definitions now: what was kept ready for them is made again."""
+        self.altered(stream)  # what somebody makes this moment by an old definition belongs to blocks that are gone
+        self._drop_caches(queries)
+        self.keeper.outdated(queries)
+
     def _drop_caches(self, queries: Sequence[int]) -> None:
         self.sets.forget(queries=queries)
         for query in queries:
