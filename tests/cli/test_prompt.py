@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import io
 import os
 import re
@@ -34,7 +36,7 @@ from millpond.cli.fitting import show_rows
 from millpond.cli.names import Names
 from millpond.cli.output import Format
 from millpond.cli.prompt import HELP, Prompt, kept_history
-from millpond.cli.typed import command_of, in_quiet, is_complete, quoted, statement_at, words_of
+from millpond.cli.typed import KEYWORDS, command_of, in_quiet, is_complete, quoted, statement_at, words_of
 from millpond.cli.waiting import Worker
 from millpond.server.serve import serving
 from tests.cli.fakes import FakePond
@@ -342,6 +344,27 @@ def test_reading_what_is_typed() -> None:
     assert statement_at("a; b ';' c; d", 5) == " b ';' c"
     assert words_of("a.b = 'c d' \"e f\" -- g") == ["a", "b", "e f"]
     assert quoted("select") == '"select"' and quoted('a"b') == '"a""b"' and quoted("größe") == "größe"
+    assert quoted("kind") == "kind"
+
+
+def test_every_word_that_statements_are_read_by_is_completed() -> None:
+    """Words that readers of statements ask for: arguments of `take` and `expect`, and what a word is compared with."""
+    asked: set[str] = set()
+    for name in ("script", "dialect", "bounds", "window_clause", "reduce_clause"):
+        source = Path(importlib.import_module(f"millpond.language.{name}").__file__ or "").read_text()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                parts: list[Any] = node.args if node.func.attr in ("take", "expect") else []
+            elif isinstance(node, ast.Compare):
+                parts = node.comparators
+            else:
+                continue
+            found = {c.value for part in parts for c in ast.walk(part) if isinstance(c, ast.Constant)}
+            asked |= {w for text in found if isinstance(text, str) and text.isupper() for w in text.split()}
+    assert {"PAUSE", "ARCHIVE", "EVERY", "REVISIONS"} <= asked
+    # Spellings of papers that are understood, and words that are refused with what would work.
+    others = {"SATTR", "ROW_NUM", "SEQ_NUM", "ROWNUM", "GROUPS", "PRECEDING", "FOLLOWING", "TIMESTAMPTZ"}
+    assert {word for word in asked if word.isidentifier()} - others <= set(KEYWORDS)
 
 
 def test_standard_input_is_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
+
+from sqlglot import exp
+
+from millpond.errors import StatementError
+from millpond.language import Select, parse
+from millpond.language.column_types import NAMES
+from millpond.language.durations import UNIT_NAMES, UNITS
+from millpond.language.script import STATEMENTS
+from millpond.language.window_clause import PARAMETERS
 
 #: Comments, texts and quoted names; the last alternative is one that is still open.
 _QUIET: Final = re.compile(
@@ -102,29 +112,44 @@ def words_of(text: str) -> list[str]:
 def quoted(name: str) -> str:
     """A name as it is written in a statement: with double quotes where it needs them.
 
-    >>> quoted("reading"), quoted("#7"), quoted("two words")
-    ('reading', '"#7"', '"two words"')
+    >>> quoted("reading"), quoted("#7"), quoted("two words"), quoted("select"), quoted("kind")
+    ('reading', '"#7"', '"two words"', '"select"', 'kind')
     """
-    if re.fullmatch(r"[^\W\d]\w*", name) and name.upper() not in KEYWORDS:
+    if re.fullmatch(r"[^\W\d]\w*", name) and _is_plain(name):
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+@functools.lru_cache(4096)
+def _is_plain(word: str) -> bool:
+    """Whether the grammar takes a word for a name, of a column and of what stands in FROM."""
+    try:
+        [statement] = parse(f"SELECT {word} FROM {word}")
+    except (StatementError, ValueError):
+        return False
+    if not isinstance(statement, Select) or not isinstance(statement.select, exp.Select):
+        return False
+    columns, tables = statement.select.expressions, list(statement.select.find_all(exp.Table))
+    return len(columns) == 1 and isinstance(columns[0], exp.Column) and [t.name for t in tables] == [word]
 
 
-#: Words of the language, as completion offers them.
-KEYWORDS: Final = _split(
-    """
-    ALIGN ALL ALTER ANALYZE AND AS ASC BEGIN BETWEEN BY CASCADE CASE CAST CREATE DATE DESC DISTINCT DRAIN DROP ELSE END
-    EPOCH EXISTS EXPLAIN FALSE FILTER FINAL FOR FROM GROUP HAVING IF ILIKE IN INNER INTERVAL INVOKE IS JOIN LIKE LIMIT
-    LOAD NOT NOW NULL NULLS OF OFFSET ON OR ORDER ORIGIN PAUSE PROGRESS QUERIES QUERY RANGE REDUCE REPLACE RESUME
-    REVISIONS ROWS SELECT SET SETTINGS SHOW SLIDE START STREAM STREAMS SYNOPSES SYSTEM TABLE TABLES THEN TIMESTAMP TRUE
-    TUMBLING TRY_CAST VALUES WHEN WHERE WITH WITHIN
-    SECOND SECONDS MINUTE MINUTES HOUR HOURS DAY DAYS WEEK WEEKS
-    BIGINT BLOB BOOLEAN DECIMAL DOUBLE ENUM FLOAT HUGEINT INTEGER JSON MAP SMALLINT STRUCT TEXT TIME UUID VARCHAR
-    """
+def _words(text: str) -> set[str]:
+    return {word for word in text.split() if word.isidentifier()}
+
+
+#: Words of the language, as completion offers them. What a reader of statements has a list of is taken from there.
+KEYWORDS: Final = tuple(
+    sorted(
+        _words(" ".join((*STATEMENTS, *PARAMETERS, *NAMES)))
+        | {name.upper() for unit in UNITS for name in (UNIT_NAMES[unit], UNIT_NAMES[unit].removesuffix("s"))}
+        | _words("""
+            ADD ALL ALTER ANALYZE AND APPROX ARCHIVE ARRIVAL AS ASC BEGIN BETWEEN BY CASCADE CASE CAST COLUMN DAILY DATA
+            DESC DISTINCT DSTREAM ELSE END EPOCH EVERY EXCLUDE EXISTS FALSE FILTER FINAL FOR FROM GROUP HAVING HOURLY IF
+            ILIKE IN INNER INTERVAL IS ISTREAM JOIN LIKE LIMIT LOAD NOT NULL NULLS OF OFFSET OR ORDER PAUSE PROGRESS
+            QUERIES QUERY RANK REDUCE REPLACE RESUME REVISIONS ROW RSTREAM SET SETTINGS START STREAM STREAMS SYNOPSES
+            SYSTEM TABLE TABLES THEN TRUE TRY_CAST TYPE UNBOUNDED UNION VALUES WEEKLY WHEN WHERE WINDOW WITH WITHIN ZONE
+        """)
+    )
 )
 
 __all__ = [
