@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -95,32 +94,6 @@ def test_e3_window_kinds(pond: Any) -> None:
     assert numbers(sliding.result(begin=at(1), end=at(2))) == [1, 2]
     assert numbers(sliding.result(begin="NOW - 2 ROWS")) == [9, 10]
     assert numbers(sliding.result(as_of="progress")) == [2, 3, 4]
-
-
-def test_e5_every_interleaving_of_registrations_and_arrivals(inline_pond: Factory) -> None:
-    """Each invocation is brute force over exactly the prefix that was processed."""
-    values = {"x": (1, 4), "y": (3, 2), "z": (5, 5)}
-    queries = {"p": "a >= 3", "q": "a < b + 1"}
-    checks: dict[str, Callable[[int, int], bool]] = {"p": lambda a, b: a >= 3, "q": lambda a, b: a < b + 1}
-    for number, order in enumerate(itertools.permutations([*values, *queries])):
-        if number % 11:  # some of all orders, evenly
-            continue
-        pond = inline_pond(f"order{number}")
-        pond.sql("CREATE STREAM r (ts TIMESTAMP, k TEXT, a INTEGER, b INTEGER) WITH (progress='ts')")
-        handles: dict[str, Any] = {}
-        arrived: list[str] = []
-        for step in order:
-            if step in queries:
-                handles[step] = pond.register(f"SELECT k FROM r WHERE {queries[step]}")
-            else:
-                a, b = values[step]
-                arrived.append(step)
-                feed(pond, [{"ts": at(len(arrived)), "k": step, "a": a, "b": b}])
-            for name, handle in handles.items():
-                answer = handle.result()
-                assert numbers(answer, "k") == [k for k in arrived if checks[name](*values[k])]
-                assert answer.epoch == len(arrived)
-        pond.close()
 
 
 def test_what_an_answer_says_of_its_prefix(pond: Any) -> None:
