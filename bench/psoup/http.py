@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from bench.common import ROOT, log, run_isolated
 from bench.psoup import load
+from bench.psoup.workload import STEP
 
 #: Client processes: few, so that they leave the server a core.
 PROCESSES = 2
@@ -61,11 +62,11 @@ def served(pond: Path, patience: float = 60.0) -> Iterator[tuple[str, int]]:
 
 
 def measure(pond: Path, asked: list[list[Any]], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One line per kind at 2^15 rows (or the widest window there is) by one client, and one for all clients.
+    """One line per kind at 2^15 rows (or the widest window there is) by one client, and two for all clients.
 
     Arguments: asked, [query's id, kind, factors, window, rows] of partial queries.
     """
-    from bench.psoup.invoke import TARGET_HTTP_MS, TARGET_PER_S
+    from bench.psoup.invoke import TARGET_HTTP_MS
     from millpond import wire
 
     widest = max((w for _, _, _, w, _ in asked if w <= 1 << 15), default=0)
@@ -97,31 +98,56 @@ def measure(pond: Path, asked: list[list[Any]], options: argparse.Namespace) -> 
                         "met": median <= TARGET_HTTP_MS,
                     }
                 )
-        small = [[f"/v1/queries/{q[0]}/answer", q[4]] for q in asked if q[4] <= SMALL and not q[1].startswith("join")]
-        clients = max(1, options.clients // PROCESSES)
-        job = {**base, "clients": clients, "seconds": seconds, "accept": wire.JSON, "requests": small[:200]}
-        with ThreadPoolExecutor(PROCESSES) as pool:
-            results = [m.result for m in pool.map(lambda _: run_isolated("bench.psoup.load", job), range(PROCESSES))]
+        found = {name: _clients(base, requests, options, seconds) for name, requests in _small(asked).items()}
+    return lines + [_line(name, *each) for name, each in found.items()]
+
+
+def _small(asked: list[list[Any]]) -> dict[str, list[list[Any]]]:
+    """What many clients ask: answers that may be served again until the next epoch, and ones that are made each time.
+
+    The latter name their windows, as somebody who browses does: nothing of an answer is kept then.
+    """
+    small = [q for q in asked if q[4] <= SMALL and not q[1].startswith("join")][:200]
+    window = [quote(f"NOW - INTERVAL {STEP * (q[3] - 1)} MICROSECONDS") for q in small]
+    return {
+        "clients": [[f"/v1/queries/{q[0]}/answer", q[4]] for q in small],
+        "clients-anew": [[f"/v1/queries/{q[0]}/answer?begin={w}", q[4]] for q, w in zip(small, window, strict=True)],
+    }
+
+
+def _clients(
+    base: dict[str, Any], requests: list[list[Any]], options: argparse.Namespace, seconds: float
+) -> tuple[int, list[list[Any]], list[dict[str, Any]]]:
+    """How many clients there were, what they asked, and what the processes of them found."""
+    from millpond import wire
+
+    each = max(1, options.clients // PROCESSES)
+    job = {**base, "clients": each, "seconds": seconds, "accept": wire.JSON, "requests": requests}
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        found = [m.result for m in pool.map(lambda _: run_isolated("bench.psoup.load", job), range(PROCESSES))]
+    return each * PROCESSES, requests, found
+
+
+def _line(name: str, clients: int, requests: list[list[Any]], results: list[dict[str, Any]]) -> dict[str, Any]:
+    from bench.psoup.invoke import TARGET_PER_S
+
     ms = [each for found in results for each in found["ms"]]
     rate = sum(len(found["ms"]) / found["seconds"] for found in results)
-    lines.append(
-        {
-            "case": f"http-{clients * PROCESSES}-clients",
-            "correct": not any(found["wrong"] or found["failed"] for found in results),
-            "invocations_per_s": round(rate),
-            "clients": clients * PROCESSES,
-            "client_processes": PROCESSES,
-            "invocations": len(ms),
-            "failed": sum(found["failed"] for found in results),
-            "answer_rows": round(statistics.mean(q[1] for q in small[:200])),
-            "ms": round(statistics.median(ms), 2),
-            "p95_ms": round(_percentile(ms, 0.95), 2),
-            "p99_ms": round(_percentile(ms, 0.99), 2),
-            "target_per_s": TARGET_PER_S,
-            "met": rate >= TARGET_PER_S,
-        }
-    )
-    return lines
+    return {
+        "case": f"http-{clients}-{name}",
+        "correct": not any(found["wrong"] or found["failed"] for found in results),
+        "invocations_per_s": round(rate),
+        "clients": clients,
+        "client_processes": PROCESSES,
+        "invocations": len(ms),
+        "failed": sum(found["failed"] for found in results),
+        "answer_rows": round(statistics.mean(rows for _, rows in requests)),
+        "ms": round(statistics.median(ms), 2),
+        "p95_ms": round(_percentile(ms, 0.95), 2),
+        "p99_ms": round(_percentile(ms, 0.99), 2),
+        "target_per_s": TARGET_PER_S,
+        "met": rate >= TARGET_PER_S,
+    }
 
 
 def _percentile(values: list[float], share: float) -> float:
