@@ -422,6 +422,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("counted", "time", "spark"))
+    parser.add_argument("--figures", default="", help="of those that are counted: 4.11,4.19,…; all, if you do not say")
     parser.add_argument("--total", type=int, default=2_000_000, help="tuples of the experiments that change")
     parser.add_argument("--rows", type=int, default=400_000, help="of the comparison with Spark")
     parser.add_argument("--rounds", type=int, default=100, help="of mixing that a filter does there with each value")
@@ -433,14 +434,15 @@ def main() -> None:
         good = good and each["correct"]
         print(json.dumps(each), flush=True)
 
+    figures: dict[str, Any] = {
+        "4.11": figure_4_11, "4.12": figure_4_12, "4.13": lambda: figure_4_13(3, "4.13"),
+        "4.14": lambda: figure_4_13(8, "4.14"), "4.15": figure_4_15, "4.17": figure_4_17, "4.19": figure_4_19,
+        "4.22": lambda: figure_4_22(arguments.total), "4.23": lambda: figure_4_23(100_000, "4.23", arguments.total),
+        "4.24": lambda: figure_4_23(1_000_000, "4.24", arguments.total),
+    }  # fmt: skip
     if arguments.only in (None, "counted"):
-        for figure in (
-            figure_4_11, figure_4_12, lambda: figure_4_13(3, "4.13"), lambda: figure_4_13(8, "4.14"), figure_4_15,
-            figure_4_17, figure_4_19, lambda: figure_4_22(arguments.total),
-            lambda: figure_4_23(100_000, "4.23", arguments.total),
-            lambda: figure_4_23(1_000_000, "4.24", arguments.total),
-        ):  # fmt: skip
-            show(figure())
+        for name in arguments.figures.split(",") if arguments.figures else figures:
+            show(figures[name]())
     if arguments.only in (None, "time"):
         for each in table_4_2():
             show(each)
