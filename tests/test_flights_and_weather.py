@@ -44,6 +44,9 @@ CHECKS = {
             RANGE BETWEEN INTERVAL 1 DAY - INTERVAL 1 MICROSECOND PRECEDING AND CURRENT ROW)""",
     'SELECT "at", origin, dest, dep_delay FROM stranded': """
         SELECT departed, origin, dest, dep_delay FROM f WHERE dep_delay > 300""",
+    'SELECT "at", tailnum, origin, dep_delay, observed, wind_speed FROM took_off': """
+        SELECT departed, tailnum, f.origin, dep_delay, observed, wind_speed FROM f LEFT JOIN w
+        ON w.origin = f.origin AND departed - INTERVAL 1 HOUR < observed AND observed <= departed""",
     "SELECT window_end, origin, wind, sight FROM stormy": """
         -- an hour's answer counts at the hour's end
         SELECT date_trunc('day', observed + INTERVAL 1 HOUR) + INTERVAL 1 DAY, origin, max(wind_speed), min(visib)

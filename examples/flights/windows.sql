@@ -42,6 +42,11 @@ FROM landings [PARTITION BY tailnum RANGE 1 DAY SLIDE 1 ROW];
 CREATE QUERY stranded WITH (since = 'start') AS
 SELECT ISTREAM(origin, dest, dep_delay) FROM landings [NOW] WHERE dep_delay > 300;
 
+-- A stream of pairs: each flight with what was observed at its airport within the hour before.
+CREATE QUERY took_off WITH (since = 'start') AS
+SELECT PAIRS(f.tailnum, f.origin, f.dep_delay, w.observed, w.wind_speed)
+FROM landings [NOW] f LEFT JOIN weather [RANGE 1 HOUR OPEN] w ON w.origin = f.origin;
+
 -- A stream of answers, and a window over it: the worst hour of each day.
 CREATE STREAM gusts WITH (since = 'start') AS
 SELECT origin, max(wind_speed) AS wind, min(visib) AS sight FROM weather [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY origin;
@@ -57,4 +62,5 @@ SELECT window_end, origin, last_hour, last_six FROM two_ranges ORDER BY last_six
 SELECT window_end, window_number, origin, delay FROM hundreds ORDER BY delay DESC, window_end, origin LIMIT 3;
 SELECT window_end, tailnum, flights, miles FROM aircraft ORDER BY flights DESC, miles DESC, window_end, tailnum LIMIT 3;
 SELECT * FROM stranded ORDER BY dep_delay DESC, origin, dest LIMIT 3;
+SELECT * FROM took_off ORDER BY wind_speed DESC NULLS LAST, dep_delay DESC, tailnum LIMIT 3;
 SELECT window_end, origin, wind, sight FROM stormy ORDER BY wind DESC, window_end, origin LIMIT 3;

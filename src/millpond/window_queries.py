@@ -184,6 +184,8 @@ def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> N
     if operator != "rstream" and options.every is not None:
         raise Refusal("'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen", "every")
     streams = [f for f in map(schema.lookup, _streams_of(query)) if isinstance(f, StreamDefinition)]
+    if operator == "pairs" and options.early is not None:
+        raise Refusal("'early' is for answers that wait for progress: pairs go out as soon as they are there", "early")
     if options.empty == "report":
         _check_empty(query)
         if any(s.takes_back for s in streams):

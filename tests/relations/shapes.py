@@ -53,9 +53,14 @@ JOINED = (
     "SELECT {r}(x.b, y.b AS d) FROM {0} x RIGHT JOIN {1} y ON x.a = y.a WHERE x.b IS NULL",
     "SELECT {r}(x.b, y.b AS d) FROM {0} x FULL JOIN {1} y ON x.a = y.a",
     "SELECT {r}(x.b, y.b AS d) FROM {0} x FULL OUTER JOIN {1} y ON x.b < y.a",
+    "SELECT {r}(a, x.b, y.b AS d) FROM {0} x FULL JOIN {1} y USING (a) WHERE a IS NULL OR a > 0",
+    "SELECT {r}(a, y.b AS d, z.b AS e) FROM {0} x JOIN {1} y USING (a) JOIN {2} z USING (a)",
     "SELECT {r}(x.a, x.b) FROM {0} x SEMI JOIN {1} y ON x.a = y.a",
     "SELECT {r}(x.b) FROM {0} x ANTI JOIN {1} y ON x.a = y.a AND x.b <= y.b WHERE x.a > 0",
     "SELECT {r}(x.b) FROM {0} x ANTI JOIN t ON x.a = t.a",
+    "SELECT {r}(a, x.b) FROM {0} x WHERE b > 0 AND EXISTS (SELECT * FROM {1} y WHERE a = x.b AND b <= 1)",
+    "SELECT {r}(a, b) FROM {0} x WHERE (a, b) IN (SELECT DISTINCT a, b FROM {1} y WHERE y.b < 2)",
+    "SELECT {r}(b) FROM {0} x WHERE NOT EXISTS (SELECT 1 FROM {1} y WHERE y.a = x.a)",
 )
 
 

@@ -18,6 +18,7 @@ QUERIES = {
     "grouped": "SELECT ISTREAM(k, count(*) AS n, sum(v) AS total) FROM s [RANGE 5 SECONDS] GROUP BY k",
     "joined": "SELECT DSTREAM(s.k, u.v) FROM s [PARTITION BY k ROWS 2], u [RANGE 4 SECONDS] WHERE s.k = u.k",
     "relation": "SELECT k, max(v) AS m FROM s [ROWS 7] GROUP BY k",
+    "pairs": "SELECT PAIRS(s.k, u.v AS w) FROM s [RANGE 4 SECONDS] FULL JOIN u [RANGE 2 SECONDS] ON s.k = u.k",
 }
 
 

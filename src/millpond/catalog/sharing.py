@@ -103,7 +103,7 @@ def assign_stores(
                 if wider.serves(wanted) and wider.where == store.spec.where and wider.serves(store.spec):
                     found = replace(store, spec=wider) if wider != store.spec else store
             elif store.first_epoch < next_epoch and not backdated and store.spec.serves(wanted):
-                found = store if _reaches(catalog, store, item) else None
+                found = store if _reaches(catalog, store, relation, item) else None
             if found is not None:
                 break
         if found is None:
@@ -134,8 +134,10 @@ def _placing(relation: Relational, item: RelationInput) -> tuple[str, tuple[str,
     return plan.spread[number], (plan.deal[number], *others)
 
 
-def _reaches(catalog: Catalog, store: Store, item: RelationInput) -> bool:
+def _reaches(catalog: Catalog, store: Store, wanted: Relational, item: RelationInput) -> bool:
     """Whether a store certainly holds what is in the window of a new input, since a running one needs as much."""
+    if wanted.plan == "paired":  # what it keeps follows from the progress of two streams together
+        return False
     for standing in catalog.users(store.owner):
         relation = standing.definition.query.relation
         if relation is None or standing.status != "live":
@@ -149,6 +151,8 @@ def _reaches(catalog: Catalog, store: Store, item: RelationInput) -> bool:
 def covers(relation: Relational, other: RelationInput, item: RelationInput) -> bool:
     """Whether what `other`, an input of `relation`, keeps in its window is all that `item` needs in its own."""
     mine, needed = other.window, item.window
+    if relation.plan == "paired":  # the progress of another stream says what it keeps
+        return False
     if mine.kind == "unbounded":
         return relation.plan != "elements" or relation.operator != "istream"
     if mine.kind != needed.kind or mine.partition != needed.partition:

@@ -15,7 +15,7 @@ from typing import Any
 from millpond.catalog import Catalog
 from millpond.engine.admission import splits_of
 from millpond.engine.backfill import Adoption, ready_backfills
-from millpond.engine.bounds import bound_of, high_of, specs_of
+from millpond.engine.bounds import answered_until, bound_of, high_of, is_paired, specs_of
 from millpond.engine.core import Core, copies_of
 from millpond.engine.derived import bounds_of, pass_adopted, takeable
 from millpond.engine.merging import end_of_need, query_owner, results_folder
@@ -116,7 +116,8 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
         for standing in catalog.queries.values():
             runs = standing.status == "live" or (standing.status == "paused" and standing.reason != "backfilling")
             if runs and str(standing.id) not in queries:
-                bound = bound_of(catalog, standing, progress, clock)
+                read = answered_until if is_paired(standing) else bound_of
+                bound = read(catalog, standing, progress, clock)
                 start = _start(standing.definition.options, bound)
                 queries[str(standing.id)] = QueryProgress(closed=start, start=start)
         queries = {
@@ -429,6 +430,9 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             pending=min((a.pending for a in after if a.pending is not None), default=None),
             edge=max(a.edge for a in after),
             floors=tuple(dict.fromkeys(f for a in after for f in a.floors)),
+            sides=after[0].sides,
+            edges=after[0].edges,
+            side_groups=after[0].side_groups,
         )
     return merged
 

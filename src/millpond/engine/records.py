@@ -40,12 +40,14 @@ class Held:
 class Floor:
     """Rows of the epochs from `first` to `last` are seen by a relational query from its horizon on; see `floors`.
 
-    closed: how far it had answered when they came (microseconds); edge: what `revise_for` was measured from."""
+    closed: how far it had answered when they came (microseconds); edge: what `revise_for` was measured from.
+    sides: of a stream of pairs, what `revise_for` was measured from for rows of each input."""
 
     first: int
     last: int
     closed: int
     edge: int
+    sides: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class QueryProgress:
     pending: of a relational query, the next instant at which something changes, if nothing comes before.
     edge: of a relational query, what `revise_for` is measured from: how far it has answered, but no further than the
         high watermark; it never goes back. floors: rows that it sees later than at their own time.
+    sides: of a stream of pairs, the bound of each input; side_groups: those of its groups that are further. edges: what
+        `revise_for` is measured from for each of them.
     """
 
     closed: int = NEVER
@@ -94,6 +98,9 @@ class QueryProgress:
     pending: int | None = None
     edge: int = NEVER
     floors: tuple[Floor, ...] = ()
+    sides: tuple[int, ...] = ()
+    edges: tuple[int, ...] = ()
+    side_groups: tuple[dict[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

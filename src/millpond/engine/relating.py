@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing, Store
 from millpond.engine import tolerance
 from millpond.engine.advance import Advanced
-from millpond.engine.bounds import bound_of, high_of, specs_of
-from millpond.engine.derived import announced
+from millpond.engine.bounds import answered_until, high_of, is_paired, pair_bounds, specs_of, stirring_bound
 from millpond.engine.early import EARLY, due
 from millpond.engine.early_relations import Speculation
 from millpond.engine.floors import floored, revises
+from millpond.engine.pair_answers import advance_pairs, moved, pairs_final, pairs_needed
 from millpond.engine.probing import Past, marked
 from millpond.engine.records import Floor, Manifest, QueryProgress
 from millpond.engine.relation_answers import Given, Input, advance_relation
@@ -148,9 +148,28 @@ def horizon_of(catalog: Catalog, standing: Standing, progress: QueryProgress, hi
     relation = standing.definition.query.relation
     assert relation is not None
     options = standing.definition.options
+    if is_paired(standing):
+        return pairs_final(relation, options, _lates(catalog, standing), progress)
     revising = any(revises(options, late_of(catalog, spec)) for spec in specs_of(catalog, standing))
     spare = spare_of(relation, options) if revising else 0
     return max(NEVER, progress.start, max(progress.edge, min(progress.closed, high)) - spare)
+
+
+def lows_of(catalog: Catalog, standing: Standing, progress: QueryProgress, horizon: int) -> Sequence[int | None]:
+    """The event time from which each input's rows can still matter; None: whenever they were.
+
+    Arguments:
+        horizon: see `horizon_of`.
+    """
+    relation = standing.definition.query.relation
+    assert relation is not None
+    if is_paired(standing):
+        return pairs_needed(relation, standing.definition.options, _lates(catalog, standing), progress)
+    return [needed(item, horizon - 1) for item in relation.inputs]
+
+
+def _lates(catalog: Catalog, standing: Standing) -> list[str]:
+    return [late_of(catalog, spec) for spec in specs_of(catalog, standing)]
 
 
 def unanswered(manifest: Manifest, standing: Standing, before: QueryProgress) -> int:
@@ -180,9 +199,14 @@ def needed_mask(
         if before is None or relation is None or standing.status == "backfilling":
             return np.ones(rows.num_rows, bool)
         specs, options = specs_of(catalog, standing), standing.definition.options
+        since = unanswered(manifest, standing, before)
+        if is_paired(standing):
+            lows = pairs_needed(relation, options, _lates(catalog, standing), before)
+            low = min(low for low, owner in zip(lows, standing.inputs, strict=True) if owner == store.owner)
+            wanted |= (rows["_t"].to_numpy() >= low) | (rows["_epoch"].to_numpy() >= since)
+            continue
         high = high_of(catalog, specs, manifest.progress)
         horizon = horizon_of(catalog, standing, before, high)
-        since = unanswered(manifest, standing, before)
         # Rows that it has not answered yet may get a floor.
         mine = Floor(since, manifest.epoch, before.closed, max(before.edge, min(before.closed, high)))
         floors = before if len(specs) == 1 else replace(before, floors=(*before.floors, mine))
@@ -207,12 +231,9 @@ def need_of(catalog: Catalog, standing: Standing, progress: Mapping[str, StreamP
     relation = standing.definition.query.relation
     assert relation is not None
     horizon = horizon_of(catalog, standing, known, high_of(catalog, specs_of(catalog, standing), progress))
-    return min(_reach(relation, horizon), default=NEVER)
-
-
-def _reach(relation: Relational, horizon: int) -> list[int]:
-    lows = [needed(item, horizon - 1) for item in relation.inputs if relation.probe(item.alias) is None]
-    return [NEVER if low is None else max(NEVER, low) for low in lows]
+    lows = zip(relation.inputs, lows_of(catalog, standing, known, horizon), strict=True)
+    kept = [low for item, low in lows if relation.probe(item.alias) is None]
+    return min((NEVER if low is None else max(NEVER, low) for low in kept), default=NEVER)
 
 
 def tables_of(catalog: Catalog, relation: Relational) -> dict[str, pa.Table]:
@@ -300,7 +321,7 @@ class Shard:
     ) -> None:
         key, manifest, options = str(standing.id), self.manifest, standing.definition.options
         before = manifest.queries.get(key, QueryProgress())
-        bound = announced(options, bound_of(self.catalog, standing, self.progress, manifest.clock))
+        bound = answered_until(self.catalog, standing, self.progress, manifest.clock)
         since = unanswered(manifest, standing, before)
         owners = standing.inputs
         owner, speculation = f"q{standing.id}", None
@@ -309,10 +330,12 @@ class Shard:
             stirred = before.stirred or any(s.stream in streams for s in manifest.splits)
             speculation = Speculation(partial(self.early, owner), manifest.clock, stirred)
             before = replace(before, stirred=stirred)
-        silent = all(deltas[o] is None for o in owners) and (before.pending is None or before.pending >= bound)
+        stirs = stirring_bound(self.catalog, standing, self.progress, manifest.clock)
+        silent = all(deltas[o] is None for o in owners) and (before.pending is None or before.pending >= stirs)
         speculates = before.stirred and due(options, before, manifest.clock)
         if silent and since == manifest.epoch and options.every is None and not speculates:
-            self.advanced[key] = to_json(replace(before, closed=max(before.closed, bound), paused=None))
+            after = self._moved(standing, before) if is_paired(standing) else before
+            self.advanced[key] = to_json(replace(after, closed=max(before.closed, bound), paused=None))
             return
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
@@ -350,7 +373,8 @@ class Shard:
         inputs = []
         known = high_of(self.catalog, specs_of(self.catalog, standing), self.manifest.progress)
         horizon = horizon_of(self.catalog, standing, before, known)
-        for item, owner in zip(query.relation.inputs, standing.inputs, strict=True):
+        lows = lows_of(self.catalog, standing, before, horizon)
+        for item, owner, low in zip(query.relation.inputs, standing.inputs, lows, strict=True):
             store = self.catalog.stores[owner]
             high = progress_of(self.catalog, store.spec, self.progress).high
             if query.relation.probe(item.alias) is not None:
@@ -364,11 +388,15 @@ class Shard:
                     self.db, self.pond, self.pond_id, self.manifest, self.catalog, store, self.number, deltas[owner],
                     self.segments,
                 )  # fmt: skip
-            low = needed(item, horizon - 1)
-            runs = rows[owner]
+            runs, late = rows[owner], late_of(self.catalog, store.spec)
+            if is_paired(standing):
+                held = all_rows(runs) if runs else empty_rows(self.db, item.columns)
+                # A new row may be alone, however far it is behind the other stream.
+                new = pc.greater_equal(held["_epoch"], since)
+                inputs.append(Input(held.filter(pc.or_(new, pc.greater_equal(held["_t"], low))), late, high))
+                continue
             if low is not None and low > NEVER:
                 runs = tuple(r for r in runs if r.times[-1] >= low)
-            late = late_of(self.catalog, store.spec)
             held = all_rows(runs) if runs else empty_rows(self.db, item.columns)
             below = int(np.searchsorted(runs[0].times, low)) if runs and low is not None and low > NEVER else 0
             if query.relation.plan == "joined" and not item.signed:
@@ -376,6 +404,9 @@ class Shard:
             else:
                 inputs.append(Input(held.slice(below), late, high))
         self._check_size(standing, before, horizon, inputs)
+        if is_paired(standing):
+            reached = pair_bounds(self.catalog, standing, self.progress, self.manifest.clock)
+            return advance_pairs(self.db, query, options, inputs, before, reached, since, given)
         tables = tables_of(self.catalog, query.relation)
         return advance_relation(
             self.db, query, options, inputs, tables, before, bound, since, given, known, speculation
@@ -399,6 +430,14 @@ class Shard:
                 f"its windows hold {sum(sizes)} rows in one shard ({named}), and may hold {options.held_rows}: shorter"
                 " windows, filters below them, a shorter revise_for, or WITH (held_rows=…) help"
             )
+
+    def _moved(self, standing: Standing, before: QueryProgress) -> QueryProgress:
+        """The progress of a stream of pairs after an epoch that brought it nothing."""
+        relation, specs = standing.definition.query.relation, specs_of(self.catalog, standing)
+        assert relation is not None
+        inputs = [(late_of(self.catalog, s), progress_of(self.catalog, s, self.progress).high) for s in specs]
+        reached = pair_bounds(self.catalog, standing, self.progress, self.manifest.clock)
+        return moved(relation, standing.definition.options, inputs, before, reached)
 
     def _past(self, store: Store, stream: StreamDefinition) -> Past:
         """What earlier epochs have archived of a stream that is probed."""

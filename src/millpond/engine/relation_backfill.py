@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.engine.backfill import RELATION, Adoption, start_of
 from millpond.engine.backfill_letters import write_letters
-from millpond.engine.bounds import bound_of, high_of, specs_of
+from millpond.engine.bounds import answered_until, high_of, is_paired, pair_bounds, specs_of
 from millpond.engine.core import Core
-from millpond.engine.derived import announced
 from millpond.engine.floors import floored, revises
 from millpond.engine.history import Range, segments_in
 from millpond.engine.mapping import placed
 from millpond.engine.merging import query_owner, results_folder
+from millpond.engine.pair_answers import advance_pairs
 from millpond.engine.records import Published, QueryProgress, read_published
-from millpond.engine.relating import Input, advance_relation, horizon_of, row_chunk, tables_of
+from millpond.engine.relating import Input, advance_relation, horizon_of, lows_of, row_chunk, tables_of
 from millpond.engine.relation_history import read_inputs
 from millpond.engine.state import state_folder
 from millpond.progress import FOREVER, NEVER
@@ -77,8 +77,7 @@ class _Backfill:
         known = read_published(core.path, epoch) if epoch else Published()
         relation = standing.definition.query.relation
         assert relation is not None
-        found = bound_of(catalog, standing, known.progress, known.clock)
-        bound = announced(standing.definition.options, found)
+        bound = answered_until(catalog, standing, known.progress, known.clock)
         start = start_of(standing, bound)
         high = high_of(catalog, specs_of(catalog, standing), known.progress)
         return _Backfill(
@@ -117,9 +116,9 @@ class _Backfill:
     def pieces(self, since: int) -> Iterator[int | None]:
         """The last event time of each piece; of the last one None: whatever is left.
 
-        What is left out of a scan that is reduced depends on all of it, so it is read at once.
+        What is left out of a scan that is reduced depends on all of it, so it is read at once; so are rows of pairs.
         """
-        if any(item.reduce is not None for item in self.relation.inputs):
+        if any(item.reduce is not None for item in self.relation.inputs) or is_paired(self.standing):
             yield None
             return
         places: list[tuple[int, float]] = []
@@ -156,10 +155,16 @@ class _Backfill:
     def advance(self, inputs: Sequence[Input], bound: int) -> None:
         """Answer the instants up to a bound."""
         definition = self.standing.definition
-        done = advance_relation(
-            connection(), definition.query, definition.options, inputs, self.tables, self.progress, bound, FOREVER,
-            lambda low, high: None, self.high,
-        )  # fmt: skip
+        if is_paired(self.standing):
+            reached = pair_bounds(self.catalog, self.standing, self.known.progress, self.known.clock)
+            done = advance_pairs(
+                connection(), definition.query, definition.options, inputs, self.progress, reached, 0, lambda *_: None
+            )
+        else:
+            done = advance_relation(
+                connection(), definition.query, definition.options, inputs, self.tables, self.progress, bound, FOREVER,
+                lambda low, high: None, self.high,
+            )  # fmt: skip
         self.progress = done.progress
         if done.answers is not None and done.answers.num_rows:
             home, number = max(0, self.catalog.stores[self.standing.inputs[0]].home), len(self.answers)
@@ -174,7 +179,11 @@ class _Backfill:
         """Which rows of each store are needed where instants from `horizon` on are looked at."""
         options = self.standing.definition.options
         masks: dict[str, Any] = {}
-        for item, owner, each in zip(self.relation.inputs, self.standing.inputs, inputs, strict=True):
+        lows = lows_of(self.catalog, self.standing, self.progress, horizon)
+        for item, owner, each, low in zip(self.relation.inputs, self.standing.inputs, inputs, lows, strict=True):
+            if is_paired(self.standing):
+                masks[owner] = masks.get(owner, False) | (each.rows["_t"].to_numpy() >= low)
+                continue
             if self.relation.probe(item.alias) is not None:
                 continue
             spare = spare_of(self.relation, options) if revises(options, each.late) else 0

@@ -166,6 +166,8 @@ def _complete_since(core: Core, catalog: Catalog, synopsis: Synopsis) -> int:
 def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
     relation = standing.definition.query.relation
     assert relation is not None
+    if relation.plan == "paired":  # what it keeps follows from the progress of two streams together
+        return None
     spare, inputs = spare_of(relation, standing.definition.options), list(standing.inputs)
     for place, (owner, item) in enumerate(zip(standing.inputs, relation.inputs, strict=True)):
         own = catalog.stores[owner]

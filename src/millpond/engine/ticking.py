@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from millpond.engine.bounds import bound_of
+from millpond.engine.bounds import answered_until, stirring_bound
 from millpond.engine.core import Core
 from millpond.engine.derived import announced, followers
 from millpond.engine.early import due
@@ -40,7 +40,7 @@ def tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
             continue
         window = standing.definition.query.window
         if standing.inputs:
-            until = announced(standing.definition.options, bound_of(core.catalog, standing, states, clock))
+            until = stirring_bound(core.catalog, standing, states, clock)
             if standing.status == "live" and moves(known, standing.definition.options, until):
                 return True
             continue
@@ -83,7 +83,7 @@ def resumed(core: Core) -> bool:
         and (
             core.published.queries[str(q.id)].paused is not None
             or core.published.queries[str(q.id)].closed
-            < announced(q.definition.options, bound_of(core.catalog, q, core.published.progress, core.published.clock))
+            < answered_until(core.catalog, q, core.published.progress, core.published.clock)
         )
         for q in core.catalog.queries.values()
     )

@@ -20,7 +20,8 @@ from millpond.language.factors import conjuncts
 from millpond.language.from_items import Schema
 from millpond.language.functions import RELATION_AGGREGATES
 from millpond.language.impossible import check_constants
-from millpond.language.joining import join_plan
+from millpond.language.joining import join_plan, spelt_out
+from millpond.language.paired import bare_window, check_pairs, paired_window
 from millpond.language.places import Source, nearest
 from millpond.language.probing import probes_of
 from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_text
@@ -55,7 +56,7 @@ RESERVED = ("at", "change", "revision", "op", "covered_from", "window_start", "w
 
 
 def is_relational(select: exp.Expr) -> bool:
-    """Whether a SELECT is one of CQL: it says ISTREAM, DSTREAM or RSTREAM, or has a window without SLIDE."""
+    """Whether a SELECT is one of CQL: it says ISTREAM, DSTREAM, RSTREAM or PAIRS, or has a window without SLIDE."""
     return any(_mark(each) is not None for each in select.find_all(exp.Select)) or any(
         isinstance(clause := table.meta.get(WINDOW), WindowClause) and clause.is_relation
         for table in select.find_all(exp.Table)
@@ -81,9 +82,13 @@ def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, st
         raise source.error("the query is nested too deeply") from None
 
 
-def _mark(select: exp.Select) -> tuple[Literal["istream", "dstream", "rstream"], tuple[int, int]] | None:
-    """ISTREAM, DSTREAM or RSTREAM of a SELECT in small letters, with its place."""
-    found: tuple[Literal["istream", "dstream", "rstream"], tuple[int, int]] | None = next(
+#: ISTREAM, DSTREAM, RSTREAM and PAIRS.
+ToStream = Literal["istream", "dstream", "rstream", "pairs"]
+
+
+def _mark(select: exp.Select) -> tuple[ToStream, tuple[int, int]] | None:
+    """ISTREAM, DSTREAM, RSTREAM or PAIRS of a SELECT in small letters, with its place."""
+    found: tuple[ToStream, tuple[int, int]] | None = next(
         (i.meta[TO_STREAM] for i in select.expressions if TO_STREAM in i.meta), None
     )
     return found
@@ -92,6 +97,7 @@ def _mark(select: exp.Select) -> tuple[Literal["istream", "dstream", "rstream"],
 class _Binder:
     def __init__(self, select: exp.Expr, text: str, source: Source, schema: Schema, standing: bool) -> None:
         self.select, self.text, self.source, self.schema, self.standing = select, text, source, schema, standing
+        self.pairs = False
         self.streams: dict[str, StreamDefinition] = {}
         self.windows: dict[str, RelationWindow] = {}
         self.reductions: dict[str, Reduction] = {}
@@ -112,6 +118,7 @@ class _Binder:
 
     def bind(self) -> BoundQuery:
         operator = self.operator()
+        self.pairs = operator == "pairs"
         tree, refs = bound_tree(self.select, self.source, self.schema, self.stream_item)
         if not self.streams:
             raise self.source.error("a relation of CQL needs a stream", None, "FROM stream [RANGE 5 MINUTES]")
@@ -149,24 +156,32 @@ class _Binder:
         )
         tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
         columns_of = {ref.alias: ref.columns for ref in refs}
-        joined = None if elements or self.reduced else join_plan(tree, columns_of, self.item_at, set(self.streams))
+        joined = (
+            None
+            if elements or self.reduced
+            else join_plan(tree, columns_of, self.item_at, set(self.streams), self.pairs)
+        )
         whole = (
             elements or self.reduced or any(i.signed or i.feeds for i in inputs)
         )  # rows that are taken back need the others
         probed = None if whole else probes_of(tree, self.streams, self.windows)
         driver, probes = probed or ("", ())
-        plan: Literal["elements", "joined", "probed", "recomputed"] = "elements" if elements else "recomputed"
-        if probes:
+        plan: Literal["elements", "joined", "probed", "recomputed", "paired"] = "elements" if elements else "recomputed"
+        if operator == "pairs":
+            times = [self.streams[r.alias].options.time for r in refs if r.kind == "stream"]
+            check_pairs(tree, refs, self.windows, self.reduced, self.source, joined, times)
+            plan, driver, probes = "paired", "", ()
+        elif probes:
             plan = "probed"
         elif joined is not None and operator != "rstream":
             plan = "joined"
-            spread = spread_of(tree, joined, columns_of, self.windows)
+            spread = spread_of(spelt_out(tree, columns_of) or tree, joined, columns_of, self.windows)
             joined = replace(joined, spread=spread, deal=deal_of(joined, spread, self.windows))
         relation = Relational(operator, inputs, tables, plain, lifted, instants, plan, joined, driver, probes)
         return BoundQuery(inputs[0].stream, None, _outputs(columns), grouped=False, text=self.text, relation=relation)
 
-    def operator(self) -> Literal["istream", "dstream", "rstream"] | None:
-        """ISTREAM, DSTREAM or RSTREAM, which stand in the outermost SELECT alone."""
+    def operator(self) -> ToStream | None:
+        """ISTREAM, DSTREAM, RSTREAM or PAIRS, which stand in the outermost SELECT alone."""
         root = self.select
         while isinstance(root, exp.Subquery):
             root = root.this
@@ -187,6 +202,8 @@ class _Binder:
         if revisions := table.meta.get(REVISIONS):
             raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)
         clause = table.meta.get(WINDOW)
+        if clause is None and self.pairs:
+            clause = bare_window(table, self.select, source)
         self.streams[alias] = stream
         self.feeds[alias] = union_feeds(table, stream, self.schema, source)
         self.windows[alias] = self.window(clause, stream) if clause is not None else RelationWindow("unbounded")
@@ -217,20 +234,16 @@ class _Binder:
     def window(self, clause: WindowClause, stream: StreamDefinition) -> RelationWindow:
         """The window in brackets, with its columns checked."""
         source = self.source
+        if self.pairs and not clause.partition:
+            self.check_time(clause, stream)
+            return paired_window(clause, source)
         if not clause.is_relation or clause.extent == "all":
             raise source.error(
                 "a window with SLIDE has answers where it ends, and a relation is defined at every instant",
                 clause.place,
                 "the same window without SLIDE",
             )
-        if clause.attribute is not None and clause.attribute.lower() != stream.options.time.lower():
-            like = "" if stream.column(clause.attribute) else nearest(clause.attribute, self.names_of(stream))
-            raise source.error(
-                f"'{clause.attribute}' is not the event time of {stream.name}: windows of relations run over that",
-                clause.attribute_place,
-                f"ON {stream.options.time}",
-                like,
-            )
+        self.check_time(clause, stream)
         partition = []
         for name, place in clause.partition:
             found = stream.column(name)
@@ -242,7 +255,19 @@ class _Binder:
             return RelationWindow("rows", rows=clause.rows, partition=tuple(partition))
         if clause.extent == "unbounded":
             return RelationWindow("unbounded")
-        return RelationWindow("range", range=clause.range if clause.extent == "range" else 0)
+        return RelationWindow("range", range=clause.range - clause.open_end if clause.extent == "range" else 0)
+
+    def check_time(self, clause: WindowClause, stream: StreamDefinition) -> None:
+        """Refuse a window over another column than the event time."""
+        source = self.source
+        if clause.attribute is not None and clause.attribute.lower() != stream.options.time.lower():
+            like = "" if stream.column(clause.attribute) else nearest(clause.attribute, self.names_of(stream))
+            raise source.error(
+                f"'{clause.attribute}' is not the event time of {stream.name}: windows of relations run over that",
+                clause.attribute_place,
+                f"ON {stream.options.time}",
+                like,
+            )
 
     @staticmethod
     def names_of(stream: StreamDefinition) -> list[str]:

@@ -36,10 +36,10 @@ _SELECTS = ("SELECT", "WITH", "FROM", "VALUES")
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 
-#: Key of the `meta` of items of SELECT: ISTREAM, DSTREAM or RSTREAM around them, and its place.
+#: Key of the `meta` of items of SELECT: ISTREAM, DSTREAM, RSTREAM or PAIRS around them, and its place.
 TO_STREAM = "millpond_to_stream"
 
-_TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
+_TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM", "PAIRS")
 
 
 class SyntaxFault(ParseError):
@@ -145,7 +145,11 @@ class MillpondParser(DuckDBParser):
         """Whether the word at the start of a select list is CQL's, not a column of that name."""
         if not word or not follows or word.text.upper() not in _TO_STREAM or word.token_type == TokenType.IDENTIFIER:
             return False
-        if follows.token_type in (TokenType.L_PAREN, TokenType.STRING, TokenType.NUMBER, TokenType.CASE):
+        if follows.token_type == TokenType.L_PAREN:
+            return True
+        if word.text.upper() == "PAIRS":  # a column may be called so
+            return False
+        if follows.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.CASE):
             return True
         if follows.token_type == TokenType.STAR:
             behind = self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None

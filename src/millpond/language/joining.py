@@ -16,6 +16,8 @@ from millpond.language.duck import quote
 from millpond.language.expressions import unqualified
 from millpond.language.factors import conjuncts
 from millpond.language.functions import RELATION_AGGREGATES
+from millpond.language.semi import without_subquery
+from millpond.language.using import without_using
 from millpond.types import Column, JoinEquality, JoinPlan
 
 #: What a SELECT beside its joins must not have: its answer would not be a function of single joined rows.
@@ -26,15 +28,25 @@ _AS_STORED = {
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BOOLEAN")
 }
 
-_KINDS: Mapping[tuple[str, str], Literal["inner", "left", "right", "full", "semi", "anti"]] = {
+Kind = Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof left"]
+
+_KINDS: Mapping[tuple[str, str], Kind] = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("LEFT", ""): "left", ("LEFT", "OUTER"): "left",
     ("RIGHT", ""): "right", ("RIGHT", "OUTER"): "right", ("FULL", ""): "full", ("FULL", "OUTER"): "full",
     ("", "SEMI"): "semi", ("", "ANTI"): "anti",
 }  # fmt: skip
 
 
+#: ASOF joins by side.
+_ASOF: Mapping[str, Kind] = {"": "asof", "LEFT": "asof left"}
+
+
 def join_plan(
-    tree: exp.Expr, columns: Mapping[str, Sequence[Column]], at: Callable[[exp.Expr], exp.Expr], streams: set[str]
+    tree: exp.Expr,
+    columns: Mapping[str, Sequence[Column]],
+    at: Callable[[exp.Expr], exp.Expr],
+    streams: set[str],
+    asof: bool = False,
 ) -> JoinPlan | None:
     """The parts of a join of windows; None when the query is something else.
 
@@ -42,14 +54,13 @@ def join_plan(
         tree: the bound SELECT, whose FROM items have generated names.
         columns: of each generated name.
         at: gives a FROM item as a derived table of typed columns.
-        streams: the generated names that are windowed streams.
+        streams: the generated names that are windowed streams. asof: whether ASOF joins are among what is planned.
     """
-    if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
+    spelt = spelt_out(tree, columns)
+    if spelt is None or len(list(spelt.find_all(exp.Query))) > 1:
         return None
-    if any(tree.args.get(key) for key in _WHOLE) or (clause := tree.args.get("from_")) is None:
-        return None
-    joins = tree.args.get("joins") or []
-    if not joins or any(j.method or j.args.get("using") for j in joins):
+    tree, joins = spelt, spelt.args.get("joins") or []
+    if any(tree.args.get(key) for key in _WHOLE) or (clause := tree.args.get("from_")) is None or not joins:
         return None
     kinds = {_KINDS.get((j.side, j.kind)) for j in joins}
     items = [clause.this, *(j.this for j in joins)]
@@ -63,6 +74,10 @@ def join_plan(
     if calls & RELATION_AGGREGATES or tree.find(exp.Window, exp.AggFunc) is not None:
         return None
     kind = _KINDS[joins[0].side, joins[0].kind]
+    if any(j.method for j in joins):
+        if not asof or len(joins) > 1 or joins[0].kind or joins[0].side not in _ASOF:
+            return None
+        kind = _ASOF[joins[0].side]
     if kind in ("semi", "anti") and (items[0].name not in streams):
         return None
     tests = [j.args["on"] for j in joins if j.args.get("on")]
@@ -99,6 +114,11 @@ def join_plan(
         select,
         plain=_plain(tree.expressions, shown, owner, columns),
     )
+
+
+def spelt_out(tree: exp.Expr, columns: Mapping[str, Sequence[Column]]) -> exp.Select | None:
+    """A SELECT whose joins all stand in FROM, with ON; None when it cannot be put so."""
+    return without_using(without_subquery(tree, columns), columns) if isinstance(tree, exp.Select) else None
 
 
 def _select(expressions: Sequence[exp.Expr], items: Sequence[exp.Table]) -> str | None:

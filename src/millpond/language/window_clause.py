@@ -23,6 +23,7 @@ FINAL = "millpond_final"
 
 PARAMETERS = (
     "RANGE", "ROWS", "TUMBLING", "SLIDE", "ON", "ORIGIN", "ALIGN", "NOW", "PARTITION BY", "SINCE", "BY", "KIND",
+    "OPEN", "CLOSED",
 )  # fmt: skip
 #: Other spellings of parameters in the literature.
 SYNONYMS = {"WA": "ON", "WATTR": "ON", "RATTR": "ON", "PA": "PARTITION BY", "PATTR": "PARTITION BY"}
@@ -62,6 +63,7 @@ class WindowClause:
     numbered: what rows are counted in: their rank in event time, or their arrival.
     since, every, zone: the landmark (None: the start of the stream), how often there is a new one.
     attribute: the column after ON. partition: columns of PARTITION BY with their places. place: the brackets.
+    open_end: of a relation, whether a row leaves `range` after its event time, not just behind that.
     """
 
     extent: Extent
@@ -81,6 +83,7 @@ class WindowClause:
     attribute_place: Place = (0, 0)
     kind: str = ""
     kind_place: Place = (0, 0)
+    open_end: bool = False
 
     @property
     def is_relation(self) -> bool:
@@ -125,7 +128,7 @@ class _WindowReader:
     def __post_init__(self) -> None:
         self.open = self.parser._curr
         self.attribute_place = (self.open.start, self.open.end + 1)
-        self.slide_token = self.open
+        self.slide_token = self.end_token = self.open
         self.kind, self.kind_place = "", self.attribute_place
 
     @property
@@ -171,6 +174,7 @@ class _WindowReader:
             attribute_place=self.attribute_place,
             kind=self.kind,
             kind_place=self.kind_place,
+            open_end="OPEN" in self.seen,
         )
 
     def check(self, extent: str) -> None:
@@ -190,6 +194,9 @@ class _WindowReader:
                 self.open,
                 expected="[RANGE ALL SLIDE 1 HOUR]; [RANGE UNBOUNDED] is the relation of everything so far",
             )
+        if self.seen & {"OPEN", "CLOSED"} and (slides or extent != "range" or {"OPEN", "CLOSED"} <= self.seen):
+            self.fail("OPEN or CLOSED says where a window of time without SLIDE ends", self.end_token,
+                      expected="[RANGE 5 MINUTES OPEN]")  # fmt: skip
         if extent == "rows" and self.slide is not None:
             self.fail("a window of rows slides by rows", self.slide_token, expected="SLIDE 10 ROWS")
         if self.tumbling and extent not in ("range", "rows"):
@@ -266,6 +273,11 @@ class _WindowReader:
         self.covers("kind", token)
         self.kind_place = (self.token.start, self.token.end + 1)
         self.kind = self.name("KIND")
+
+    def read_open(self, token: Token) -> None:
+        self.end_token = token
+
+    read_closed = read_open
 
     def read_now(self, token: Token) -> None:
         self.covers("now", token)

@@ -146,6 +146,8 @@ def _ends(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Table, ti
     window = item.window
     if window.kind == "range":
         return times + (window.range + 1)
+    if window.kind == "tumbling":
+        return times - (times - window.origin) % window.range + window.range
     if window.kind == "unbounded":
         return np.full(len(times), FOR_EVER)
     return _pushed_out(visible, _partitions(db, rows, window), window.rows)
@@ -230,4 +232,4 @@ def _pushed_out_by_late_rows(seen: Ints, part: Ints, count: int) -> Ints:
 
 def needed(item: RelationInput, start: int) -> int | None:
     """The event time from which rows can be in the window at instants from `start` on; None: all of them can."""
-    return start - item.window.range if item.window.kind == "range" else None
+    return start - item.window.range if item.window.kind in ("range", "tumbling") else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
+from millpond.relations.bands import marks_of
 from millpond.results.explain_windows import duration, moment
 from millpond.sources.derived import DerivedSource
 from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
@@ -33,9 +35,10 @@ _COLUMNS = {
 
 
 def show_progress(core: Core) -> pa.Table:
-    """One row per stream, source partition and window query.
+    """One row per stream, source partition and window query; for pairs also what is known of results to come.
 
-    Columns: kind ('stream', 'partition', 'query'), name, source (the partition), bound (a query: closed until),
+    Columns: kind ('stream', 'partition', 'query'; of pairs 'side': no result to come has a smaller event time of that
+    input; 'joint': none has smaller ones of both), name, source (the partition), bound (a query: closed until),
     high_watermark, lag (event time between the two), late (rows behind progress), broke_marks (rows that broke marks of
     their own source), groups (that are ahead by marks of their own), idle, generator, waiting_for.
     """
@@ -54,6 +57,7 @@ def show_progress(core: Core) -> pa.Table:
         streams = catalog.streams_of(standing)
         rows.append(_query_row(standing, known, [(s, published.progress.get(str(s.id), StreamProgress()))
                                                  for s in streams], published.clock))  # fmt: skip
+        rows += _mark_rows(standing, known, streams)
     return pa.table({name: pa.array([r.get(name) for r in rows], kind) for name, kind in _COLUMNS.items()})
 
 
@@ -132,6 +136,26 @@ def _query_row(
         "late": known.too_late,
         "waiting_for": waiting,
     }
+
+
+def _mark_rows(standing: Standing, known: QueryProgress, streams: Sequence[StreamDefinition]) -> list[dict[str, Any]]:
+    """What the bounds of its inputs say of a stream of pairs (individual and joint marks)."""
+    relation = standing.definition.query.relation
+    if relation is None or relation.plan != "paired" or len(known.sides) != 2:
+        return []
+    by_name = {s.name: s for s in streams}
+    times = [f"{i.stream}.{by_name[i.stream].options.time}" for i in relation.inputs]
+    if times[0] == times[1]:
+        times = [f"{times[0]} (first)", f"{times[1]} (second)"]
+    marks, name = marks_of(relation, (known.sides[0], known.sides[1])), standing.definition.name
+    rows = [
+        {"kind": "side", "name": name, "source": time, "bound": moment(side)}
+        for time, side in zip(times, marks.sides, strict=True)
+    ]
+    if marks.joint is not None:
+        joint = ", ".join(map(moment, marks.joint))
+        rows.append({"kind": "joint", "name": name, "source": ", ".join(times), "bound": joint})
+    return rows
 
 
 def _lag(bound: int, high: int) -> str | None:

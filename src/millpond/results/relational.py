@@ -10,6 +10,7 @@ import pyarrow as pa
 from millpond.catalog import Standing, Store
 from millpond.engine.bounds import specs_of
 from millpond.engine.core import Core
+from millpond.engine.pair_answers import all_pairs
 from millpond.engine.records import Published, QueryProgress
 from millpond.engine.reducing import Scan, described
 from millpond.engine.relating import FAULTS, Input
@@ -21,14 +22,15 @@ from millpond.errors import QueryError
 from millpond.functions import display
 from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
-from millpond.progress import FOREVER, NEVER
+from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
+from millpond.relations.bands import alone_of
 from millpond.results.describe_work import work_lines
 from millpond.results.explain_filters import filter_lines
 from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
-from millpond.types import BoundQuery, Column, QueryOptions, Relational, RelationInput, StreamDefinition
+from millpond.types import SECOND, BoundQuery, Column, QueryOptions, Relational, RelationInput, StreamDefinition
 
 #: Rows that a window may hold when somebody asks for a relation: they are read in the pond's process.
 INPUT_ROWS = 20_000_000
@@ -113,21 +115,39 @@ def _select(core: Core, query: BoundQuery) -> pa.Table:
         found = _at(core, query, published, now, scans=scans)
         sql = f"SELECT {_outputs(query)} FROM f ORDER BY ALL"
         return _told(query_table(connection(), sql, f=found), scans)
-    if now is None:
+    paired = query.relation.plan == "paired"  # pairs do not wait for the stream that is behind
+    if now is None and not paired:
         return empty_answers(connection(), [Column("at", "TIMESTAMP"), *outputs])
     inputs = read_inputs(
-        core, query.relation.inputs, published, NEVER, now, most=INPUT_ROWS, scans=scans,
+        core, query.relation.inputs, published, NEVER, None if paired else now, most=INPUT_ROWS, scans=scans,
         relation=query.relation,
     )  # fmt: skip
     try:
-        found = answers(
-            connection(), query, _contents(query, inputs, None), _tables(core, query.relation), NEVER, now + 1
-        )
+        if paired or now is None:
+            found = all_pairs(connection(), query, inputs, _bounds(core, published, query))
+        else:
+            found = answers(
+                connection(), query, _contents(query, inputs, None), _tables(core, query.relation), NEVER, now + 1
+            )
         zeros = pa.array(np.zeros(found.num_rows, np.int64))
         table = shown(connection(), query, found.append_column("_revision", zeros))
     except FAULTS as error:
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     return _told(table.drop_columns(["revision", "op"]), scans)
+
+
+def _bounds(core: Core, published: Published, query: BoundQuery) -> tuple[int, int]:
+    """How far the two inputs of pairs are, each by itself; an idle one is as far as the other."""
+    assert query.relation is not None
+    found = []
+    for item in query.relation.inputs:
+        streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+        states = [published.progress.get(str(s.id), StreamProgress()) for s in streams]
+        awake = [s.bound for s in states if not s.idle]
+        found.append((min(awake) if awake else max(s.bound for s in states), not awake))
+    other = min((bound for bound, idle in found if not idle), default=max(bound for bound, _ in found))
+    first, second = (max(bound, other) if idle else bound for bound, idle in found)
+    return first, second
 
 
 def _inputs(core: Core, query: BoundQuery) -> Inputs:
@@ -220,12 +240,17 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
     relation = query.relation
     assert relation is not None
     words = {None: "a relation, defined at every instant", "istream": "ISTREAM: rows that enter it", "dstream":
-             "DSTREAM: rows that leave it", "rstream": "RSTREAM: all of it, again and again"}  # fmt: skip
+             "DSTREAM: rows that leave it", "rstream": "RSTREAM: all of it, again and again", "pairs":
+             "PAIRS: a stream of joined rows, each as soon as it is certain"}  # fmt: skip
     lines = [f"CQL query: {words[relation.operator]}"]
     for item in relation.inputs:
         window = item.window
         if window.kind == "range":
-            text = f"range {duration(window.range)}, closed at both ends" if window.range else "now"
+            text = "now" if not window.range else f"range {duration(window.range)}, closed at both ends"
+            if window.range % SECOND == SECOND - 1:
+                text = f"range {duration(window.range + 1)}, open"
+        elif window.kind == "tumbling":
+            text = f"intervals of {duration(window.range)}"
         elif window.kind == "rows":
             text = f"the last {window.rows} rows" + (
                 f" of each {', '.join(window.partition)}" if window.partition else ""
@@ -246,6 +271,8 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         lines.append("plan: elements; a row's image enters and leaves with the row")
     elif relation.plan == "joined":
         lines.append("plan: joined; a joined row enters with its last part and leaves with its first")
+    elif relation.plan == "paired":
+        lines += _pair_lines(relation)
     elif relation.plan == "probed":
         lines += _probe_lines(core, query)
     elif relation.lifted is not None:
@@ -293,6 +320,22 @@ def _join_lines(relation: Relational) -> list[str]:
     names = {i.alias: i.stream for i in relation.inputs}
     spread = ", ".join(f"{names[alias]} by {sql}" for alias, sql in zip(plan.items, plan.spread, strict=True) if sql)
     return [f"rows: spread over the shards, {spread}"]
+
+
+def _pair_lines(relation: Relational) -> list[str]:
+    """What EXPLAIN says of a stream of pairs."""
+    join = relation.joined
+    assert join is not None
+    keys = " and ".join(f"{e.left_sql} = {e.right_sql}" for e in join.equalities) or "none: every pair within reach"
+    lines = [f"plan: paired; {join.kind} join, each pair once, when the second of its rows is there", f"keys: {keys}"]
+    names = [i.stream for i in relation.inputs]
+    lines.append(f"rows of {names[0]} are let go by the progress of {names[1]}, and those of {names[1]} by {names[0]}")
+    if join.kind in ("asof", "asof left"):
+        lines.append(f"a row of {names[0]} is joined with its latest partner when {names[1]} has passed it")
+    elif alone := alone_of(relation):
+        told = {"semi": "has no partner, and is left out,", "anti": "has no partner"}.get(join.kind, "is alone")
+        lines += [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in alone]
+    return lines
 
 
 def _probe_lines(core: Core, query: BoundQuery) -> list[str]:

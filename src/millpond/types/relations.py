@@ -15,14 +15,16 @@ class RelationWindow:
     """A window without SLIDE: it makes a stream a relation, defined at every instant (CQL's stream-to-relation).
 
     kind: 'range': the rows with τ - range <= event time <= τ (`[NOW]`: range 0); 'rows': the last `rows` rows up to τ
-        in total order (of each partition); 'unbounded': all rows up to τ.
+        in total order (of each partition); 'unbounded': all rows up to τ; 'tumbling' (of PAIRS alone): the rows of the
+        interval of `range` that τ lies in, where intervals begin at `origin` and multiples of `range` from there.
     partition: columns of PARTITION BY, as declared.
     """
 
-    kind: Literal["range", "rows", "unbounded"]
+    kind: Literal["range", "rows", "unbounded", "tumbling"]
     range: int = 0
     rows: int = 0
     partition: tuple[str, ...] = ()
+    origin: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class JoinPlan:
     """A join of windows and tables whose rows are valid while all their parts are.
 
     items: the name of each FROM item's input. sources: DuckDB SQL of each item, named as the query names it.
+    kind: 'asof' and 'asof left' (of PAIRS alone): each row of the first item with the latest of its partners.
     on: what beside the equalities makes a joined row (of an inner join WHERE, too); where: what else the answer must
         pass; None: nothing.
     select: the select list over the items.
@@ -97,7 +100,7 @@ class JoinPlan:
         ('copies'); empty: as those of other keys.
     """
 
-    kind: Literal["inner", "left", "right", "full", "semi", "anti"]
+    kind: Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof left"]
     items: tuple[str, ...]
     sources: tuple[str, ...]
     equalities: tuple[JoinEquality, ...]
@@ -129,22 +132,23 @@ class Probe:
 class Relational:
     """SQL over windowed streams: a relation at every instant, and what becomes of its changes.
 
-    operator: what makes a stream of it; None: the relation itself.
+    operator: what makes a stream of it; 'pairs': it is no relation, but a join whose rows are a stream, each as soon as
+        it is certain; None: the relation itself.
     sql: DuckDB SQL over the inputs' aliases as they are at one instant.
     lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
         called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
     plan: 'elements': select and project over one window, row by row; 'joined': a join, from intervals of validity (its
         parts in `joined`); 'probed': recomputed where the input `driver` has rows, with the rows of `probes` that meet
-        them; else 'recomputed' at each instant of change.
+        them; 'paired': the stream of pairs (`joined` says of which join); else 'recomputed' at each instant of change.
     """
 
-    operator: Literal["istream", "dstream", "rstream"] | None
+    operator: Literal["istream", "dstream", "rstream", "pairs"] | None
     inputs: tuple[RelationInput, ...]
     tables: tuple[ConstantInput, ...]
     sql: str
     lifted: str | None
     instants: str
-    plan: Literal["elements", "joined", "recomputed", "probed"] = "recomputed"
+    plan: Literal["elements", "joined", "recomputed", "probed", "paired"] = "recomputed"
     joined: JoinPlan | None = None
     driver: str = ""
     probes: tuple[Probe, ...] = ()

@@ -1,0 +1,121 @@
+"""`SELECT PAIRS(…)`: the join of two streams as a stream of its rows, each as soon as it is certain (OA-Join).
+
+Li 2008, 5.4: each input's own window says how long its rows may be joined, or both are cut into the same intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from millpond.language.places import Source
+from millpond.language.window_clause import WINDOW, WindowClause
+from millpond.types import JoinPlan, RelationWindow
+
+if TYPE_CHECKING:
+    from millpond.language.relations import RelationRef
+
+WINDOWS = "[RANGE 5 MINUTES], [RANGE 5 MINUTES OPEN], [NOW], or [RANGE TUMBLING 5 MINUTES] behind both"
+
+
+def paired_window(clause: WindowClause, source: Source) -> RelationWindow:
+    """The window behind a stream under PAIRS.
+
+    Raises: StatementError where it says nothing of how long a row may be joined.
+    """
+    if clause.extent == "range" and clause.slide is not None and clause.slide == clause.range:
+        return RelationWindow("tumbling", range=clause.range, origin=clause.origin)
+    if clause.extent == "now" or (clause.extent == "range" and clause.is_relation):
+        length = clause.range if clause.extent == "range" else 0
+        return RelationWindow("range", range=length - clause.open_end)
+    if not clause.is_relation:
+        message = "PAIRS takes windows that say how long a row may be joined; this one slides over its answers"
+    else:
+        message = "PAIRS joins rows by their times, so that it is known when a row finds no partner any more"
+    raise source.error(message, clause.place, WINDOWS)
+
+
+def bare_window(table: exp.Table, select: exp.Expr, source: Source) -> WindowClause:
+    """The window of a stream that has none of its own: the tumbling one behind the other (`FROM a, b [RANGE …]`).
+
+    Raises: StatementError when there is none.
+    """
+    for other in select.find_all(exp.Table):
+        clause = other.meta.get(WINDOW)
+        if isinstance(clause, WindowClause) and clause.slide is not None and clause.slide == clause.range:
+            return clause
+    raise source.error(f"how long may a row of {table.name} be joined? PAIRS needs a window here", table, WINDOWS)
+
+
+def check_pairs(
+    tree: exp.Expr,
+    refs: Sequence[RelationRef],
+    windows: Mapping[str, RelationWindow],
+    reduced: Mapping[str, tuple[int, int]],
+    source: Source,
+    joined: JoinPlan | None,
+    times: Sequence[str],
+) -> None:
+    """Refuse what is no join of two streams.
+
+    Arguments:
+        tree, refs: the bound SELECT. windows: by generated name. reduced: places of REDUCE.
+        joined: the join that follows from the tree, if any does. times: the event-time columns of the streams.
+    Raises: StatementError with the place.
+    """
+    for place in reduced.values():
+        raise source.error("PAIRS needs every row, and REDUCE leaves some out", place)
+    constant = next((r for r in refs if r.kind != "stream"), None)
+    if constant is not None or len(refs) != 2:
+        what = f"{constant.name} is none" if constant is not None else f"here are {len(refs)}"
+        raise source.error(
+            f"PAIRS joins two streams: {what}", None,
+            "CREATE STREAM p AS SELECT PAIRS(…) FROM a, b, and a query over p for what else is joined or grouped",
+        )  # fmt: skip
+    kinds = [windows[r.alias] for r in refs]
+    tumbling = [w for w in kinds if w.kind == "tumbling"]
+    if tumbling and (len(tumbling) == 1 or kinds[0] != kinds[1]):
+        raise source.error(
+            "rows are joined within the intervals of both streams, and these are cut differently", None,
+            "the same [RANGE TUMBLING 5 MINUTES] behind both",
+        )  # fmt: skip
+    if joined is not None:
+        if joined.kind in ("asof", "asof left"):
+            _check_asof(tree, kinds[0], times, source)
+        return
+    for key, what in (("group", "GROUP BY"), ("distinct", "DISTINCT"), ("order", "ORDER BY"), ("limit", "LIMIT")):
+        if tree.args.get(key):
+            raise source.error(
+                f"PAIRS gives each pair by itself: {what} needs many", tree.args[key],
+                "CREATE STREAM p AS SELECT PAIRS(…), and a window over p",
+            )  # fmt: skip
+    raise source.error(
+        "PAIRS joins two streams by their names: inner, LEFT, RIGHT, FULL, SEMI or ANTI, ON any condition, without"
+        " aggregates and subqueries", None,
+        "SELECT PAIRS(a.x, b.y) FROM a [RANGE 5 MINUTES] JOIN b [RANGE 2 MINUTES] ON a.k = b.k",
+    )  # fmt: skip
+
+
+def _check_asof(tree: exp.Expr, window: RelationWindow, times: Sequence[str], source: Source) -> None:
+    """Refuse an ASOF join that is not about the latest row at or before the time of the other stream's row."""
+    join = tree.args["joins"][0]
+    items = [tree.args["from_"].this, join.this]
+    works = "FROM a [NOW] ASOF JOIN b [RANGE 10 SECONDS] ON a.k = b.k AND a.ts >= b.ts"
+    if window.kind != "range" or window.range:
+        raise source.error(
+            "ASOF looks back from each row of the first stream: its window is [NOW]; how far back, the other's says",
+            items[0], works,
+        )  # fmt: skip
+    names = [(i.alias_or_name.lower(), time.lower()) for i, time in zip(items, times, strict=True)]
+    order = [n for n in join.find_all(exp.GTE, exp.GT, exp.LT, exp.LTE) if n.parent_select is tree]
+    for node in order:
+        sides = [(c.table.lower(), c.name.lower()) for c in (node.this, node.expression) if isinstance(c, exp.Column)]
+        later = names if isinstance(node, exp.GTE | exp.GT) else names[::-1]
+        if sides == later:
+            return
+    raise source.error(
+        f"ASOF needs to be told that it is about event time: {names[0][0]}.{times[0]} >= {names[1][0]}.{times[1]}",
+        order[0] if order else join.this, works,
+    )  # fmt: skip
