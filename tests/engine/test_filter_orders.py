@@ -95,14 +95,18 @@ def test_answers_do_not_depend_on_the_order(tmp_path, way):
 
 def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     pond = declare(tmp_path / "pond")
-    orders = []
-    for number in range(12):
-        pond.ingest("s", batch(number, number >= 6))
-        pond.drain()  # on a slow machine an epoch may take less than a batch
-        plans = read_manifest(tmp_path / "pond", pond._core.last_manifest).filters
-        assert len(plans) == 3
-        orders.append(pond._core.filters.of(pond._core.catalog, next(iter(plans)))[1].order)
-    assert orders[4][0] == 2 and orders[-1][0] == 0
+    number = 0
+    for flipped, first in ((False, 2), (True, 0)):
+        for _ in range(30):  # what filters cost is measured, so that on a busy machine it takes longer to be seen
+            pond.ingest("s", batch(number, flipped))
+            pond.drain()  # on a slow machine an epoch may take less than a batch
+            number += 1
+            plans = read_manifest(tmp_path / "pond", pond._core.last_manifest).filters
+            assert len(plans) == 3
+            order = pond._core.filters.of(pond._core.catalog, next(iter(plans)))[1].order
+            if number >= 4 and order[0] == first:
+                break
+        assert order[0] == first
     told = [row for (row,) in pond.sql("EXPLAIN ANALYZE w").rows()]
     assert any(line.startswith('filters, in this order: bit("v", 0)') for line in told)
     assert any(line.startswith("order: kept by a_greedy: p = 1, window 400") for line in told)
@@ -120,7 +124,7 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     pond._core.close()  # killed
     again = opened(tmp_path / "pond")
     assert again.plans("w").to_pylist() == log
-    again.ingest("s", batch(20, True))
+    again.ingest("s", batch(number + 8, True))
     epoch = propose(again._core)
     order = next(iter(read_manifest(tmp_path / "pond", epoch).filters.values())).order
     assert [f'bit("v", {i})' for i in order] == log[-1]["plan"]
