@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import millpond
+from millpond.cli.top import draw, look
 from millpond.errors import MillpondError
 from millpond.testing import VirtualClock
 from tests.quick import quick_folder
@@ -143,3 +144,27 @@ def test_on_off_and_who_may(folder: Path) -> None:
         pond.sql("ALTER SYSTEM SET statistics = off; DROP STREAM sysstream")
     with millpond.open(folder, executor="inline") as pond:
         assert [row[0] for row in pond.sql("SHOW STREAMS").rows()] == ["s", "big"]
+
+
+def test_filters_tell_their_places(folder: Path) -> None:
+    """Filters with registered functions: rows, and the order with those before it, also in `millpond top`."""
+    with millpond.open(folder, executor="inline", statistics=True) as pond:
+        pond.register_function("above", lambda v, n: v > n, arguments=["BIGINT", "BIGINT"])
+        pond.sql("""
+            CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts');
+            CREATE QUERY f WITH (adapt_probability = 1, adapt_budget = 1, adapt_window = 50) AS
+              SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] WHERE above(v, 0) AND above(v, 90)
+        """)
+        for epoch in range(4):
+            put(pond, epoch, *range(1, 101))
+            pond.drain()
+        places = "SELECT entity, last(value) AS v FROM sysstream WHERE property = 'position' GROUP BY entity"
+        told = dict(pond.sql(places).rows())
+        assert sorted(told.values()) == [1.0, 2.0] and all(e.startswith("f: above(") for e in told)
+        narrow = next(e for e in told if "90" in e)
+        assert told[narrow] == 1.0
+        assert total(pond, narrow, "filter", "rows_out") == 40
+        [order] = look(pond)["filters"]
+        assert order["queries"] == "f" and order["order"].startswith(narrow.removeprefix("f: "))
+        assert order["changes"] >= 1 and "epoch " in order["history"]
+        assert draw(look(pond)).renderables

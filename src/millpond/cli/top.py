@@ -137,8 +137,14 @@ def look(handle: Pond | RemotePond) -> dict[str, Any]:
         "operators": sorted(operators, key=lambda o: -o["seconds"]),
         "queries": sorted(queries, key=lambda q: -q["seconds"]),
         "synopses": sorted(({k: s[k] for k in kept} for s in synopses), key=lambda s: -s["bytes"]),
-        "filters": state.get("filters", []),
+        "filters": [_order(f) for f in state["filters"]],
     }
+
+
+def _order(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The order of some filters with those that it had before, the newest first."""
+    before = [f"epoch {h['epoch']}: {' > '.join(h['order'])}" for h in reversed(found["history"])]
+    return {**found, "history": "\n".join(before)}
 
 
 def _per(amount: float, of: float) -> float:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from millpond.adapt.filter_plans import FilterPlan
 from millpond.catalog import Catalog
 from millpond.engine.derived import derived_folder
+from millpond.engine.filter_readings import filter_readings
 from millpond.engine.records import Manifest, Published, QueryProgress
 from millpond.engine.sizes import StateSizes
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -120,9 +122,10 @@ class Work:
     stages: Mapping[str, float]
     maps: Sequence[Mapping[str, Any]]
     merges: Sequence[Mapping[str, Any]]
+    filters: Mapping[str, FilterPlan] = field(default_factory=dict)
 
 
-_OF_MAPS = ("stream", "rows", "late", "dead", "bytes", "lasted", "operators", "measures")
+_OF_MAPS = ("stream", "rows", "late", "dead", "bytes", "lasted", "operators", "filters", "measures")
 _OF_MERGES = ("given", "spent", "measures")
 
 
@@ -130,7 +133,7 @@ def work_of(manifest: Manifest, reports: Sequence[dict[str, Any]], stages: Mappi
     """What is kept of the reports of an epoch's merge tasks, the first with those of the map tasks."""
     maps = [{k: r[k] for k in _OF_MAPS if k in r} for r in reports[0]["reports"]]
     merges = [{k: r[k] for k in _OF_MERGES if k in r} for r in reports]
-    return Work(manifest.epoch, manifest.clock, stages, maps, merges)
+    return Work(manifest.epoch, manifest.clock, stages, maps, merges, manifest.filters)
 
 
 def report_epoch(
@@ -152,6 +155,7 @@ def report_epoch(
     if not is_of_interest(manifest, catalog, core.published, queries):
         return
     states = state_readings(core, manifest, queries, progress)
+    states |= filter_readings(catalog, work.filters, work.maps, work.epoch, work.clock)[1]
     table = core.reporter.table(epoch_readings(catalog, work), states, manifest.clock)
     if table.num_rows:
         write_report(derived_folder(core.path, system), manifest.epoch, table)
@@ -199,6 +203,10 @@ def _add(catalog: Catalog, work: Work, found: Readings) -> None:
             if (standing := catalog.queries.get(int(number))) is not None:
                 of = found.setdefault((standing.definition.name, "query"), {})
                 of["seconds"] = of.get("seconds", 0.0) + seconds
+    for key, values in filter_readings(catalog, work.filters, work.maps, work.epoch, work.clock)[0].items():
+        of = found.setdefault(key, {})
+        for each, value in values.items():
+            of[each] = of.get(each, 0.0) + value
     # What tasks measure themselves: (entity, kind, property, value).
     for report in (*work.maps, *work.merges):
         for entity, kind, name, value in report.get("measures", ()):

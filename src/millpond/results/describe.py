@@ -21,7 +21,7 @@ from millpond.results.adhoc import select_stream
 from millpond.results.coverage import Coverage, coverage_of
 from millpond.results.describe_settings import show_settings
 from millpond.results.describe_synopses import show_synopses
-from millpond.results.describe_work import work_lines, work_table
+from millpond.results.describe_work import filters_table, work_lines, work_table
 from millpond.results.explain_filters import filter_lines
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
 from millpond.results.explain_state import state_lines
@@ -72,6 +72,7 @@ def status(core: Core) -> dict[str, Any]:
         "synopses": len(catalog.synopses),
         "last_epochs": recent,
         "work": work_table(core),
+        "filters": filters_table(core),
         "load": {"drop": core.load.decider.drop, "reason": core.load.decider.reason},
         "epoch_limit_bytes": core.pace.limit,
         "memory_bytes": memory_bytes(),

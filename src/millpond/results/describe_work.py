@@ -9,8 +9,12 @@ from typing import Any
 
 from millpond.catalog import Standing
 from millpond.engine.core import Core
+from millpond.engine.filter_orders import subjects
 from millpond.engine.reporting import epoch_readings
 from millpond.engine.sizes import Size
+
+#: Changes of an order that are told, the last ones.
+HISTORY = 5
 
 
 def work_table(core: Core) -> dict[str, Any]:
@@ -30,6 +34,32 @@ def work_table(core: Core) -> dict[str, Any]:
             for (entity, kind), values in sorted(readings.items(), key=lambda r: (r[0][1], r[0][0]))
         ],
     }
+
+
+def filters_table(core: Core) -> list[dict[str, Any]]:
+    """The order of the filters of each condition with registered functions, and the last orders before it."""
+    with core.lock:
+        catalog = core.catalog
+    rows = []
+    for subject in subjects(catalog):
+        held = core.filters.of(catalog, subject.name)
+        if held is None:
+            continue
+        _, reoptimiser, _ = held
+        changes = [e for e in reoptimiser.log.entries if e.plan != e.under]
+        rows.append(
+            {
+                "queries": ", ".join(subject.users),
+                "order": " > ".join(subject.filters[i] for i in reoptimiser.order),
+                "way": reoptimiser.way,
+                "changes": len(changes),
+                "history": [
+                    {"epoch": e.epoch, "order": [subject.filters[i] for i in e.plan], "reason": e.reason}
+                    for e in changes[-HISTORY:]
+                ],
+            }
+        )
+    return rows
 
 
 def work_lines(core: Core, standing: Standing) -> list[str]:
@@ -55,4 +85,4 @@ def work_lines(core: Core, standing: Standing) -> list[str]:
     return lines
 
 
-__all__ = ["work_lines", "work_table"]
+__all__ = ["filters_table", "work_lines", "work_table"]
