@@ -6,13 +6,17 @@ ALTER STREAM reading SET (retention = 'forever')
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import Any
+
+from deltalake.exceptions import DeltaError
 
 from millpond.archive import parse_design
 from millpond.engine.core import Core
 from millpond.engine.retention import is_cut
-from millpond.errors import Refusal
+from millpond.errors import Refusal, StatementError
+from millpond.language import CreateStream, token_place
 from millpond.language.from_items import Schema
 from millpond.summary_copies import set_summaries
 from millpond.types import StreamDefinition, to_json
@@ -22,6 +26,34 @@ def with_design(definition: StreamDefinition) -> StreamDefinition:
     """A stream with its design in canonical form."""
     design = parse_design(definition.options.archive)
     return replace(definition, options=replace(definition.options, archive=str(design)))
+
+
+def with_place(definition: StreamDefinition) -> StreamDefinition:
+    """A stream that is new, with a place of its own below the one in an object store that was asked for.
+
+    Nobody else writes there, whatever ponds are sent to one place, and whichever of them are made of a backup.
+    """
+    at = definition.options.archive_at
+    own = None if at is None else f"{at}/{definition.name.lower()}-{uuid.uuid4().hex[:12]}"
+    return replace(definition, options=replace(definition.options, archive_at=own))
+
+
+def make_stream(core: Core, definition: StreamDefinition, statement: CreateStream) -> None:
+    """Make the parts of a new stream. Raises: StatementError where an object store does not take its archive."""
+    try:
+        core.make_stream(definition)
+    except (DeltaError, OSError) as error:
+        asked = statement.definition.options.archive_at
+        if asked is None:
+            raise
+        start, end = token_place(statement, asked)
+        raise StatementError(
+            f"there can be no archive at {asked}: {str(error).splitlines()[0]}",
+            statement.script,
+            start,
+            end,
+            "a place that can be written to; its options are given where the pond is opened (storage={…})",
+        ) from None
 
 
 def alter_stream(core: Core, stream: StreamDefinition, options: dict[str, Any], names: Schema) -> str:

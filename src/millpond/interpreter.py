@@ -14,7 +14,7 @@ import pyarrow as pa
 from millpond import language as lang
 from millpond.altered_columns import alter_columns
 from millpond.archive import parse_design
-from millpond.archives import alter_stream, with_design
+from millpond.archives import alter_stream, make_stream, with_design, with_place
 from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.engine.core import Core
@@ -22,11 +22,12 @@ from millpond.engine.system_stream import SYSSTREAM, check_drop
 from millpond.errors import MillpondError, PondError, QueryError, Refusal, SourceError, StatementError
 from millpond.live_settings import alter_options, alter_system
 from millpond.results.adhoc import select_stream
-from millpond.results.describe import explain, explain_stream, gone_note, show
+from millpond.results.describe import explain, explain_stream, show
 from millpond.results.describe_archive import show_archive
 from millpond.results.explain_rows import explain_selection
 from millpond.results.explain_windows import duration, moment
 from millpond.results.fidelity import note_of
+from millpond.results.gone import gone_note, said_with
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
 from millpond.results.relational import explain_relational, select_relational
@@ -153,8 +154,8 @@ class Interpreter:
         if isinstance(standing, Registered):
             answer = evaluate(self.core, standing, statement.as_of, statement.begin, statement.end)
             seen = f"as of epoch {answer.epoch}, now {moment(answer.now)}, progress {moment(answer.progress)}"
-            note = note_of(answer.table)
-            return answer.table, f"{seen}; {note}" if note else seen
+            gone = gone_note(self.core, standing.selection) if statement.begin is None else ""
+            return answer.table, "; ".join(n for n in (seen, note_of(answer.table), gone) if n)
         self._readable(standing)
         if statement.begin is not None or statement.end is not None:
             raise Refusal(
@@ -202,15 +203,13 @@ class Interpreter:
         bound = lang.bind_select(statement.select, statement.text, statement.offset, self.rows.names)
         if isinstance(bound, Selection):
             check_reduction(bound.query)
-            table = select_once(self.core, bound).table
-            return table, note_of(table)
+            return (table := select_once(self.core, bound).table), said_with(self.core, table, bound)
         if isinstance(bound, BoundQuery):
             check_options(self.core.catalog, bound, QueryOptions())
             if bound.relation is not None:
-                table = select_relational(self.core, bound)
-                return table, note_of(table)
+                return (table := select_relational(self.core, bound)), note_of(table)
             table = select_stream(self.core, bound)
-            return table, "; ".join(n for n in (note_of(table), gone_note(self.core, bound)) if n)
+            return table, said_with(self.core, table, bound)
         read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]
         notes = [
             f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "")
@@ -285,12 +284,12 @@ class Interpreter:
         self._free_name(definition.name, statement)
         if definition.options.source == "files":
             self._check_path(definition.options.path or "", statement)
-        definition = with_design(definition)
+        definition = with_design(with_place(definition))
         definition = replace(definition, id=self.core.register.reserve_id(self.core.catalog.next_id))
         events: list[dict[str, Any]] = [{"do": "create_stream", "definition": to_json(definition)}]
         if summaries := parse_design(definition.options.archive).summaries:
             events.append(set_summaries(self.core, definition, summaries, self.rows.names))
-        self.core.make_stream(definition)
+        make_stream(self.core, definition, statement)
         with self._claimed(definition.name, statement):
             self.core.catalog_log.record(*events)
         return f"stream {definition.name} created"

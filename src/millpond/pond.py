@@ -463,6 +463,7 @@ def open(
     master: str | None = None,
     clock: Callable[[], int] | None = None,
     window_kinds: Mapping[str, WindowKind] | None = None,
+    storage: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Pond:
     """Open the pond in folder `path`, which is made when it does not exist. Spark starts meanwhile (`Pond.ready`).
@@ -473,6 +474,9 @@ def open(
         clock: a function that gives microseconds since 1970; None: the system clock.
         window_kinds: kinds of windows of your own, by name; see `Pond.register_window_kind`. A pond whose queries use
             one needs it at every opening, since a pond keeps no code.
+        storage: options of the object store in which streams with `archive_at` lie, as deltalake has them
+            (`{'AWS_ENDPOINT_URL': …}`); kept in the pond's folder, readable by its owner only, until others are given.
+            None: those of last time. What is not among them comes from the environment.
         settings: see `millpond.engine.core.Settings` (shards, target, share, …).
     Raises: PondError when the folder is not a pond, or another process has it open.
 
@@ -494,7 +498,7 @@ def open(
 
     if executor not in ("spark", "inline"):
         raise PondError(f"there is no executor '{executor}'; 'spark' and 'inline' are")
-    core = open_core(os.fspath(path), make, clock, settings)
+    core = open_core(os.fspath(path), make, clock, settings, storage)
     try:
         return Pond(core, start, window_kinds)
     except BaseException:

@@ -105,7 +105,7 @@ MOMENTS = {
     "merge-written": Moment(maintenance, "write_section", "after"),
     "merge-before": Moment(SegmentTable, "commit", "before", _merge),
     "merge-after": Moment(SegmentTable, "commit", "after", _merge),
-    "sweep": Moment(maintenance, "remove_file", "after"),
+    "sweep": Moment(maintenance, "remove", "after"),
     "intake-before": Moment(IntakeLog, "append", "before"),
     "intake-after": Moment(IntakeLog, "append", "after"),
     "catalog-before": Moment(CatalogLog, "record", "before"),

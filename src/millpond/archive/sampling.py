@@ -55,14 +55,18 @@ def kept_fraction(reduction: float) -> float:
     return max(round(1.0 - reduction, PLACES), 10.0**-PLACES)
 
 
+def offset_of(seed: int) -> np.uint64:
+    """What is added to ids before they are mixed."""
+    return np.uint64(((seed + 1) * _GAMMA) & _ALL)
+
+
 def fractions(ids: Ids, seed: int) -> Floats:
     """The number u in [0, 1) of every row.
 
     Arguments:
         ids: the rows' `_id`. seed: see `seed_of`.
     """
-    offset = np.full(1, ((seed + 1) * _GAMMA) & _ALL, np.uint64)
-    x = np.asarray(ids, np.int64).view(np.uint64) + offset
+    x = np.asarray(ids, np.int64).view(np.uint64) + np.full(1, offset_of(seed), np.uint64)
     x ^= x >> np.uint64(30)
     x *= np.uint64(_FIRST)
     x ^= x >> np.uint64(27)

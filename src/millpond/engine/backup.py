@@ -12,13 +12,16 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millpond.engine.checking import catalog_on_disk
+from millpond.engine.copies import copies_on_disk, copy_folder
 from millpond.engine.records import last_record, read_published
 from millpond.errors import PondError
 from millpond.tables import sync_folder
 from millpond.tables.segments import live_segments
+from millpond.tables.stores import file_names, is_remote, read_bytes
+from millpond.types import to_json
 
 #: Folders with Delta tables, each in a folder of its own or (state, results, summaries) one.
 _TABLES = ("streams", "copies", "dead", "state", "results", "summaries")
@@ -90,13 +93,14 @@ def restore(source: str, pond: str) -> int:
 
 def _attempt(pond: str, target: str) -> Backup:
     epoch = last_record(pond, "published")
-    needed = set(_tables(pond))
+    places = _places(pond)
+    needed = set(places)
     for folder in _tables(target):
         if folder not in needed:
             shutil.rmtree(os.path.join(target, folder))
     files = size = new = 0
-    for folder in needed:
-        _, more, total, added = _table(pond, target, folder, epoch)
+    for folder, place in places.items():
+        _, more, total, added = _table(place, target, folder, epoch)
         files, size, new = files + more, size + total, new + added
     for kind in ("manifests", "published"):
         _records(pond, target, kind, epoch)
@@ -107,6 +111,7 @@ def _attempt(pond: str, target: str) -> Backup:
     _adoptions(pond, target)
     for name in ("pond.json", "fence.json"):
         _write(os.path.join(target, name), _read(os.path.join(pond, name)))
+    _bring_home(target)
     copied = catalog_on_disk(target)
     called = [os.path.join("functions", f"{d.reference}.pickle") for d in copied.functions.values()]
     for file in [*copied.reductions.values(), *called]:
@@ -126,17 +131,42 @@ def _tables(pond: str) -> Iterator[str]:
             folders[:] = [f for f in folders if f != "_delta_log" and not f.startswith(".")]
 
 
-def _table(pond: str, target: str, folder: str, epoch: int) -> tuple[int, int, int, int]:
+def _places(pond: str) -> dict[str, str]:
+    """Where the tables of a pond are, by the folders that they have in a backup; those in object stores among them."""
+    found = {folder: os.path.join(pond, folder) for folder in _tables(pond)}
+    for stream in catalog_on_disk(pond).streams.values():
+        if stream.options.archive_at is not None:
+            name = f"{stream.name.lower()}-{stream.id}"
+            found[os.path.join("streams", name)] = copy_folder(pond, stream, "")
+            for copy in copies_on_disk(pond, stream):
+                found[os.path.join("copies", name, copy)] = copy_folder(pond, stream, copy)
+    return found
+
+
+def _bring_home(target: str) -> None:
+    """A backup holds the archives that lie in object stores; they lie in its own folder, also once it is opened."""
+    events = []
+    for stream in catalog_on_disk(target).streams.values():
+        if stream.options.archive_at is not None:
+            local = replace(stream, options=replace(stream.options, archive_at=None))
+            events.append({"do": "alter_stream", "id": stream.id, "definition": to_json(local)})
+    path = os.path.join(target, "catalog", "events.jsonl")
+    _write(path, _read(path) + b"".join(json.dumps(e, separators=(",", ":")).encode() + b"\n" for e in events))
+
+
+def _table(place: str, target: str, folder: str, epoch: int) -> tuple[int, int, int, int]:
     """Copy a Delta table as of the last commit before one of a later epoch.
 
+    Arguments:
+        place: where it is. folder: where its copy is, in the folder `target`.
     Returns: its version, how many files and bytes it has, and how many bytes are new.
     """
-    source, there = os.path.join(pond, folder, "_delta_log"), os.path.join(target, folder, "_delta_log")
+    source, there = os.path.join(place, "_delta_log"), os.path.join(target, folder, "_delta_log")
     os.makedirs(there, exist_ok=True)
-    logs = sorted(n for n in os.listdir(source) if re.fullmatch(r"\d{20}\.(json|checkpoint.*\.parquet)", n))
+    logs = sorted(n for n in file_names(source) if re.fullmatch(r"\d{20}\.(json|checkpoint.*\.parquet)", n))
     version = -1
     for name in (n for n in logs if n.endswith(".json")):
-        if _epoch_of(_read(os.path.join(source, name))) > epoch:
+        if _epoch_of(read_bytes(os.path.join(source, name))) > epoch:
             break
         version = int(name[:20])
     kept = [n for n in logs if int(n[:20]) <= version]
@@ -146,13 +176,13 @@ def _table(pond: str, target: str, folder: str, epoch: int) -> tuple[int, int, i
         if name not in kept:
             os.unlink(os.path.join(there, name))
     for name in kept:
-        _write(os.path.join(there, name), _read(os.path.join(source, name)))
+        _write(os.path.join(there, name), read_bytes(os.path.join(source, name)))
     live = live_segments(os.path.join(target, folder))
     new = 0
     for segment in live:
         copied = os.path.join(target, folder, segment.path)
         if not os.path.exists(copied) or os.path.getsize(copied) != segment.size:
-            _take(os.path.join(pond, folder, segment.path), copied)
+            _take(os.path.join(place, segment.path), copied)
             new += segment.size
     names = {s.path for s in live}
     for name in os.listdir(os.path.join(target, folder)):
@@ -247,6 +277,9 @@ def _check_intake(pond: str, target: str, epoch: int) -> None:
 def _take(source: str, target: str) -> None:
     """Link an immutable file, or copy it where it cannot be linked."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
+    if is_remote(source):
+        _write(target, read_bytes(source))
+        return
     temporary = target + ".tmp"
     if os.path.exists(temporary):
         os.unlink(temporary)

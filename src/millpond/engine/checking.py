@@ -23,7 +23,8 @@ from millpond.engine.segments import HIDDEN, times_of
 from millpond.errors import PondError
 from millpond.tables import Segment
 from millpond.tables.segments import live_segments
-from millpond.types import StreamDefinition, micros_of
+from millpond.tables.stores import folder_names, open_input, size_of
+from millpond.types import StreamDefinition, from_json, micros_of
 
 
 @dataclass
@@ -54,6 +55,17 @@ def catalog_on_disk(pond: str) -> Catalog:
     return catalog
 
 
+def first_columns(pond: str) -> dict[int, frozenset[str]]:
+    """The columns that streams had when they were created, by id: every file has them. Later ones may be missing."""
+    found: dict[int, frozenset[str]] = {}
+    with open(os.path.join(pond, "catalog", "events.jsonl"), "rb") as file:
+        for line in file:
+            if line.endswith(b"\n") and (event := json.loads(line))["do"] == "create_stream":
+                made = from_json(StreamDefinition, event["definition"])
+                found[made.id] = frozenset(c.name for c in made.all_columns)
+    return found
+
+
 def check_archives(pond: str, streams: Iterable[str] = ()) -> Iterator[Checked]:
     """Check the archives of a pond with their copies, table by table.
 
@@ -70,23 +82,24 @@ def check_archives(pond: str, streams: Iterable[str] = ()) -> Iterator[Checked]:
                 known = ", ".join(sorted(s.name for s in chosen)) or "none"
                 raise PondError(f"there is no stream '{name}' in {pond}; there are {known}")
         chosen = [s for s in found.values() if s is not None]
+    columns = first_columns(pond)
     for stream in chosen:
         for copy in ("", *copies_on_disk(pond, stream)):
-            yield check_table(pond, stream, copy)
+            yield check_table(pond, stream, copy, columns[stream.id])
 
 
-def check_table(pond: str, stream: StreamDefinition, copy: str) -> Checked:
-    """Check one table: the rows of a stream, or a copy of them."""
+def check_table(pond: str, stream: StreamDefinition, copy: str, columns: frozenset[str] = frozenset()) -> Checked:
+    """Check one table: the rows of a stream, or a copy of them. columns: that every file must have."""
     found = Checked(stream.name, copy)
     folder = copy_folder(pond, stream, copy)
-    if not os.path.isdir(os.path.join(folder, "_delta_log")):
+    if "_delta_log" not in folder_names(folder):
         found.faults.append(f"{folder} is no Delta table")
         return found
     segments = _live(folder)
     whole = {section_of(s.path): s for s in _live(copy_folder(pond, stream, ""))} if copy else {}
     for segment in segments:
         found.files, found.rows, found.bytes = found.files + 1, found.rows + segment.rows, found.bytes + segment.size
-        faults = list(_faults(folder, stream, segment))
+        faults = list(_faults(folder, stream, segment, columns))
         section = whole.get(section_of(segment.path))
         if copy and not faults and section is not None:
             faults = list(_against(pond, stream, copy, segment, section))
@@ -108,26 +121,29 @@ def _live(folder: str) -> tuple[Segment, ...]:
     return live_segments(folder)
 
 
-def _faults(folder: str, stream: StreamDefinition, segment: Segment) -> Iterator[str]:
+def _faults(folder: str, stream: StreamDefinition, segment: Segment, columns: frozenset[str]) -> Iterator[str]:
     """What is wrong with a file by itself. It is read row group by row group."""
     path, time = os.path.join(folder, segment.path), stream.options.time
-    if not os.path.exists(path):
+    size = size_of(path)
+    if size is None:
         yield "the file is missing"
         return
-    if os.path.getsize(path) != segment.size:
-        yield f"it has {os.path.getsize(path)} bytes, not {segment.size}"
+    if size != segment.size:
+        yield f"it has {size} bytes, not {segment.size}"
     try:
-        with pq.ParquetFile(path, memory_map=True) as file:
+        with open_input(path) as opened, pq.ParquetFile(opened) as file:
             if segment.blocks and file.metadata.num_row_groups != segment.blocks:
                 yield f"it has {file.metadata.num_row_groups} blocks, not {segment.blocks}"
-            yield from _of_rows(file, stream, segment, time)
+            yield from _of_rows(file, stream, segment, time, columns)
     except (pa.ArrowException, OSError, ValueError) as error:
         yield f"it cannot be read: {str(error).splitlines()[0]}"
 
 
-def _of_rows(file: pq.ParquetFile, stream: StreamDefinition, segment: Segment, time: str) -> Iterator[str]:
+def _of_rows(
+    file: pq.ParquetFile, stream: StreamDefinition, segment: Segment, time: str, columns: frozenset[str]
+) -> Iterator[str]:
     rows, low, high, last = 0, None, None, None
-    names = {n for n, _ in HIDDEN} | {c.name for c in stream.all_columns}
+    names = {n for n, _ in HIDDEN} | {time} | columns
     if not names <= set(file.schema_arrow.names):
         yield f"column {sorted(names - set(file.schema_arrow.names))[0]} is missing"
         return
@@ -176,10 +192,10 @@ def _of_rows(file: pq.ParquetFile, stream: StreamDefinition, segment: Segment, t
 def _against(pond: str, stream: StreamDefinition, copy: str, segment: Segment, whole: Segment) -> Iterator[str]:
     """What a copy's file has that its section does not say."""
     try:
-        ids = [
-            pq.read_table(os.path.join(copy_folder(pond, stream, c), s.path), columns=["_id"], partitioning=None)["_id"]
-            for c, s in ((copy, segment), ("", whole))
-        ]
+        ids = []
+        for name, file in ((copy, segment), ("", whole)):
+            with open_input(os.path.join(copy_folder(pond, stream, name), file.path)) as opened:
+                ids.append(pq.read_table(opened, columns=["_id"])["_id"])
     except (pa.ArrowException, OSError):
         return  # the section's own fault, told where it belongs
     mine, rows = (np.sort(each.to_numpy()) for each in ids)

@@ -17,15 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive import fractions, kept_fraction, parse_design, seed_of
-from millpond.archive.layout import blocks_for, run_order
-from millpond.engine.segments import archive_folder, times_of, write_rows
-from millpond.tables import Segment
+from millpond.archive.layout import blocks_for, moved, places_of
+from millpond.engine.segments import archive_folder, archive_home, times_of, write_rows
+from millpond.tables import DurableWrites, Segment
+from millpond.tables.stores import file_names, folder_names, is_remote, make_folder, remove, remove_tree, write_bytes
 from millpond.types import StreamDefinition
+
+#: How a copy is called while it is deleted.
+GONE = ".gone-"
 
 
 def copies_folder(pond: str, stream: StreamDefinition) -> str:
     """The folder of a stream's copies."""
-    return os.path.join(pond, "copies", f"{stream.name.lower()}-{stream.id}")
+    return os.path.join(archive_home(pond, stream), "copies", f"{stream.name.lower()}-{stream.id}")
 
 
 def copy_folder(pond: str, stream: StreamDefinition, copy: str) -> str:
@@ -71,43 +75,51 @@ def keeps_order(stream: StreamDefinition) -> bool:
 
 
 def write_section(
-    pond: str, stream: StreamDefinition, name: str, rows: pa.Table, epochs: tuple[int, int], level: int = 0
+    pond: str,
+    stream: StreamDefinition,
+    name: str,
+    rows: pa.Table,
+    epochs: tuple[int, int],
+    level: int = 0,
+    writes: DurableWrites | None = None,
 ) -> Segment:
     """Write rows as a file of the archive, as the stream's design has it. Returns the segment to commit.
 
     Arguments:
         name: of the file. rows: in the order in which they came, or of (event time, `_id`). epochs: first and last.
+        writes: what the file is written with, finished by whoever gives it; None: it is in place on return.
     """
     design, time = parse_design(stream.options.archive), stream.options.time
     folder = archive_folder(pond, stream)
     blocks = blocks_for(rows.num_rows, design.run) if design.kind == "randomize" else 0
     if not blocks:
-        return write_rows(folder, name, rows, time, *epochs, level)
-    numbers = fractions(rows["_id"].to_numpy(), seed_of(stream))
-    order, sizes = run_order(times_of(rows, time), numbers, blocks)
-    return write_rows(folder, name, _taken(rows, pa.array(order)), time, *epochs, level, sizes)
-
-
-def _taken(rows: pa.Table, order: pa.Array) -> pa.Table:
-    """Rows in another order; columns that are the same in all rows are not moved."""
-    epochs = pc.min_max(rows["_epoch"])
-    same = {"_epoch"} if epochs["min"] == epochs["max"] else set()
-    columns = [
-        column if field.name in same or column.null_count == rows.num_rows else column.take(order)
-        for field, column in zip(rows.schema, rows.columns, strict=True)
-    ]
-    return pa.table(columns, schema=rows.schema)
+        return write_rows(folder, name, rows, time, *epochs, level, writes=writes)
+    places, sizes = places_of(times_of(rows, time), rows["_id"].to_numpy(), seed_of(stream), blocks)
+    # Columns that are the same in all rows stay as they are.
+    epoch = pc.min_max(rows["_epoch"])
+    same = {n for n, c in zip(rows.column_names, rows.columns, strict=True) if c.null_count == rows.num_rows}
+    same |= {"_epoch"} if epoch["min"] == epoch["max"] else set()
+    spread = moved(rows.drop_columns(sorted(same)), places)
+    run = pa.table([(rows if n in same else spread)[n] for n in rows.column_names], schema=rows.schema)
+    return write_rows(folder, name, run, time, *epochs, level, sizes, writes)
 
 
 def write_copies(
-    pond: str, stream: StreamDefinition, section: Segment, rows: pa.Table, copies: Mapping[str, float]
+    pond: str,
+    stream: StreamDefinition,
+    section: Segment,
+    rows: pa.Table,
+    copies: Mapping[str, float],
+    writes: DurableWrites | None = None,
 ) -> dict[str, Segment]:
     """Write a section's file of every copy. Returns the segments to commit, by copy.
 
     Arguments:
         section: the archive's own file. rows: its rows, in any order. copies: the fraction that each copy keeps.
+        writes: see `write_section`.
     """
     written: dict[str, Segment] = {}
+    own = writes or DurableWrites()
     numbers = fractions(rows["_id"].to_numpy(), seed_of(stream)) if copies else None
     for copy, kept in sorted(copies.items(), key=lambda each: (-each[1], each[0])):
         assert numbers is not None
@@ -115,10 +127,13 @@ def write_copies(
         # What has more dropped is part of what has less.
         rows, numbers = rows.filter(pa.array(mask)), numbers[mask]
         folder = copy_folder(pond, stream, copy)
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         name = copy_file(section_of(section.path), kept)
-        file = write_rows(folder, name, in_time_order(rows, stream.options.time), stream.options.time, 0, 0)
+        ordered, time = in_time_order(rows, stream.options.time), stream.options.time
+        file = write_rows(folder, name, ordered, time, 0, 0, writes=own)
         written[copy] = replace(section, path=name, rows=file.rows, size=file.size, kept=kept, blocks=0)
+    if writes is None:
+        own.finish()
     return written
 
 
@@ -132,9 +147,34 @@ def in_time_order(rows: pa.Table, time: str) -> pa.Table:
 def copies_on_disk(pond: str, stream: StreamDefinition) -> list[str]:
     """The names of the copies that have a table."""
     folder = copies_folder(pond, stream)
-    if not os.path.isdir(folder):
-        return []
-    return sorted(n for n in os.listdir(folder) if n[0] != "." and os.path.isdir(os.path.join(folder, n, "_delta_log")))
+    doomed = {n.removeprefix(GONE) for n in file_names(folder) if n.startswith(GONE)}
+    names = [n for n in folder_names(folder) if n[0] != "." and n not in doomed]
+    return [n for n in names if "_delta_log" in folder_names(os.path.join(folder, n))]
+
+
+def doom_copy(pond: str, stream: StreamDefinition, copy: str) -> None:
+    """Take a copy away in one step; `remove_doomed` deletes it. An object store has no step but a mark."""
+    folder = copies_folder(pond, stream)
+    if is_remote(folder):
+        write_bytes(os.path.join(folder, GONE + copy), b"gone")
+        return
+    gone = os.path.join(folder, GONE + copy)
+    remove_tree(gone)
+    os.replace(copy_folder(pond, stream, copy), gone)
+
+
+def remove_doomed(pond: str, stream: StreamDefinition, copy: str | None = None) -> None:
+    """Delete copies that were taken away: all of them, or the one whose name is wanted again."""
+    folder = copies_folder(pond, stream)
+    if is_remote(folder):
+        for name in file_names(folder):
+            if name.startswith(GONE) and copy in (None, name.removeprefix(GONE)):
+                remove_tree(os.path.join(folder, name.removeprefix(GONE)))
+                remove(os.path.join(folder, name))
+    elif copy is None:
+        for name in folder_names(folder):
+            if name.startswith(GONE):
+                remove_tree(os.path.join(folder, name))
 
 
 def eager_copies(stream: StreamDefinition) -> dict[str, float]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +20,16 @@ from millpond.archive import parse_design
 from millpond.archive.lazy import PREFIX, Lazy, Stored
 from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.engine.admission import Pace
-from millpond.engine.copies import copies_folder, copies_on_disk, copy_folder, eager_copies, section_of
+from millpond.engine.copies import (
+    copies_folder,
+    copies_on_disk,
+    copy_folder,
+    eager_copies,
+    remove_doomed,
+    section_of,
+)
 from millpond.engine.derived import derived_folder, reached
+from millpond.engine.elsewhere import mark_elsewhere
 from millpond.engine.entries import summaries_folder
 from millpond.engine.executors import Executor
 from millpond.engine.filter_orders import FilterOrders
@@ -47,6 +54,7 @@ from millpond.synopses import connection, query_table
 from millpond.tables import SegmentTable, read_json, write_json
 from millpond.tables.chunks import SCHEMA as CHUNKS
 from millpond.tables.storage import storage_schema
+from millpond.tables.stores import know, remove_tree, write_options
 from millpond.types import StreamDefinition
 
 FORMAT = 1
@@ -164,12 +172,15 @@ class Core:
         intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
         made = archive_folder(self.path, definition), dead_folder(self.path, definition)
         for folder in (intake, *made, copies_folder(self.path, definition)):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
+        mark_elsewhere(self.path, definition)
         return self.open_stream(definition)
 
     def open_stream(self, definition: StreamDefinition) -> StreamRuntime:
         """Open (and create where missing) the parts of a stream."""
         intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
+        if definition.options.archive_at is not None:
+            know(definition.options.archive_at, self.path, renew=True)
         log = IntakeLog(intake)
         schema = row_schema(definition)
         source: FileSource | DerivedSource | SystemSource | None = None
@@ -209,6 +220,7 @@ class Core:
         runtime = self.streams[stream]
         with self.lock:
             if name not in runtime.copies:
+                remove_doomed(self.path, runtime.definition, name)
                 folder = copy_folder(self.path, runtime.definition, name)
                 table = SegmentTable(folder, storage_schema(runtime.schema), runtime.definition.options.time)
                 runtime.copies = {**runtime.copies, name: table}
@@ -297,12 +309,17 @@ def wall_clock() -> int:
 
 
 def open_core(
-    path: str, executor: Callable[[str], Executor], clock: Callable[[], int] | None, settings: dict[str, Any]
+    path: str,
+    executor: Callable[[str], Executor],
+    clock: Callable[[], int] | None,
+    settings: dict[str, Any],
+    storage: Mapping[str, str] | None = None,
 ) -> Core:
     """Open or make the pond in folder `path`.
 
     Arguments:
         executor: makes the executor, given the pond's folder; called after the lock is held.
+        storage: options of the object store that archives lie in, as deltalake has them; None: those of last time.
     Raises:
         PondError: another process has it open, it is of another format, or DuckDB hashes differently than it did.
     """
@@ -321,6 +338,8 @@ def open_core(
         meta = _meta(path, settings)
         for name in _FOLDERS:
             os.makedirs(os.path.join(path, name), exist_ok=True)
+        if storage is not None:
+            write_options(path, storage)
         fence = uuid.uuid4().hex
         write_json(os.path.join(path, "fence.json"), fence)
         number = last_record(path, "published")

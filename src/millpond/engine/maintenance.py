@@ -18,6 +18,7 @@ from millpond.archive.layout import blocks_for
 from millpond.archive.lazy import Merged
 from millpond.engine.copies import eager_copies, section_of, write_copies, write_section
 from millpond.engine.core import Core, StreamRuntime
+from millpond.engine.elsewhere import remove_elsewhere
 from millpond.engine.epoch import in_flight, prune_records
 from millpond.engine.expiry import expire
 from millpond.engine.hot_files import sweep_hot, sweep_hot_orphans
@@ -27,8 +28,9 @@ from millpond.engine.records import Manifest, read_manifest
 from millpond.engine.segments import archive_folder, read_rows, row_schema
 from millpond.engine.summaries import maintain_summaries
 from millpond.engine.vacuum import sweep_copies, unmark, vacuum
-from millpond.tables import Chunk, Segment, SegmentTable, read_chunks, remove_file, write_chunks
+from millpond.tables import Chunk, DurableWrites, Segment, SegmentTable, read_chunks, write_chunks
 from millpond.tables.chunks import Payload
+from millpond.tables.stores import remove
 from millpond.types import StreamDefinition, from_json, to_json
 
 #: Files below this size, and of fewer rows, are merged with their neighbours.
@@ -141,15 +143,15 @@ def _merge_rows(
     rows = rows.sort_by([(time, "ascending"), ("_id", "ascending")])
     epochs = min(s.first_epoch for s in segments), max(s.last_epoch for s in segments)
     level = 1 + max(s.level for s in segments)
-    pieces = []
-    reduced = []
+    pieces, reduced, writes = [], [], DurableWrites()
     size = -(-rows.num_rows // max(1, -(-rows.num_rows // MERGED_ROWS)))  # pieces of equal size: none stays small
     for number, at in enumerate(range(0, rows.num_rows, max(1, size))):
         name = f"{_merged_name(segments, level)}-{number:04d}.parquet"
         piece = rows.slice(at, size)
-        written = write_section(pond, stream, name, piece, epochs, level)
+        written = write_section(pond, stream, name, piece, epochs, level, writes)
         pieces.append(to_json(written))
-        reduced.append(to_json(write_copies(pond, stream, written, piece, copies)))
+        reduced.append(to_json(write_copies(pond, stream, written, piece, copies, writes)))
+    writes.finish()
     yield Parcel(0, "", task, json.dumps({"segments": pieces, "copies": reduced}).encode())
 
 
@@ -223,7 +225,7 @@ def sweep(core: Core) -> None:
         needed = set() if epoch is None else _files_of(read_manifest(core.path, epoch))
         names = [(t, name) for t in tables_of(core) for name in t.garbage(needed)]
     for table, name in names:
-        remove_file(os.path.join(table.folder, name))
+        remove(os.path.join(table.folder, name))
 
 
 def _files_of(manifest: Manifest) -> set[str]:
@@ -243,6 +245,8 @@ def sweep_dropped(core: Core) -> None:
             folder = os.path.join(core.path, kind)
             for name in os.listdir(folder):
                 if int(name.rsplit("-", 1)[1]) not in live:
+                    if kind == "streams" and not remove_elsewhere(core.path, os.path.join(folder, name)):
+                        continue
                     shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
@@ -259,4 +263,4 @@ def sweep_orphans(core: Core) -> None:
         for name in table.orphans():
             repeated = epoch is not None and name.startswith(f"e{epoch:012d}-") and name.endswith(".parquet")
             if name not in needed and not repeated:
-                remove_file(os.path.join(table.folder, name))
+                remove(os.path.join(table.folder, name))

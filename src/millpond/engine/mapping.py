@@ -83,8 +83,8 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     segment = pa.concat_tables(held) if held else taking.schema.empty_table()
     begun = clock.perf_counter()
     if rows:
-        kept = archive.close() if in_order else write_section(pond, stream, file, segment, epochs)
-        copies = write_copies(pond, stream, kept, segment, manifest.copies.get(str(stream.id), {}))
+        kept = archive.close() if in_order else write_section(pond, stream, file, segment, epochs, writes=writes)
+        copies = write_copies(pond, stream, kept, segment, manifest.copies.get(str(stream.id), {}), writes)
         files |= {"archive": to_json(kept), "copies": to_json(copies)}
     spent["archive"] += clock.perf_counter() - begun
     begun = clock.perf_counter()

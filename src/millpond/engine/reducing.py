@@ -317,10 +317,10 @@ def portion_rows(
     columns: Sequence[str] | None,
     counters: Counters,
 ) -> Iterator[pa.Table]:
-    """Rows of portions with their weight, in bounded batches; all rows of a batch have the same weight."""
+    """Rows of portions with their weight, in bounded batches and in no order; those of a batch have the same weight."""
     for portion in found:
         first = portion.wanted.first
-        for rows in batches(pond, stream, portion.pieces, portion.wanted, columns, counters):
+        for rows in batches(pond, stream, portion.pieces, portion.wanted, columns, counters, in_order=False):
             if first is not None:
                 rows = rows.filter(pc.greater_equal(rows["_epoch"], first))
             if rows.num_rows:

@@ -34,6 +34,7 @@ from millpond.errors import QueryError
 from millpond.progress import NEVER
 from millpond.tables import Segment
 from millpond.tables.storage import from_storage, storage_schema
+from millpond.tables.stores import is_remote, open_input
 from millpond.types import WEIGHT, StreamDefinition, micros_of
 
 
@@ -258,30 +259,38 @@ def batches(
     wanted: Range,
     columns: Sequence[str] | None = None,
     counters: Counters | None = None,
+    in_order: bool = True,
 ) -> Iterator[pa.Table]:
     """Rows of planned pieces, piece by piece, in bounded batches: the task's side of a scan.
 
     Arguments:
         columns: of the stream; None: all. The hidden columns and the event time are always there.
-        counters: what is read is added to it.
-    Returns: tables with the columns of `row_schema` that were asked for and `_weight`, what each row counts for. The
-        rows of a randomized run are in order of (event time, `_id`); others lie as they are stored.
+        counters: what is read is added to it. in_order: whether the rows of a randomized run come in order of (event
+            time, `_id`), at the price of a merge; those of other files lie as they are stored.
+    Returns: tables with the columns of `row_schema` that were asked for and `_weight`, what each row counts for.
     """
     schema = row_schema(stream)
     if columns is not None:
         names = {*columns, "_id", "_epoch", "_bound", stream.options.time}
         schema = pa.schema([f for f in schema if f.name in names])
     for piece in pieces:
-        rows = _read(pond, stream, piece, wanted, schema, counters)
+        rows = _read(pond, stream, piece, wanted, schema, counters, in_order)
         for at in range(0, rows.num_rows, ROWS_AT_ONCE):
             yield rows.slice(at, ROWS_AT_ONCE)
 
 
 def _read(
-    pond: str, stream: StreamDefinition, piece: Piece, wanted: Range, schema: pa.Schema, counters: Counters | None
+    pond: str,
+    stream: StreamDefinition,
+    piece: Piece,
+    wanted: Range,
+    schema: pa.Schema,
+    counters: Counters | None,
+    in_order: bool,
 ) -> pa.Table:
     time, stored = stream.options.time, storage_schema(schema)
-    with pq.ParquetFile(file_path(pond, stream, piece.copy, piece.segment), memory_map=True) as file:
+    path = file_path(pond, stream, piece.copy, piece.segment)
+    with open_input(path) as opened, pq.ParquetFile(opened, pre_buffer=is_remote(path)) as file:
         groups = groups_in(file.metadata, time, wanted, piece.groups)
         there = [n for n in stored.names if n in file.schema_arrow.names]
         read = file.read_row_groups(groups, columns=there, use_threads=False)
@@ -293,7 +302,7 @@ def _read(
         rows = rows.filter(pc.less_equal(rows["_epoch"], wanted.epoch))
     if piece.thin:
         rows = rows.filter(pa.array(fractions(rows["_id"].to_numpy(), seed_of(stream)) < piece.kept))
-    if piece.segment.blocks:
+    if piece.segment.blocks and in_order:
         rows = rows.sort_by([(time, "ascending"), ("_id", "ascending")])
     if counters is not None:
         counters.rows += rows.num_rows
@@ -353,7 +362,8 @@ def _of_whole(
     """Row groups and bytes that a full scan reads of the section; None when its own file is gone."""
     if piece.whole is None:
         return None
-    metadata = pq.read_metadata(file_path(pond, stream, "", piece.whole), memory_map=True)
+    with open_input(file_path(pond, stream, "", piece.whole)) as file:
+        metadata = pq.read_metadata(file)
     groups = groups_in(metadata, stream.options.time, wanted)
     return len(groups), stored_bytes(metadata, groups, columns)
 

@@ -16,6 +16,7 @@ from millpond.sources.read import arrow_schema
 from millpond.synopses import connection
 from millpond.tables import DurableWrites, Segment
 from millpond.tables.storage import from_storage, storage_schema, to_storage
+from millpond.tables.stores import know, located
 from millpond.types import StreamDefinition
 
 #: Columns that every archive has behind the stream's own: row id (intake ordinal and row in the item, so that
@@ -46,9 +47,14 @@ def row_schema(definition: StreamDefinition) -> pa.Schema:
     return schema
 
 
+def archive_home(pond: str, stream: StreamDefinition) -> str:
+    """Below which place a stream's archive and its copies lie: the pond's folder, or one in an object store."""
+    return pond if stream.options.archive_at is None else know(stream.options.archive_at, pond)
+
+
 def archive_folder(pond: str, stream: StreamDefinition) -> str:
     """The folder of a stream's archive table."""
-    return os.path.join(pond, "streams", f"{stream.name.lower()}-{stream.id}")
+    return os.path.join(archive_home(pond, stream), "streams", f"{stream.name.lower()}-{stream.id}")
 
 
 def dead_folder(pond: str, stream: StreamDefinition) -> str:
@@ -180,11 +186,14 @@ def read_rows(
 
 def _stored_rows(path: str, names: Sequence[str], bounds: list[tuple[str, str, pa.Scalar]]) -> pa.Table:
     """Columns of a file, of those that it has: the stream may have got others since it was written."""
-    read = partial(pq.read_table, path, filters=bounds or None, partitioning=None, use_threads=False)
+    place, system = located(path)
+    read = partial(
+        pq.read_table, place, filters=bounds or None, partitioning=None, use_threads=False, filesystem=system
+    )
     try:
         return read(columns=names)
     except pa.ArrowInvalid:
-        there = set(pq.read_schema(path).names)
+        there = set(pq.read_schema(place, filesystem=system).names)
         if there.issuperset(names):
             raise
         return read(columns=[n for n in names if n in there])

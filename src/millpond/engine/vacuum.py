@@ -8,8 +8,6 @@ anew: files that no commit names are swept.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.archive.lazy import Make, Vacuum
-from millpond.engine.copies import copies_folder, copy_folder, eager_copies, section_of, write_copies
+from millpond.engine.copies import doom_copy, eager_copies, remove_doomed, section_of, write_copies
 from millpond.engine.core import Core, StreamRuntime
 from millpond.engine.epoch import in_flight
 from millpond.engine.history import Range
@@ -33,9 +31,6 @@ from millpond.types import WEIGHT, StreamDefinition, from_json, to_json
 
 #: Rows whose sections the vacuumer reads in one round; the rest waits for the next.
 ROUND_ROWS = 8_000_000
-
-#: How a copy's folder is called while it is deleted.
-GONE = ".gone-"
 
 
 @dataclass(frozen=True)
@@ -179,18 +174,14 @@ def sweep_copies(core: Core) -> None:
         epoch = in_flight(core)
         written = read_manifest(core.path, epoch).copies if epoch is not None else {}
         for runtime in core.streams.values():
-            folder = copies_folder(core.path, runtime.definition)
             for name in sorted(unwanted(runtime) - set(written.get(str(runtime.definition.id), {}))):
-                gone = os.path.join(folder, GONE + name)
-                shutil.rmtree(gone, ignore_errors=True)
-                os.replace(copy_folder(core.path, runtime.definition, name), gone)
+                doom_copy(core.path, runtime.definition, name)
                 runtime.copies = {n: t for n, t in runtime.copies.items() if n != name}
-        folders = [copies_folder(core.path, r.definition) for r in core.streams.values()]
-    for folder in folders:
-        if os.path.isdir(folder):
-            for name in os.listdir(folder):
-                if name.startswith(GONE):
-                    shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+            if runtime.definition.options.archive_at is not None:  # its name may be wanted again: not beside that
+                remove_doomed(core.path, runtime.definition)
+        streams = [r.definition for r in core.streams.values() if r.definition.options.archive_at is None]
+    for stream in streams:
+        remove_doomed(core.path, stream)
 
 
 __all__ = ["Job", "sweep_copies", "unmark", "vacuum"]

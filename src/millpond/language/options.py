@@ -26,8 +26,10 @@ FORMATS: dict[str, Format] = {
 STREAM_OPTIONS = (
     "source", "path", "format", "order", "header", "delimiter", "null", "progress", "ordered", "lateness", "idle",
     "timer", "lull", "step", "marks", "marks_by", "marks_groups", "guard", "ahead", "late", "retention", "archive",
-    "seed",
+    "archive_at", "seed",
 )  # fmt: skip
+#: Kinds of object stores, as URLs name them; file:// is a folder that is used like one.
+STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "file")
 ALTER_OPTIONS = ("archive", "retention")
 TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
 QUERY_OPTIONS = (
@@ -113,6 +115,7 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
         late=reader.choice("late", ("revise", "drop"), "revise"),
         retention=reader.span("retention", "90d"),
         archive=_archive(reader),
+        archive_at=reader.read("archive_at", _place, "a URL such as 's3://bucket/folder'"),
         seed=reader.read("seed", _seed, "a whole number such as 7"),
         **files,
         **generator,
@@ -184,6 +187,18 @@ def derived_options(reader: OptionReader) -> dict[str, Any]:
         "retention": reader.span("retention", "2h"),
         "late": reader.choice("late", ("revise", "drop"), None),
     }
+
+
+def _place(text: str) -> str:
+    """A place in an object store that deltalake knows.
+
+    >>> _place("s3://bucket/ponds/")
+    's3://bucket/ponds'
+    """
+    scheme, found, rest = text.partition("://")
+    if not found or scheme not in STORES or not rest.strip("/"):
+        raise ValueError(f"'{text}' is no place in an object store ({', '.join(f'{s}://' for s in STORES)})")
+    return text.rstrip("/")
 
 
 def _seed(text: str) -> int:

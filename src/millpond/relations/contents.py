@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.compiled import compiled
 from millpond.language.duck import quote
 from millpond.synopses import query_table
 from millpond.synopses.codes import codes_by_join
-from millpond.synopses.compiled import compiled
 from millpond.types import PLACE, RelationInput, RelationWindow
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from millpond.compiled import compiled
 from millpond.relations.contents import Ints
 from millpond.relations.runs import KeyOrder, Words
-from millpond.synopses.compiled import compiled
 
 #: Stretches of an order up to this length are walked through, longer ones are searched.
 WALK = 16

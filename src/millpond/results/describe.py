@@ -407,22 +407,6 @@ def summary_line(core: Core, stream: StreamDefinition, query: BoundQuery, spec: 
     return line
 
 
-def gone_note(core: Core, query: BoundQuery) -> str:
-    """What is to be said with an ad hoc answer that a summary gave in place of rows which are gone; '' if none did."""
-    stream = core.catalog.stream(query.stream)
-    if query.window is None or query.feeds or stream is None or not core.catalog.summaries_of(stream.id):
-        return ""
-    if spec_of(query, stream).weighted:
-        return ""
-    with core.pinned():
-        found = served(core, stream, spec_of(query, stream), [query], Range(), make=False)
-        first = min((s.low for s in core.streams[stream.id].archive.segments), default=None)
-    if found is None or not found.settled:
-        return ""
-    since = "" if first is None else f" before {moment(first)}"
-    return f"rows{since} are gone: answered from summary({found.summary.query})"
-
-
 def _analysis(core: Core, standing: Standing | None) -> list[str]:
     recent = [e for e in core.recent if e["rows"]] or list(core.recent)
     if not recent:

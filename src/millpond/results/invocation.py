@@ -21,9 +21,10 @@ from millpond.language.duck import quote
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.progress import now as latest
-from millpond.results.adhoc import last_windows, whole
+from millpond.results.adhoc import last_windows, streams_read, whole
 from millpond.results.coverage import COVERAGE, with_coverage
 from millpond.results.fidelity import answered, scan_for, with_exactness
+from millpond.results.gone import check_reach
 from millpond.results.relational import invoke_relation
 from millpond.synopses import PanesSpec, connection, query_table
 from millpond.synopses.finish import empty_answers
@@ -108,6 +109,8 @@ def _made(
         if start >= before:  # no landmark has come yet
             return empty_answers(connection(), columns)
         wanted = Range(start + opened, before, epoch)
+        begin = None if start <= BEGINNING else start + opened
+        check_reach(core, streams_read(core, query, stream), begin, before - 1, scan is not None, files=True)
         found, removed = whole(core, stream, _bounded(query, start, now), wanted, strict=False, scan=scan)
         ends, number = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end", ""
     if found is None or not found.num_rows:

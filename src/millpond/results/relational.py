@@ -27,6 +27,7 @@ from millpond.relations import Known, answers, shown, snapshot, spare_of, stretc
 from millpond.relations.bands import alone_of
 from millpond.results.describe_work import work_lines
 from millpond.results.explain_filters import filter_lines
+from millpond.results.gone import check_reach
 from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
@@ -49,6 +50,11 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select), Column("final", "BOOLEAN")]
     if now is None:
         return empty_answers(connection(), columns)
+    assert query.relation is not None
+    for item in query.relation.inputs:
+        streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+        begin = now - item.window.range if item.window.kind == "range" else None
+        check_reach(core, streams, begin, now, item.reduce is not None, files=True)
     scans: list[Scan] = []
     first = standing.first_epoch
     found = _at(core, query, published, now, live_from=first, scans=scans)

@@ -21,6 +21,7 @@ from millpond.language.statements import AsOf
 from millpond.progress import NEVER
 from millpond.results.adhoc import ANSWER_ROWS, QUICK_ROWS, whole
 from millpond.results.fidelity import sampled
+from millpond.results.gone import check_reach
 from millpond.results.hot import HotBlock, Outdated, Snapshot, View
 from millpond.results.joins import join_columns, join_rows
 from millpond.results.matching import (
@@ -141,7 +142,7 @@ def evaluate(
         QueryError: the answer is too large, an expression fails on a row, an epoch is not kept, a stream was dropped.
     """
     core.register.invoked(registered.id, core.now())
-    return invoke_selection(ready_of(core), registered, as_of, begin, end, most)
+    return _reached(core, registered, invoke_selection(ready_of(core), registered, as_of, begin, end, most))
 
 
 def select_once(
@@ -153,7 +154,17 @@ def select_once(
     most: int = ANSWER_ROWS,
 ) -> Answer:
     """The answer of a selection that is not registered: nothing is kept for it. As `evaluate`."""
-    return invoke_selection(ready_of(core), AdHoc(selection), as_of, begin, end, most)
+    asked = AdHoc(selection)
+    return _reached(core, asked, invoke_selection(ready_of(core), asked, as_of, begin, end, most))
+
+
+def _reached(core: Core, registered: Registered, answer: Answer) -> Answer:
+    """An answer, unless nothing is left of what it was to be made of. Raises: QueryError."""
+    selection = registered.selection
+    streams = [s for side in selection.sides if (s := core.catalog.stream(side.stream)) is not None]
+    if len(streams) == 1 or selection.query.feeds:
+        check_reach(core, streams, answer.begin, answer.end, sampled(selection.query))
+    return answer
 
 
 def invoke_selection(

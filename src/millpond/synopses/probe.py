@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from millpond.synopses.compiled import compiled, trailing_zeros
+from millpond.compiled import compiled, trailing_zeros
 
 _NULL, _NEVER, _LOW_CLOSED, _HIGH_CLOSED = 4, 8, 1, 2
 

@@ -1,12 +1,11 @@
 """Tables of immutable segments: Delta tables for archives (any reader opens them), state and results; files on disk.
 
-Nothing here knows queries. `files` writes durably, `segments` commits and lists, `chunks` packs many small Arrow tables
-into one Parquet file.
+Nothing here knows queries. `files` writes durably, `stores` knows object stores, `segments` commits and lists, `chunks`
+packs many small Arrow tables into one Parquet file.
 """
 
 from millpond.tables.chunks import Chunk, read_chunks, write_chunks
 from millpond.tables.files import (
-    DurableWrites,
     append_durably,
     read_json,
     remove_file,
@@ -15,6 +14,7 @@ from millpond.tables.files import (
     write_json,
 )
 from millpond.tables.segments import Segment, SegmentTable
+from millpond.tables.writes import DurableWrites
 
 __all__ = [
     "Chunk",

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.tables.files import DurableWrites, write_durably
+from millpond.tables.files import write_durably
 from millpond.tables.segments import Segment
+from millpond.tables.writes import DurableWrites
 
 SCHEMA = pa.schema(
     [

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, Schema
 
 from millpond.errors import PondError
 from millpond.tables.files import sync_folder
+from millpond.tables.stores import is_remote, size_of, write_bytes
 
 
 def commit_schema(table: DeltaTable, folder: str, schema: Schema) -> None:
@@ -35,9 +36,15 @@ def commit_schema(table: DeltaTable, folder: str, schema: Schema) -> None:
     }
     log = os.path.join(folder, "_delta_log")
     target = os.path.join(log, f"{table.version() + 1:020d}.json")
+    text = json.dumps({"commitInfo": {"operation": "CHANGE COLUMNS"}}) + "\n" + json.dumps(action) + "\n"
+    if is_remote(folder):  # its storage handler has no call that puts a file only where there is none
+        if size_of(target) is not None:
+            raise PondError(f"the table {folder} was changed by another process")
+        write_bytes(target, text.encode())
+        return
     beside = f"{target}.tmp"
     with open(beside, "w", encoding="utf-8") as file:
-        file.write(json.dumps({"commitInfo": {"operation": "CHANGE COLUMNS"}}) + "\n" + json.dumps(action) + "\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     try:

@@ -26,6 +26,7 @@ from deltalake.transaction import (
 from deltalake.transaction import Transaction as DeltaTransaction
 
 from millpond.tables.evolution import commit_schema
+from millpond.tables.stores import file_names, make_folder, open_input, options_of, read_bytes
 
 CHECKPOINT_EVERY = 50
 
@@ -62,19 +63,16 @@ class SegmentTable:
     """A Delta table of segments.
 
     Arguments:
-        folder: where the table lies; created when missing.
+        folder: where the table lies, a path or a place in an object store (`tables.stores`); created when missing.
         schema: Arrow schema of its files.
         time: the column with event time, for the statistics that readers prune by; None: none is written.
-        storage: options of the object store, for deltalake.
     """
 
-    def __init__(
-        self, folder: str, schema: pa.Schema, time: str | None = None, storage: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, folder: str, schema: pa.Schema, time: str | None = None) -> None:
         self.folder, self.schema, self.time = folder, schema, time
         self._lock = threading.Lock()
-        self._storage = storage
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
+        storage = options_of(folder)
         if not DeltaTable.is_deltatable(folder, storage):  # a killed process may have left an empty log
             create_table_with_add_actions(
                 folder,
@@ -170,21 +168,34 @@ class SegmentTable:
                 transactions.append(DeltaTransaction(_REMOVED, removed))
             # Delta makes a checkpoint of version v when (v + 1) % interval is 0; this commit makes version + 1.
             checkpoint = (self._table.version() + 2) % CHECKPOINT_EVERY == 0
-            self._table.create_write_transaction(
-                actions,
-                "append",
-                self._delta_schema,
-                commit_properties=CommitProperties(app_transactions=transactions or None, max_commit_retries=0),
-                post_commithook_properties=PostCommitHookProperties(
-                    create_checkpoint=checkpoint, cleanup_expired_logs=checkpoint
-                ),
-            )
+            try:
+                self._table.create_write_transaction(
+                    actions,
+                    "append",
+                    self._delta_schema,
+                    commit_properties=CommitProperties(app_transactions=transactions or None, max_commit_retries=0),
+                    post_commithook_properties=PostCommitHookProperties(
+                        create_checkpoint=checkpoint, cleanup_expired_logs=checkpoint
+                    ),
+                )
+            except Exception:
+                # An object store's answer can be lost on its way: the commit is there, or it is not.
+                version = self._table.version()
+                self._table.update_incremental()
+                if self._table.version() == version or not self._is_there(add, gone):
+                    raise
             self._table.update_incremental()
             for s in gone:
                 del self._segments[s.path]
                 self._garbage.append(s.path)
             self._segments.update({s.path: s for s in add})
             self._snapshot = tuple(self._segments.values()), known
+
+    def _is_there(self, add: Sequence[Segment], gone: Sequence[Segment]) -> bool:
+        """Whether the log names what a commit was to add, and not what it was to remove; at least one of either."""
+        named = {s.path for s in live_segments(self.folder)}
+        added, removed = {s.path for s in add}, {s.path for s in gone}
+        return bool(added or removed) and added <= named and not removed - added & named
 
     def garbage(self, spare: Container[str] = ()) -> list[str]:
         """Files on disk that commits of this process removed, except `spare`; taken over by the caller."""
@@ -197,7 +208,7 @@ class SegmentTable:
     def orphans(self) -> list[str]:
         """Files on disk that no live segment names: left by killed epochs and jobs."""
         live = set(self._segments)
-        return sorted(n for n in os.listdir(self.folder) if n.endswith((".parquet", ".tmp")) and n not in live)
+        return sorted(n for n in file_names(self.folder) if n.endswith((".parquet", ".tmp")) and n not in live)
 
     def _add_action(self, segment: Segment, changed: bool) -> AddAction:
         stats: dict[str, Any] = {"numRecords": segment.rows}
@@ -236,27 +247,28 @@ def live_segments(folder: str) -> tuple[Segment, ...]:
     """
     found: dict[str, Segment] = {}
     log = os.path.join(folder, "_delta_log")
-    names = sorted(os.listdir(log))
+    names = file_names(log)
     checkpoints = [n for n in names if ".checkpoint" in n and n.endswith(".parquet")]
     since = -1
     if checkpoints:
         import pyarrow.parquet as pq
 
         since = int(checkpoints[-1].split(".")[0])
-        for row in pq.read_table(os.path.join(log, checkpoints[-1]), columns=["add"]).to_pylist():
+        with open_input(os.path.join(log, checkpoints[-1])) as file:
+            rows = pq.read_table(file, columns=["add"]).to_pylist()
+        for row in rows:
             if row["add"] is not None:
                 found[row["add"]["path"]] = _segment(row["add"]["path"], row["add"]["size"], row["add"]["stats"])
     for name in names:
         if not re.fullmatch(r"\d{20}\.json", name) or int(name[:20]) <= since:
             continue
-        with open(os.path.join(log, name), encoding="utf-8") as file:
-            for line in file:
-                action = json.loads(line)
-                if "add" in action:
-                    add = action["add"]
-                    found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
-                elif "remove" in action:
-                    found.pop(action["remove"]["path"], None)
+        for line in read_bytes(os.path.join(log, name)).splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                add = action["add"]
+                found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
+            elif "remove" in action:
+                found.pop(action["remove"]["path"], None)
     return tuple(found.values())
 
 

@@ -26,6 +26,7 @@ class StreamOptions:
     guard: what a row does that lies behind a bound which its own source gave.
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.
+    archive_at: the place in an object store below which it and its copies lie; None: the pond's folder.
     archive: how it is organised, as `millpond.archive.designs` reads it. seed: of samples of it; None: the stream's id.
     """
 
@@ -44,6 +45,7 @@ class StreamOptions:
     late: Literal["revise", "drop"] = "revise"
     retention: int | None = None
     archive: str = "plain"
+    archive_at: str | None = None
     seed: int | None = None
     lateness_share: float | None = None
     timer: int | None = None

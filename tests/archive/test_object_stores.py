@@ -1,0 +1,170 @@
+"""Archives in object stores: the same pond with its rows and copies elsewhere, against S3 and `file://`.
+
+The S3 is moto's, in a process of its own on the loopback; it ends with the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+
+import millpond
+from millpond.engine.backup import backup, restore
+from millpond.engine.checking import check_archives
+from millpond.errors import StatementError
+from millpond.tables import stores
+from tests.archive.ponds import rows, values
+
+Store = tuple[str, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Store]:
+    """A bucket of an S3 on this machine."""
+    pytest.importorskip("moto")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(300):
+            try:
+                made = urllib.request.Request(f"{url}/ponds", method="PUT", headers={"Host": f"127.0.0.1:{port}"})
+                urllib.request.urlopen(made, timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        options = {
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+        }
+        yield "s3://ponds/archive", options
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(params=["s3", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A place for archives, and the options that it needs."""
+    if request.param == "s3":
+        found: Store = request.getfixturevalue("s3")
+        return found
+    return f"file://{tmp_path}/elsewhere", {}
+
+
+def test_a_pond_whose_archive_lies_elsewhere(tmp_path: Path, store: Store) -> None:
+    place, options = store
+    home = tmp_path / "p"
+    with millpond.open(home, executor="inline", storage=options) as pond:
+        pond.sql(
+            "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (progress='ts', lateness='1h',"
+            f" archive='replicate(0.5, 0.9)', archive_at='{place}/')"
+        )
+        pond.sql("CREATE QUERY q AS SELECT k, sum(a) AS a FROM s [RANGE TUMBLING 1 SECOND] GROUP BY k")
+        for epoch in range(9):
+            pond.ingest("s", rows(epoch * 1000, 1000))
+            pond.drain()
+        core = pond._core
+        stream = core.catalog.stream("s")
+        at = stream.options.archive_at
+        assert at.startswith(f"{place}/s-") and not list((home / "streams").rglob("*.parquet"))
+        assert json.loads((home / "streams" / "s-1" / "elsewhere.json").read_text())["home"] == at
+        assert (home / stores.OPTIONS).stat().st_mode & 0o777 == 0o600
+        half, tenth = values(pond, 0.5), values(pond, 0.9)
+        assert len(half) > 4000 and set(tenth) < set(half)
+        assert pond.sql("SELECT count(*), sum(a) FROM s").rows() == [(9000, sum(range(9000)))]
+        pond.maintain()  # merges nine files, with their copies, and deletes them
+        pond.maintain()
+        assert len(core.streams[1].archive.segments) == 1
+        names = stores.file_names(core.streams[1].archive.folder)
+        assert [n for n in names if n.endswith(".parquet")] == [s.path for s in core.streams[1].archive.segments]
+        assert (values(pond, 0.5), values(pond, 0.9), values(pond)) == (half, tenth, list(range(9000)))
+        assert pond.sql("SELECT count(*) AS n FROM s REDUCE sample(0.5)").rows()[0][0] == 2 * len(half)
+        # Any Delta reader opens it.
+        table = DeltaTable(f"{at}/streams/s-1", storage_options=options or None).to_pyarrow_table(columns=["a"])
+        assert pc.sum(table["a"]).as_py() == sum(range(9000))
+        pond.sql("ALTER STREAM s ADD COLUMN b DOUBLE; ALTER STREAM s SET (archive='replicate(0.5)')")
+        pond.maintain()
+        assert stores.folder_names(f"{at}/copies/s-1") == ["sample-0.5"]
+        pond.sql("ALTER STREAM s SET (archive='replicate(0.5, 0.9)')")
+        pond.maintain()
+        assert values(pond, 0.9) == tenth and pond.sql("SELECT count(b) FROM s").rows() == [(0,)]
+    with millpond.open(home, executor="inline") as pond:  # the options are those of last time
+        assert (values(pond, 0.5), values(pond)) == (half, list(range(9000)))
+        assert [c.faults for c in check_archives(str(home))] == [[], [], []]
+        pond.sql("CREATE QUERY late WITH (since='start') AS SELECT count(*) AS n FROM s [RANGE TUMBLING 3 SECONDS]")
+        pond.ingest("s", rows(9000, 1000))
+        pond.drain(final=True)
+        assert [r[-1] for r in pond.sql("SELECT window_start, n FROM late").rows()] == [3000, 3000, 3000, 1000]
+        live = pond.sql("SELECT * FROM q").to_arrow()
+    made = backup(str(home), str(tmp_path / "b"))
+    assert made.bytes > 0
+    restore(str(tmp_path / "b"), str(tmp_path / "r"))
+    with millpond.open(tmp_path / "r", executor="inline") as again:  # a restored pond keeps its archive at home
+        assert again._core.catalog.stream("s").options.archive_at is None
+        assert values(again) == list(range(10_000)) and set(half) < set(values(again, 0.5))
+        assert again.sql("SELECT * FROM q").to_arrow().equals(live)
+    with millpond.open(home, executor="inline") as pond:
+        assert values(pond) == list(range(10_000))
+        pond.sql("DROP STREAM s CASCADE")
+        pond.drain()
+        pond.maintain()
+        assert not stores.folder_names(at) and not stores.file_names(at) and not os.listdir(home / "streams")
+
+
+def test_a_commit_whose_answer_was_lost_is_there(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, options = store
+    with millpond.open(tmp_path / "p", executor="inline", storage=options) as pond:
+        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (progress='ts', archive_at='{place}')")
+        archive = pond._core.streams[1].archive
+        inner = archive._table
+
+        class Losing:
+            """A table whose commits arrive and whose answers do not."""
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(inner, name)
+
+            def create_write_transaction(self, *arguments: object, **named: object) -> None:
+                inner.create_write_transaction(*arguments, **named)  # type: ignore[arg-type]
+                raise OSError("the connection was lost")
+
+        monkeypatch.setattr(archive, "_table", Losing())
+        pond.ingest("s", rows(0, 100))
+        pond.drain()
+        monkeypatch.setattr(archive, "_table", inner)
+        pond.ingest("s", rows(100, 100))
+        pond.drain()
+        assert values(pond) == list(range(200)) and archive.committed("epoch") == 2
+
+
+def test_what_cannot_be_used_is_an_error_with_its_place(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "p", executor="inline") as pond:
+        for place, message in (("/tmp/x", "no place in an object store"), ("http://x/y", "no place in an object")):
+            with pytest.raises(StatementError, match=message) as caught:
+                pond.sql(f"CREATE STREAM s (ts TIMESTAMP) WITH (archive_at='{place}')")
+            assert caught.value.text[caught.value.start :].startswith(f"'{place}")
+        (tmp_path / "file").write_text("in the way")
+        with pytest.raises(StatementError, match="there can be no archive at file://"):
+            pond.sql(f"CREATE STREAM s (ts TIMESTAMP) WITH (archive_at='file://{tmp_path}/file')")
+        assert pond.sql("SHOW STREAMS").to_arrow().num_rows == 0
+        with pytest.raises(StatementError, match="no option 'archive_at'"):
+            pond.sql("CREATE STREAM s (ts TIMESTAMP); ALTER STREAM s SET (archive_at='s3://x/y')")
