@@ -192,20 +192,26 @@ class _Backfill:
             masks[owner] = masks.get(owner, False) | mine  # inputs with one store read the same rows
         return masks
 
+    @property
+    def held(self) -> list[bool]:
+        """Of each input, whether its rows are kept at hand; those of a past that is looked up are not."""
+        return [self.relation.probe(item.alias) is None for item in self.relation.inputs]
+
     def needed(self, inputs: Sequence[Input]) -> list[Input]:
         """The inputs with the rows that the next piece, or the query at the end, can still need."""
         final = self.horizon(replace(self.progress, closed=max(self.progress.start, self.bound)))
         masks = self.masks(inputs, min(final, self.progress.closed))
         return [
-            replace(each, rows=each.rows.filter(pa.array(masks[owner]))) if owner in masks else each
-            for owner, each in zip(self.standing.inputs, inputs, strict=True)
+            replace(each, rows=each.rows.filter(pa.array(masks[owner]))) if held and owner in masks else each
+            for held, owner, each in zip(self.held, self.standing.inputs, inputs, strict=True)
         ]
 
     def state(self, inputs: Sequence[Input]) -> tuple[Segment, ...]:
         """The rows that the query still needs, of stores that it does not share with queries that run already."""
         epoch = self.standing.first_epoch - 1
         masks = self.masks(inputs, self.horizon(self.progress))
-        rows = {owner: each.rows for owner, each in zip(self.standing.inputs, inputs, strict=True)}
+        every = zip(self.held, self.standing.inputs, inputs, strict=True)
+        rows = {owner: each.rows for held, owner, each in every if held}
         folder, shards = state_folder(self.core.path), self.core.settings.shards
         chunks: dict[int, list[Chunk]] = {}
         for owner, mask in sorted(masks.items()):
