@@ -126,7 +126,7 @@ def test_constraints_pin_every_dependency_within_its_range() -> None:
     pins = dict(line.lower().replace("_", "-").split("==") for line in lines if line and not line.startswith("#"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for wanted in project["dependencies"] + project["optional-dependencies"]["dev"]:
-        parts = re.fullmatch(r"([\w-]+)>=([\d.]+),<([\d.]+)", wanted)
+        parts = re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+),<([\d.]+)", wanted)
         assert parts is not None, wanted
         name, least, below = parts.groups()
         version = [int(part) for part in pins[name].split(".")]

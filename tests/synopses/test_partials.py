@@ -16,6 +16,7 @@ from millpond.catalog import Catalog
 from millpond.synopses import connection, finish_windows, is_holistic, merge_partials, partial, spec_of
 from millpond.synopses.finish import fold_windows
 from millpond.types import BoundQuery, Column, StreamDefinition, StreamOptions
+from tests.synopses.names import Names
 
 STREAM = StreamDefinition(
     "s",
@@ -58,7 +59,7 @@ def query_of(aggregates: tuple[str, ...], keys: str = "") -> BoundQuery:
     statement = next(iter(lang.parse(text)))
     assert isinstance(statement, lang.CreateQuery)
     catalog = Catalog(streams={1: STREAM})
-    return lang.bind_query(statement.select, statement.text, statement.offset, catalog, standing=True)
+    return lang.bind_query(statement.select, statement.text, statement.offset, Names(catalog), standing=True)
 
 
 ROWS = st.tuples(
