@@ -112,6 +112,7 @@ def run_with_crashes(p: Pond, epochs: tuple[Epoch, ...], crash: bool) -> dict[st
     attempt(p.finish)
     if crash:
         p.finish()
+    p.pond.maintain()  # files that commits have replaced go when upkeep or an opening comes by: now in both lives
     return files(p.folder)
 
 
