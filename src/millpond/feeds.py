@@ -99,8 +99,12 @@ class Feeds:
                 raise SourceError(f"stream '{name}' was dropped meanwhile")
             if runtime.log.ended:
                 raise SourceError(f"stream '{name}' has ended (DRAIN FINAL)")
-            if number <= last.setdefault(feed, last_batch(runtime.log, feed)):
-                return  # Spark repeats a batch that it did not know to be done
+            if feed not in last:
+                last[feed] = last_batch(runtime.log, feed)
+            if number <= last[feed]:  # Spark repeats a batch that it did not know to be done
+                for item in items:
+                    os.unlink(item.path)
+                return
             with core.lock:
                 if core.closing:
                     raise PondError("the pond is closed")

@@ -30,6 +30,7 @@ CONDITIONS = {
     "q WHERE NOT window_end > TIMESTAMP '2026-01-01 00:30:00'": False,
     "q WHERE window_end > window_start": False,
     "q WHERE n > 20": False,
+    "q x (window_end, window_start, n, v, revision) WHERE window_end <= TIMESTAMP '2026-01-01 00:10:00'": False,
 }  # fmt: skip
 
 

@@ -190,7 +190,8 @@ def _waiting(core: Core) -> int:
     """Bytes that have come from outside and no epoch has taken."""
     outside = [(s, r) for s, r in core.streams.items() if r.definition.options.source not in ("derived", "system")]
     taken = core.published.intake
-    return sum(i.size for s, r in outside for i in r.log.items(taken.get(str(s), 0), None)[:100_000])
+    starts = {s: taken.get(str(s), 0) for s, _ in outside}
+    return sum(i.size for s, r in outside for i in r.log.items(starts[s], starts[s] + 100_000))
 
 
 def _with_rows(items: list[Item]) -> list[Item]:

@@ -40,6 +40,8 @@ def _of_use(table: exp.Table) -> Ends:
     select = parent.parent if isinstance(parent, exp.From | exp.Join) else None
     if not isinstance(select, exp.Select) or (where := select.args.get("where")) is None:
         return EVERYTHING
+    if (alias := table.args.get("alias")) is not None and alias.args.get("columns"):
+        return EVERYTHING  # FROM q AS x (a, b): its columns have other names
     alone = not select.args.get("joins")
     after, until = EVERYTHING
     for condition in _conjuncts(where.this):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millpond.errors import SourceError
+from millpond.language.duck import quote, text_literal
 from millpond.sources.ingest import unknown_column
 from millpond.sources.intake import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
 from millpond.types import StreamDefinition
@@ -68,9 +69,9 @@ def create_statement(name: str, schema: StructType, options: Mapping[str, Any]) 
     >>> create_statement("s", schema, {"progress": "ts", "lateness": "5s"})
     'CREATE STREAM "s" ("ts" TIMESTAMP, "n" BIGINT) WITH ("progress" = \\'ts\\', "lateness" = \\'5s\\')'
     """
-    columns = ", ".join(f"{_quoted(field.name)} {_type(field.dataType, field.name)}" for field in schema.fields)
-    told = ", ".join(f"{_quoted(option)} = {_literal(value)}" for option, value in options.items())
-    return f"CREATE STREAM {_quoted(name)} ({columns})" + (f" WITH ({told})" if told else "")
+    columns = ", ".join(f"{quote(field.name)} {_type(field.dataType, field.name)}" for field in schema.fields)
+    told = ", ".join(f"{quote(option)} = {_literal(value)}" for option, value in options.items())
+    return f"CREATE STREAM {quote(name)} ({columns})" + (f" WITH ({told})" if told else "")
 
 
 def check_columns(names: Iterable[str], definition: StreamDefinition) -> None:
@@ -183,21 +184,17 @@ def _type(kind: DataType, column: str) -> str:
         return f"{_type(kind.elementType, column)}[]"
     if name == "struct":
         fields = kind.fields
-        return "STRUCT(" + ", ".join(f"{_quoted(f.name)} {_type(f.dataType, column)}" for f in fields) + ")"
+        return "STRUCT(" + ", ".join(f"{quote(f.name)} {_type(f.dataType, column)}" for f in fields) + ")"
     raise SourceError(
         f"column '{column}' of the DataFrame is a {kind.simpleString()}, which no column of a stream can be; select or "
         "cast what is needed of it"
     )
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else "'" + str(value).replace("'", "''") + "'"
+    return str(value) if isinstance(value, (int, float)) else text_literal(str(value))
 
 
 __all__ = ["batch_key", "check_columns", "check_frame", "create_statement", "feed", "last_batch"]
