@@ -11,6 +11,7 @@ import pytest
 
 import millpond
 from millpond.engine.epoch import propose, run_epoch
+from millpond.engine.filter_orders import subjects
 from millpond.engine.records import read_manifest
 from millpond.errors import StatementError
 
@@ -54,6 +55,11 @@ def answers(pond):
     return [pond.sql(text).rows() for text in shown]
 
 
+def subject_of(pond, query):
+    """What evaluates the condition of a query; the names of subjects are hashes, and each has its own options."""
+    return next(s.name for s in subjects(pond._core.catalog) if s.users == (query,))
+
+
 def state_bytes(path):
     found = {}
     for folder in ("state", "results"):
@@ -95,7 +101,7 @@ def test_answers_do_not_depend_on_the_order(tmp_path, way):
 
 def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     pond = declare(tmp_path / "pond")
-    number = 0
+    number, subject = 0, subject_of(pond, "w")
     for flipped, first in ((False, 2), (True, 0)):
         for _ in range(30):  # what filters cost is measured, so that on a busy machine it takes longer to be seen
             pond.ingest("s", batch(number, flipped))
@@ -103,7 +109,7 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
             number += 1
             plans = read_manifest(tmp_path / "pond", pond._core.last_manifest).filters
             assert len(plans) == 3
-            order = pond._core.filters.of(pond._core.catalog, next(iter(plans)))[1].order
+            order = pond._core.filters.of(pond._core.catalog, subject)[1].order
             if number >= 4 and order[0] == first:
                 break
         assert order[0] == first
@@ -126,7 +132,7 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     assert again.plans("w").to_pylist() == log
     again.ingest("s", batch(number + 8, True))
     epoch = propose(again._core)
-    order = next(iter(read_manifest(tmp_path / "pond", epoch).filters.values())).order
+    order = read_manifest(tmp_path / "pond", epoch).filters[subject].order
     assert [f'bit("v", {i})' for i in order] == log[-1]["plan"]
     run_epoch(again._core, epoch)
     again.sql("ALTER QUERY w SET (adapt = 'sweep', adapt_alpha = 0.8)")
