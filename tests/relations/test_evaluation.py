@@ -118,6 +118,15 @@ def test_stars_in_joins_are_what_sql_says(text: str, names: list[str]) -> None:
     assert [row[1:] for _, row in found] == [(1, *values)]
 
 
+def test_what_distinct_on_leaves_out_is_no_partner() -> None:
+    inner = "SELECT DISTINCT ON (a) b FROM u [ROWS 9] y ORDER BY a, b"
+    query = bound(f"SELECT b FROM s [ROWS 9] x WHERE b IN ({inner})", S, U)
+    assert query.relation is not None and query.relation.plan == "recomputed"
+    rows = {"s": [Stamped(3, n, (1, n)) for n in range(3)], "u": [Stamped(2, n, (n // 2, n)) for n in range(3)]}
+    evaluated = Evaluated(query, {d.name: stored(d, rows[d.name]) for d in (S, U)})
+    assert sorted(evaluated.changes(0, END)) == [(3, (0,)), (3, (2,))]
+
+
 @given(rows=histories(), every=st.integers(1, 4), low=st.integers(-1, 6), window=st.sampled_from(sorted(WINDOWS)))
 @settings(max_examples=FEW, deadline=None)
 def test_rstream(rows: list[Stamped], every: int, low: int, window: str) -> None:

@@ -57,7 +57,10 @@ def test_runs_are_the_total_order_and_find_what_fits(deltas: list[Any], small: i
     codes = spread_codes(np.array([a for a, _, _ in asked], np.int64))
     latest, earliest = (np.array([a[n] for a in asked], np.int64) for n in (1, 2))
     starts = np.cumsum([0, *(len(r) for r in found)])
-    sought = [Sought(r.order("k", order) or order(r), int(s)) for r, s in zip(found, starts, strict=False)]
+    sought = [
+        Sought(r.order("k", order) or order(r), int(s), int(r.times[0]), int(r.times[-1]))
+        for r, s in zip(found, starts, strict=False)
+    ]
     pairs = partners(sought, begin, end, reach, reach > 0, codes, latest, earliest, 10_000)
     keys = expected["k"].to_numpy()
     wanted = [
@@ -75,7 +78,7 @@ def test_runs_are_the_total_order_and_find_what_fits(deltas: list[Any], small: i
 def test_a_key_with_many_rows_is_searched_by_time(keys: int) -> None:
     t = np.arange(4_000, dtype=np.int64)
     run = Run(pa.table({"k": t % keys}), t, t)
-    sought = [Sought(order(run), 0)]
+    sought = [Sought(order(run), 0, 0, 3_999)]
     asked = np.array([0, 1_999, 3_999])
     codes = spread_codes(asked % keys)
     found = partners(sought, t, t + 401, 401, keys == 1, codes, asked, asked + 1, 10_000)

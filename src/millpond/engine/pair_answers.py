@@ -23,7 +23,7 @@ from millpond.engine.relation_answers import Given, Input
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import numbered, numbers_of, shown, spare_of
 from millpond.relations.bands import Mask, Reached, Seen, marks_of, needed_from, pair_changes
-from millpond.relations.contents import left_of
+from millpond.relations.contents import in_order, left_of
 from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput
 
 _UNKNOWN = (NEVER, NEVER)
@@ -199,9 +199,7 @@ def _fresh(each: Input, since: int) -> Mask:
 
 def _seen(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Table, spare: int, since: int) -> Seen:
     """The rows of an input, with which of them take part before the epoch `since` and now."""
-    apart, order = np.diff(rows["_t"].to_numpy()), np.diff(rows["_id"].to_numpy())
-    if ((apart < 0) | ((apart == 0) & (order < 0))).any():
-        rows = rows.sort_by([("_t", "ascending"), ("_id", "ascending")])
+    rows = in_order(rows)
     before: Mask = rows["_epoch"].to_numpy() < since
     after = np.ones(rows.num_rows, bool)
     if item.signed:

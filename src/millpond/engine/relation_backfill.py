@@ -2,7 +2,8 @@
 
 A piece reads the rows of one stretch of event time, beside those that are still needed of the stretches before, and
 answers the instants of the stretch; so no more is in memory than a piece, what its windows hold, and what the query
-must keep at the end anyhow. The functions are those of a live epoch in which every row comes in order.
+must keep at the end anyhow. Rows of pairs and what is left of a reduced scan are one piece, however many there are. The
+functions are those of a live epoch in which every row comes in order.
 """
 
 from __future__ import annotations

@@ -14,10 +14,7 @@ from millpond.engine.own_marks import counted
 from millpond.engine.probing import Past, marked
 from millpond.engine.records import Published
 from millpond.engine.reducing import Scan, portion_rows, portions, resolve
-from millpond.engine.relating import (
-    Input,
-    empty_rows,
-)
+from millpond.engine.relating import Input, empty_rows
 from millpond.engine.segments import row_schema
 from millpond.engine.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.errors import QueryError

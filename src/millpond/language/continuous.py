@@ -18,14 +18,14 @@ from millpond.language.duck import Refused, describe, quote
 from millpond.language.expressions import column, unqualified
 from millpond.language.factors import conjuncts
 from millpond.language.from_items import Schema
-from millpond.language.functions import RELATION_AGGREGATES
 from millpond.language.impossible import check_constants
-from millpond.language.joining import join_plan, spelt_out
+from millpond.language.joining import WHOLE, join_plan, spelt_out
 from millpond.language.paired import bare_window, check_pairs, paired_window
 from millpond.language.places import Source, nearest
 from millpond.language.probing import probes_of
 from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_text
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
+from millpond.language.semi import looks_at_many
 from millpond.language.spreading import deal_of, spread_of
 from millpond.language.unions import union_feeds
 from millpond.language.user_functions import mark_functions
@@ -329,13 +329,11 @@ class _Binder:
         """Whether the query is select and project over one window: its answer is a function of single rows."""
         if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
             return False
-        wanted = ("joins", "group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
-        if any(tree.args.get(key) for key in wanted) or (clause := tree.args.get("from_")) is None:
+        if any(tree.args.get(key) for key in ("joins", *WHOLE)) or (clause := tree.args.get("from_")) is None:
             return False
         if not isinstance(clause.this, exp.Table) or clause.this.name not in self.streams:
             return False
-        calls = {str(c.this).lower() for c in tree.find_all(exp.Anonymous) if isinstance(c.this, str)}
-        return not calls & RELATION_AGGREGATES and tree.find(exp.Window, exp.AggFunc) is None
+        return not looks_at_many(tree)
 
     def pushed(self, tree: exp.Expr) -> dict[str, list[str]]:
         """Factors of WHERE that go below a window: about one stream, whose window is of time (digest D8)."""

@@ -15,13 +15,12 @@ from millpond.language.dialect import render
 from millpond.language.duck import quote
 from millpond.language.expressions import unqualified
 from millpond.language.factors import conjuncts
-from millpond.language.functions import RELATION_AGGREGATES
-from millpond.language.semi import without_subquery
+from millpond.language.semi import looks_at_many, without_subquery
 from millpond.language.using import without_using
 from millpond.types import Column, JoinEquality, JoinPlan
 
 #: What a SELECT beside its joins must not have: its answer would not be a function of single joined rows.
-_WHOLE = ("group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
+WHOLE = ("group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
 
 #: Types of columns whose values an answer has as they are stored.
 _AS_STORED = {
@@ -60,7 +59,7 @@ def join_plan(
     if spelt is None or len(list(spelt.find_all(exp.Query))) > 1:
         return None
     tree, joins = spelt, spelt.args.get("joins") or []
-    if any(tree.args.get(key) for key in _WHOLE) or (clause := tree.args.get("from_")) is None or not joins:
+    if any(tree.args.get(key) for key in WHOLE) or (clause := tree.args.get("from_")) is None or not joins:
         return None
     kinds = {_KINDS.get((j.side, j.kind)) for j in joins}
     items = [clause.this, *(j.this for j in joins)]
@@ -70,8 +69,7 @@ def join_plan(
         return None
     if (kinds != {"inner"} and len(items) > 2) or not streams & {i.name for i in items}:
         return None
-    calls = {str(c.this).lower() for c in tree.find_all(exp.Anonymous) if isinstance(c.this, str)}
-    if calls & RELATION_AGGREGATES or tree.find(exp.Window, exp.AggFunc) is not None:
+    if looks_at_many(tree):
         return None
     kind = _KINDS[joins[0].side, joins[0].kind]
     if any(j.method for j in joins):

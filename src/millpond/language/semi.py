@@ -11,7 +11,8 @@ from millpond.language.factors import conjuncts
 from millpond.language.functions import RELATION_AGGREGATES
 from millpond.types import Column
 
-#: What a subquery must not have: it would not be a test of single rows. DISTINCT and ORDER BY change nothing.
+#: What a subquery must not have: it would not be a test of single rows. ORDER BY and DISTINCT change nothing, unless
+#: that is DISTINCT ON, which leaves values out.
 _WHOLE = ("joins", "group", "having", "qualify", "windows", "limit", "offset", "with_")
 
 #: Names of a FROM item's columns by what its columns are called with.
@@ -89,10 +90,16 @@ def _subquery(node: exp.Expr, columns: Mapping[str, Sequence[Column]]) -> exp.Se
     if len(list(node.find_all(exp.Query))) > 1 + len(list(node.find_all(exp.Subquery))):
         return None
     clause = inner.args.get("from_")
-    if clause is None or not _is_named(clause.this, columns) or inner.find(exp.AggFunc, exp.Window) is not None:
+    if clause is None or not _is_named(clause.this, columns) or looks_at_many(inner):
         return None
-    calls = {str(c.this).lower() for c in inner.find_all(exp.Anonymous) if isinstance(c.this, str)}
-    return None if calls & RELATION_AGGREGATES else inner
+    distinct = inner.args.get("distinct")
+    return None if distinct is not None and distinct.args.get("on") else inner
+
+
+def looks_at_many(tree: exp.Expr) -> bool:
+    """Whether anything in a tree is a function of many rows: an aggregate, or a window function."""
+    calls = {str(c.this).lower() for c in tree.find_all(exp.Anonymous) if isinstance(c.this, str)}
+    return bool(calls & RELATION_AGGREGATES) or tree.find(exp.Window, exp.AggFunc) is not None
 
 
 def _compared(node: exp.Expr, inner: exp.Select) -> Sequence[tuple[exp.Expr, exp.Expr]]:

@@ -40,7 +40,7 @@ def spread_of(
     streams = [n for n, name in enumerate(plan.items) if name in windows]
     kinds = [{c.name.lower(): _KINDS.get(c.type) for c in columns[name]} for name in plan.items]
     names = [{c.name.lower(): c.name for c in columns[name]} for name in plan.items]
-    kept = {"left": {0}, "right": {1}, "full": {0, 1}, "semi": {0}, "anti": {0}}.get(plan.kind, set())
+    kept = set(plan.alone)
     if not kept <= set(streams):  # every shard would report the rows of a table that meet nothing
         return ()
     shown = _shown(tree, Owners(items, columns), names, plan.kind)

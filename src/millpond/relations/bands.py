@@ -24,17 +24,11 @@ from millpond.distinct import distinct
 from millpond.language.duck import quote
 from millpond.progress import FOREVER, NEVER
 from millpond.relations.contents import Ints
-from millpond.relations.joining import AT_ONCE, MISSING, ROWS_AT_MOST
+from millpond.relations.joining import AT_ONCE, MISSING, ROWS_AT_MOST, side_by_side
 from millpond.synopses import query_table
 from millpond.types import JoinPlan, Relational, RelationWindow
 
 Mask = npt.NDArray[np.bool_]
-
-#: Of which inputs a row may have to be reported, or left out, because it has no partner.
-_ALONE: dict[str, tuple[int, ...]] = {
-    "inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (0,), "anti": (0,),
-    "asof": (0,), "asof left": (0,),
-}  # fmt: skip
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -78,7 +72,7 @@ def marks_of(relation: Relational, bounds: tuple[int, int]) -> Marks:
 def alone_of(relation: Relational) -> tuple[int, ...]:
     """The inputs whose rows are reported, or left out, for having no partner."""
     assert relation.joined is not None
-    return _ALONE[relation.joined.kind]
+    return relation.joined.alone
 
 
 def needed_from(relation: Relational, limits: Sequence[int]) -> tuple[int, int]:
@@ -340,15 +334,8 @@ class _Join:
 
     def over(self, parts: tuple[Ints, ...], select: str, where: str | None, beside: pa.Table) -> pa.Table:
         """A SELECT over joined rows side by side."""
-        inputs = {self.free: beside}
-        sources = []
-        for number, part in enumerate(parts):
-            name, alias = f"{self.free}{number}", self.plan.items[number]
-            inputs[name] = self.seen[number].rows.take(pa.array(part, mask=part == MISSING))
-            sources.append(self.plan.sources[number].replace(quote(alias), quote(name), 1))
-        items = " POSITIONAL JOIN ".join([*sources, quote(self.free)])
-        tail = f" WHERE {where}" if where is not None else ""
-        return query_table(self.db, f"SELECT {select} FROM {items}{tail}", **inputs)
+        rows = [s.rows for s in self.seen]
+        return side_by_side(self.db, self.plan, self.free, rows, parts, select, where, beside)
 
 
 def _bounded(pairs: int) -> None:

@@ -114,7 +114,7 @@ def _reach(item: RelationInput) -> int:
     return item.window.range + 1 if item.window.kind == "range" else -1
 
 
-def _in_order(rows: pa.Table) -> pa.Table:
+def in_order(rows: pa.Table) -> pa.Table:
     """The rows in total order; nothing is done where they are already, which is the rule."""
     if rows.num_rows < 2:
         return rows
@@ -135,7 +135,7 @@ def spans_of(
 
     Returns: rows in total order, begin and end of each.
     """
-    rows = _in_order(rows)
+    rows = in_order(rows)
     rows = left_of(db, rows, spare) if item.signed else rows
     times = rows["_t"].to_numpy()
     visible = visible_from(rows, times, spare)

@@ -88,6 +88,33 @@ def _one(events: Sequence[Event]) -> Event:
     return Event(parts, np.concatenate([e.at for e in events]), np.concatenate([e.count for e in events]))
 
 
+def side_by_side(
+    db: duckdb.DuckDBPyConnection,
+    plan: JoinPlan,
+    free: str,
+    rows: Sequence[pa.Table],
+    parts: Sequence[Ints],
+    select: str,
+    where: str | None,
+    beside: pa.Table,
+) -> pa.Table:
+    """A SELECT over joined rows.
+
+    Arguments:
+        free: a name that nothing in the query begins with. rows: of each FROM item's input. parts: row numbers, of the
+            first items or of all (MISSING: a row of NULLs). beside: columns that go with the joined rows.
+    """
+    inputs = {free: beside}
+    sources = []
+    for number, part in enumerate(parts):
+        name, alias = f"{free}{number}", plan.items[number]
+        inputs[name] = rows[number].take(pa.array(part, mask=part == MISSING))
+        sources.append(plan.sources[number].replace(quote(alias), quote(name), 1))
+    items = " POSITIONAL JOIN ".join([*sources, quote(free)])
+    tail = f" WHERE {where}" if where is not None else ""
+    return query_table(db, f"SELECT {select} FROM {items}{tail}", **inputs)
+
+
 @dataclass(frozen=True)
 class _Join:
     db: duckdb.DuckDBPyConnection
@@ -178,7 +205,7 @@ class _Join:
             return self.compare(parts, latest, earliest, other, linked)
         starts = np.cumsum([0, *(len(run) for run, _ in runs)])
         sought = [
-            Sought(order, int(start))
+            Sought(order, int(start), int(run.times[0]), int(run.times[-1]))
             for (run, order), start in zip(runs, starts, strict=False)
             if order is not None and len(run)
         ]
@@ -246,19 +273,8 @@ class _Join:
 
     def over(self, event: Event, select: str, where: str | None, beside: pa.Table) -> pa.Table:
         """A SELECT over joined rows side by side."""
-        shown = 1 if self.plan.kind in ("semi", "anti") and len(event.parts) == 1 else len(self.sides)
-        inputs = {}
-        sources = []
-        for number in range(shown):
-            name = f"{self.free}{number}"
-            part = event.parts[number]
-            inputs[name] = self.sides[number].rows.take(pa.array(part, mask=part == MISSING))
-            alias = self.plan.items[number]
-            sources.append(self.plan.sources[number].replace(quote(alias), quote(name), 1))
-        inputs[self.free] = beside
-        items = " POSITIONAL JOIN ".join([*sources, quote(self.free)])
-        tail = f" WHERE {where}" if where is not None else ""
-        return query_table(self.db, f"SELECT {select} FROM {items}{tail}", **inputs)
+        rows = [s.rows for s in self.sides]
+        return side_by_side(self.db, self.plan, self.free, rows, event.parts, select, where, beside)
 
     # --- outer joins --------------------------------------------------------------------------------------------------
 
@@ -267,9 +283,7 @@ class _Join:
         kind = self.plan.kind
         pairs = self.pairs()
         events = pairs if kind in ("left", "right", "full") else []
-        for number in (0, 1):
-            if kind not in ({"left", "full", "semi", "anti"} if number == 0 else {"right", "full"}):
-                continue
+        for number in self.plan.alone:
             side = self.sides[number]
             own = [np.flatnonzero((m >= self.low) & (m < self.high)) for m in (side.begin, side.end)]
             touched = distinct(np.concatenate([*own, *(e.parts[number] for e in pairs)]))

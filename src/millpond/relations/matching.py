@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +24,15 @@ WALK = 16
 
 @dataclass(frozen=True)
 class Sought:
-    """A run in which partners are sought: its rows sorted by key, and where it begins in the content."""
+    """A run in which partners are sought: its rows sorted by key, where it begins in the content, and its span of time.
+
+    oldest, newest: no row's time is before or after these.
+    """
 
     order: KeyOrder
     start: int
+    oldest: int
+    newest: int
 
 
 def partners(
@@ -60,7 +66,7 @@ def partners(
     spans = []
     for each in sought:
         order = each.order
-        if not len(order.times) or (reach >= 0 and order.times.max() < oldest) or order.times.min() > newest:
+        if not len(order.times) or (reach >= 0 and each.newest < oldest) or each.oldest > newest:
             continue
         first, last = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
         _stretches(
@@ -104,45 +110,42 @@ def _stretches(
         code = codes[row]
         bucket = np.int64(code >> shift)
         low, high = np.int64(directory[bucket]), np.int64(directory[bucket + 1])
-        stop = high
-        while stop - low > WALK:
-            middle = (low + stop) // 2
-            if sorted_codes[middle] < code:
-                low = middle + 1
-            else:
-                stop = middle
-        while low < high and sorted_codes[low] < code:
-            low += 1
-        base = low
-        while high - base > WALK:
-            middle = (base + high) // 2
-            if sorted_codes[middle] <= code:
-                base = middle + 1
-            else:
-                high = middle
-        while high > low and sorted_codes[high - 1] > code:
-            high -= 1
-        base = low
-        while high - base > WALK:
-            middle = (base + high) // 2
-            if times[middle] <= latest[row]:
-                base = middle + 1
-            else:
-                high = middle
-        while high > low and times[high - 1] > latest[row]:
-            high -= 1
+        low = _first_not_below(sorted_codes, low, high, code)
+        high = _first_above(sorted_codes, low, high, code)
+        high = _first_above(times, low, high, latest[row])
         if reach >= 0:
-            since = earliest[row] - reach
-            stop = high
-            while stop - low > WALK:
-                middle = (low + stop) // 2
-                if times[middle] < since:
-                    low = middle + 1
-                else:
-                    stop = middle
-            while low < high and times[low] < since:
-                low += 1
+            low = _first_not_below(times, low, high, earliest[row] - reach)
         first[row], last[row] = low, high
+
+
+@compiled
+def _first_not_below(values: npt.NDArray[Any], low: np.int64, high: np.int64, value: Any) -> np.int64:
+    """Where in an ascending stretch the first value stands that is not below one; the end if none is."""
+    stop = high
+    while stop - low > WALK:
+        middle = (low + stop) // 2
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            stop = middle
+    while low < high and values[low] < value:
+        low += 1
+    return low
+
+
+@compiled
+def _first_above(values: npt.NDArray[Any], low: np.int64, high: np.int64, value: Any) -> np.int64:
+    """Where in an ascending stretch the first value stands that is above one; the end if none is."""
+    base = low
+    while high - base > WALK:
+        middle = (base + high) // 2
+        if values[middle] <= value:
+            base = middle + 1
+        else:
+            high = middle
+    while high > low and values[high - 1] > value:
+        high -= 1
+    return high
 
 
 @compiled

@@ -111,6 +111,11 @@ class JoinPlan:
     plain: tuple[tuple[int, str], ...] = ()
     deal: tuple[str, ...] = ()
 
+    @property
+    def alone(self) -> tuple[int, ...]:
+        """The items whose rows are reported, or left out, for having no partner."""
+        return {"inner": (), "right": (1,), "full": (0, 1)}.get(self.kind, (0,))
+
 
 @dataclass(frozen=True)
 class Probe:
