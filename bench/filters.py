@@ -3,10 +3,10 @@
     python -m bench.filters                  counted evaluations, overhead, Spark
     python -m bench.filters --only counted   what a machine's speed has no say in
 
-Filter evaluations are counted first (per tuple, those for profiling included, weighted by the filter's cost), on the
-thesis' generator: groups of filters that agree on 80 % of the tuples. Time comes second: shares of overhead of the
-engine's own code, and Millpond against native Structured Streaming (`bench.filters_spark`). One JSON line for each
-figure, with what was seen, what is asked for, and `correct`.
+Filter evaluations are counted first (per tuple, those for profiling included, weighted by the filter's cost), on a
+generator after the thesis' (`generate`): groups of filters that agree on 80 % of the tuples. Time comes second: shares
+of overhead of the engine's own code, and Millpond against native Structured Streaming (`bench.filters_spark`).
+One JSON line for each figure, with what was seen, what is asked for, and `correct`.
 """
 
 from __future__ import annotations

@@ -80,6 +80,7 @@ def count_ponds() -> None:
         note(pond, text)
         return register(pond, text, *more, **options)
 
+    # What a case runs is counted where all of them pass, and the product knows nothing of it.
     millpond.Pond.run, millpond.Pond.register = counted_run, counted_register  # type: ignore[method-assign]
 
 

@@ -7,11 +7,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millpond.engine.core import Core
+from millpond.engine.epoch import in_flight
 from millpond.errors import QueryError
 from millpond.functions import Function, put, share, use, withdraw
 from millpond.language.duck import Refused, describe
@@ -36,6 +37,7 @@ class UserFunctions:
         self.core = core
         self.changed: Callable[[], None] = lambda: None
         use(core.path)
+        self._tidy()
 
     def register(
         self,
@@ -73,8 +75,7 @@ class UserFunctions:
             write_durably(path, lambda out: out.write(blob))
             put(made)
             core.catalog_log.record({"do": "create_function", "definition": to_json(definition)})
-            if old is not None:
-                withdraw(core.path, old.reference)
+            self._tidy()
             self.changed()
         return f"function {low} registered"
 
@@ -87,9 +88,24 @@ class UserFunctions:
                 raise QueryError(f"there is no function '{name}' that was registered")
             self._refuse_used(found, "drop them first")
             core.catalog_log.record({"do": "drop_function", "name": found.name})
-            withdraw(core.path, found.reference)
+            self._tidy()
             self.changed()
         return f"function {found.name} dropped"
+
+    def _tidy(self) -> None:
+        """Remove from the pond's folder what the catalog has no longer.
+
+        Not while an epoch runs, or is to be repeated: its queries are those of the catalog from when it was proposed,
+        and workers read their functions when they first need them. Then the next call does it.
+        """
+        core = self.core
+        folder = os.path.join(core.path, "functions")
+        if in_flight(core) is not None or not os.path.isdir(folder):
+            return
+        kept = {d.reference for d in core.catalog.functions.values()}
+        for name in os.listdir(folder):
+            if name.endswith(".pickle") and name.removesuffix(".pickle") not in kept:
+                withdraw(core.path, name.removesuffix(".pickle"))
 
     def _refuse_used(self, definition: FunctionDefinition, advice: str) -> None:
         users = self.users(definition.reference)
@@ -141,9 +157,10 @@ class Functions:
     _core: Core
     _functions: UserFunctions
 
-    def _check(self) -> None:
-        """Refuse to go on when the pond is closed or has failed."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def _check(self) -> None:
+            """Refuse to go on when the pond is closed or has failed; `Pond` does it."""
 
     def register_function(
         self,

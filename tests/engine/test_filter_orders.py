@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import millpond
+from millpond.adapt import filter_plans
+from millpond.engine import filter_orders
 from millpond.engine.epoch import propose, run_epoch
 from millpond.engine.filter_orders import subjects
 from millpond.engine.records import read_manifest
@@ -206,3 +208,25 @@ def test_failures_are_letters_and_too_many_stop_the_query(tmp_path):
         status = {q[0]: q for q in pond.sql("SHOW QUERIES").rows()}
         assert "quarantined" in status["w"] and any("picky failed" in str(x) for x in status["w"])
         assert "live" in status["plain"]
+
+
+def test_the_log_keeps_its_size_and_forgets_what_is_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(filter_orders, "LARGE", 0)  # the file is written anew whenever it has doubled
+    monkeypatch.setattr(filter_plans, "EVERY", 1)
+    pond = declare(tmp_path / "pond")
+    pond.ingest("s", batch(0, False))
+    pond.drain()
+    orders, catalog = pond._core.filters, pond._core.catalog
+    gone, *stay = (subject.name for subject in filter_orders.subjects(catalog))
+    assert orders.log(gone)
+    pond.sql("DROP QUERY w")
+    assert orders.of(pond._core.catalog, gone) is None and not orders.log(gone)
+    orders._rewrite()
+    lines = [json.loads(line)["subject"] for line in (tmp_path / "pond" / "plans.jsonl").read_text().splitlines()]
+    assert set(lines) == set(stay)
+    size = orders._written
+    for number in range(1, 12):
+        pond.ingest("s", batch(number, number % 4 >= 2))
+        pond.drain()
+    assert orders._written != size and os.path.getsize(tmp_path / "pond" / "plans.jsonl") <= 2 * orders._written
+    pond.close()

@@ -11,6 +11,8 @@ import pytest
 
 import millpond
 from millpond.cli.top import draw, look
+from millpond.engine.reporting import Readings, Reporter
+from millpond.engine.sizes import StateSizes
 from millpond.errors import MillpondError
 from millpond.testing import VirtualClock
 from tests.quick import quick_folder
@@ -37,7 +39,8 @@ def put(pond: Any, second: float, *values: int) -> None:
 def total(pond: Any, entity: str, kind: str, name: str) -> float | None:
     """The sum of a property of an entity over all that was reported."""
     where = f"entity = '{entity}' AND kind = '{kind}' AND property = '{name}'"
-    return pond.sql(f"SELECT sum(value) AS v FROM sysstream WHERE {where}").rows()[0][0]  # type: ignore[no-any-return]
+    found: float | None = pond.sql(f"SELECT sum(value) AS v FROM sysstream WHERE {where}").rows()[0][0]
+    return found
 
 
 def test_every_kind_of_query_runs_over_it_and_it_rests(folder: Path) -> None:
@@ -168,3 +171,13 @@ def test_filters_tell_their_places(folder: Path) -> None:
         assert order["queries"] == "f" and order["order"].startswith(narrow.removeprefix("f: "))
         assert order["changes"] >= 1 and "epoch " in order["history"]
         assert draw(look(pond)).renderables
+
+
+def test_what_is_gone_is_not_remembered() -> None:
+    reporter = Reporter(StateSizes(""))
+    one: Readings = {("q", "query"): {"revisions": 0.0, "too_late": 0.0}}
+    other: Readings = {("r", "query"): {"revisions": 0.0}}
+    assert reporter.table({}, one | other, 1).num_rows == 3
+    assert reporter.table({}, one | other, 2).num_rows == 0
+    assert reporter.table({}, other, 3).num_rows == 0
+    assert reporter.table({}, one | other, 4)["entity"].to_pylist() == ["q", "q"]

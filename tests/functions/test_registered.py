@@ -1,13 +1,16 @@
 """Registered functions: callable wherever a query says something of a row, kept, refused with a place."""
 
 import datetime as dt
+import os
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import millpond
+from millpond.engine.epoch import propose, run_epoch
 from millpond.errors import QueryError, StatementError
+from millpond.functions import registry
 
 T0 = dt.datetime(2024, 5, 1)
 BAD = {"10.0.0.1", "10.0.0.7"}
@@ -134,3 +137,26 @@ def test_what_cannot_be_registered(pond):
             pond.register_function(name, listed, arguments=arguments, returns=returns)
     with pytest.raises(QueryError, match="cannot be pickled"):
         pond.register_function("f", (lambda lock: lambda a: lock)(__import__("threading").Lock()), arguments=["TEXT"])
+
+
+def test_an_epoch_that_is_repeated_has_the_functions_from_when_it_was_proposed(tmp_path, monkeypatch):
+    pond = opened(tmp_path / "pond")
+    pond.register_function("lookup", listed, arguments=["TEXT"])
+    pond.sql("""
+        CREATE STREAM packets (ts TIMESTAMP, addr TEXT, payload TEXT) WITH (progress = 'ts');
+        CREATE QUERY counted AS SELECT count(*) AS n FROM packets [TUMBLING 1 MINUTE] WHERE lookup(addr);
+        CREATE STREAM passed AS SELECT ts, addr FROM packets WHERE lookup(addr)
+    """)
+    packets(pond, [("10.0.0.1", "a"), ("10.0.0.2", "b")])
+    epoch = propose(pond._core)
+    pond.sql("DROP QUERY counted; DROP STREAM passed")
+    pond.drop_function("lookup")
+    pond._core.close()  # killed with its manifest written
+    monkeypatch.setattr(registry, "_known", {})  # another process knows what lies in the folder, and no more
+    monkeypatch.setattr(registry, "_ordered", [])
+    again = opened(tmp_path / "pond")
+    run_epoch(again._core, epoch)
+    assert again.functions() == [] and again.sql("SELECT count(*) AS n FROM packets").rows() == [(2,)]
+    again.close()
+    opened(tmp_path / "pond").close()
+    assert os.listdir(tmp_path / "pond" / "functions") == []

@@ -80,12 +80,16 @@ class FilterOptions:
 
     def settings(self, way: str) -> OrderSettings:
         """The parameters of a way (Babu 2005, table 4.1), where the query does not say others."""
-        given = {"probability": self.probability, "window": self.window, "alpha": self.alpha}
-        return replace(WAYS[way].defaults(), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+        usual = WAYS[way].defaults()
+        return OrderSettings(
+            usual.probability if self.probability is None else self.probability,
+            usual.window if self.window is None else self.window,
+            usual.alpha if self.alpha is None else self.alpha,
+        )
 
 
 class FilterProfiler:
-    """Puts together what tasks report of a conjunction (`synopses.filters.Screen.report`)."""
+    """Puts together what tasks report of a conjunction (`engine.screening.Screen.report`)."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
@@ -245,14 +249,12 @@ class FilterReoptimiser:
     def _moved(self, statistics: dict[str, float]) -> bool:
         """Whether a statistic that has to do with the choice of a plan is not what it was an epoch ago."""
         important = self.log.important() if self.log.entries else set(statistics)
+        tracked = {name for entry in self.log.entries for name in entry.statistics}
         return any(
             abs(value - self._statistics[name]) > MOVED
             for name, value in statistics.items()
-            if name in self._statistics and (name in important or name not in self._tracked())
+            if name in self._statistics and (name in important or name not in tracked)
         )
-
-    def _tracked(self) -> set[str]:
-        return {name for entry in self.log.entries for name in entry.statistics}
 
     def _damp(self) -> None:
         """Ask for more before a plan changes that keeps coming back."""

@@ -21,9 +21,11 @@ from millpond.engine.screening import Screen
 from millpond.functions import display, function_of, references_in
 from millpond.synopses.conjunctions import Conjunction, conjunction_of
 from millpond.synopses.panes import casts_of
+from millpond.tables import write_durably
 from millpond.types import QueryOptions, StreamDefinition, from_json, to_json
 
-#: The file of the plan log, a JSON line each; beyond `LARGE` bytes it is written anew with what is remembered.
+#: The file of the plan log, a JSON line each; beyond `LARGE` bytes, and twice as many as it was written with, it is
+#: written anew with what is remembered.
 FILE, LARGE = "plans.jsonl", 8 << 20
 
 
@@ -123,6 +125,7 @@ class FilterOrders:
     _log: dict[str, list[LogEntry]] = field(default_factory=lambda: defaultdict(list))
     _seen: dict[str, Observation] = field(default_factory=dict)
     _catalog: tuple[int, tuple[Subject, ...]] = (-1, ())
+    _written: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -134,14 +137,18 @@ class FilterOrders:
                 entry = from_json(LogEntry, json.loads(line))
                 self._log[entry.subject] = [*self._log[entry.subject], entry][-256:]
             if len(whole) != len(data) or len(data) > LARGE:
-                lines = sorted((e for entries in self._log.values() for e in entries), key=lambda e: e.epoch)
-                with open(self._file + ".new", "w", encoding="utf-8") as out:
-                    out.writelines(json.dumps(to_json(e)) + "\n" for e in lines)
-                os.replace(self._file + ".new", self._file)
+                self._rewrite()
 
     @property
     def _file(self) -> str:
         return os.path.join(self.path, FILE)
+
+    def _rewrite(self) -> None:
+        """Write the file anew, with what is remembered."""
+        with self._lock:
+            lines = sorted((e for entries in self._log.values() for e in entries), key=lambda e: e.epoch)
+        data = "".join(json.dumps(to_json(e)) + "\n" for e in lines).encode()
+        self._written = write_durably(self._file, lambda out: out.write(data))
 
     def plans(self, catalog: Catalog) -> dict[str, FilterPlan]:
         """The plan of every subject, for a manifest."""
@@ -185,6 +192,9 @@ class FilterOrders:
                 file.writelines(json.dumps(to_json(e)) + "\n" for e in entries)
                 file.flush()
                 os.fsync(file.fileno())
+                size = file.tell()
+            if size > max(LARGE, 2 * self._written):
+                self._rewrite()
 
     def of(self, catalog: Catalog, subject: str) -> tuple[Subject, FilterReoptimiser, Observation | None] | None:
         """A subject, its re-optimiser and what was last seen; None for one without registered functions."""
@@ -199,12 +209,14 @@ class FilterOrders:
             return list(self._log.get(subject, ()))
 
     def _settle(self, catalog: Catalog) -> None:
-        """Have a re-optimiser for each subject that there is, and for no other."""
+        """Have a re-optimiser for each subject that there is, and remember nothing of any other."""
         if self._catalog[0] != catalog.version:
             self._catalog = catalog.version, tuple(subjects(catalog))
         found = {s.name: s for s in self._catalog[1]}
-        for name in [n for n in self._reoptimisers if n not in found]:
-            del self._reoptimisers[name]
+        remembered: tuple[dict[str, Any], ...] = (self._reoptimisers, self._log, self._seen)
+        for known_of in remembered:
+            for name in [n for n in known_of if n not in found]:
+                del known_of[name]
         for name, subject in found.items():
             known = self._reoptimisers.get(name)
             if known is not None and (known[0].conjunction, known[0].options) == (subject.conjunction, subject.options):

@@ -67,20 +67,18 @@ class Reporter:
 
     sizes: StateSizes
     _said: dict[tuple[str, str, str], float] = field(default_factory=dict)
-    _clocks: dict[int, int] = field(default_factory=dict)
 
     def forget(self) -> None:
         """Tell everything anew."""
-        self._said.clear()
+        self._said = {}
 
     def table(self, happened: Readings, states: Readings, clock: int) -> pa.Table:
         """The rows of a report: what happened, and what has changed."""
         rows = [(e, k, p, v) for (e, k), values in happened.items() for p, v in values.items() if v]
-        for (entity, kind), values in states.items():
-            for name, value in values.items():
-                if self._said.get((entity, kind, name)) != value:
-                    self._said[entity, kind, name] = value
-                    rows.append((entity, kind, name, value))
+        # What is gone is not remembered: one of its name that comes later is told whole.
+        said = {(e, k, p): v for (e, k), values in states.items() for p, v in values.items()}
+        rows += [(*key, value) for key, value in said.items() if self._said.get(key) != value]
+        self._said = said
         rows.sort()
         columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
         return pa.table([*columns[:3], pa.array(columns[3], pa.float64()), [clock] * len(rows)], schema=SCHEMA)

@@ -2,7 +2,7 @@
 
 `registry` knows the functions of this process (workers read them from the pond's folder) and puts them into DuckDB
 connections; `calling` makes of a Python function one over Arrow arrays, with NULLs, types and failures in order. What a
-function is called with is the business of who evaluates: DuckDB, or `synopses.filters` for a condition.
+function is called with is the business of who evaluates: DuckDB, or `engine.screening` for a condition.
 """
 
 from millpond.functions.calling import FAILED, UserFunctionError, over_arrays

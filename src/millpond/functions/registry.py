@@ -116,7 +116,7 @@ def _caller(function: Function) -> Callable[..., pa.Array]:
 
     kind = inspect.Parameter.POSITIONAL_ONLY
     names = [inspect.Parameter(f"a{n}", kind) for n in range(len(function.definition.arguments))]
-    call.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+    call.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]  # `inspect` asks it, typeshed has it not
     return call
 
 
