@@ -26,9 +26,8 @@ def alter_columns(core: Core, statement: lang.AlterColumns, stream: StreamDefini
         raise _fault(statement, what, "another derived stream with further columns")
     if stream.options.source == "system":
         raise _fault(statement, f"the columns of '{stream.name}' are the system's", "another stream")
-    if statement.action == "add":
-        return _add(core, statement, stream)
-    return _widen(core, statement, stream)
+    with core.altering():
+        return _add(core, statement, stream) if statement.action == "add" else _widen(core, statement, stream)
 
 
 def _add(core: Core, statement: lang.AlterColumns, stream: StreamDefinition) -> str:

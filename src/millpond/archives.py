@@ -19,6 +19,7 @@ from millpond.errors import Refusal, StatementError
 from millpond.language import CreateStream, token_place
 from millpond.language.from_items import Schema
 from millpond.summary_copies import set_summaries
+from millpond.tables.stores import reason_of
 from millpond.types import StreamDefinition, to_json
 
 
@@ -48,7 +49,7 @@ def make_stream(core: Core, definition: StreamDefinition, statement: CreateStrea
             raise
         start, end = token_place(statement, asked)
         raise StatementError(
-            f"there can be no archive at {asked}: {str(error).splitlines()[0]}",
+            f"there can be no archive at {asked}: {reason_of(error)}",
             statement.script,
             start,
             end,

@@ -13,7 +13,7 @@ from millpond.catalog import Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.engine.reporting import SYSSTREAM, definition_of
 from millpond.language import Schema
-from millpond.row_queries import check_row_options
+from millpond.row_queries import check_row_options, only_invoked
 from millpond.types import (
     BoundQuery,
     FunctionDefinition,
@@ -57,7 +57,7 @@ class Foresight:
     def missing(self, name: str) -> str:
         """See `millpond.language.Schema`."""
         if name.lower() in self._row_queries:
-            return f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
+            return only_invoked(name)
         return "" if name.lower() in self._made else self._schema.missing(name)
 
     def reductions(self) -> list[str]:

@@ -48,6 +48,11 @@ def check_row_options(options: QueryOptions) -> None:
     check_form(options.materialize)
 
 
+def only_invoked(name: str) -> str:
+    """Why nothing can be read from the name of a row query."""
+    return f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
+
+
 class Names:
     """The names of a pond as the binder sees them: those of the catalog; row queries are no tables."""
 
@@ -61,7 +66,7 @@ class Names:
     def missing(self, name: str) -> str:
         """Why nothing can be read from a name that `lookup` does not know; '' where there is nothing to say."""
         if self._core.register.id_of(name) is not None:
-            return f"'{name}' is a row query: nothing can be selected from it; INVOKE {name} gives its answer"
+            return only_invoked(name)
         if name.lower() == SYSSTREAM and self._core.catalog.lookup(name) is None:
             return f"nothing is reported into {SYSSTREAM} yet; ALTER SYSTEM SET statistics = on begins it"
         return ""
@@ -160,7 +165,8 @@ class RowQueries:
         """
         bound, self._bound.columns = getattr(self._bound, "columns", None), None
         ids = self._core.register.add(queries, limit)
-        if bound is not None and bound != self._core.alterations:  # a column was altered between binding and now
+        # A column was altered between binding and now, or is being altered, without having seen these queries.
+        if bound is not None and (bound % 2 or bound != self._core.alterations):
             with self._core.lock:
                 self._core.register.fit(fitted(self._core, ids))
         for number, query in zip(ids, queries, strict=True):

@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 import millpond
+from millpond.engine import maintenance
 from millpond.engine.backup import backup, restore
 from millpond.engine.checking import check_archives
 from millpond.errors import StatementError
@@ -144,7 +146,7 @@ def test_a_commit_whose_answer_was_lost_is_there(tmp_path: Path, store: Store, m
                 return getattr(inner, name)
 
             def create_write_transaction(self, *arguments: object, **named: object) -> None:
-                inner.create_write_transaction(*arguments, **named)  # type: ignore[arg-type]
+                inner.create_write_transaction(*arguments, **named)  # type: ignore[arg-type]  # passed on
                 raise OSError("the connection was lost")
 
         monkeypatch.setattr(archive, "_table", Losing())
@@ -166,5 +168,48 @@ def test_what_cannot_be_used_is_an_error_with_its_place(tmp_path: Path) -> None:
         with pytest.raises(StatementError, match="there can be no archive at file://"):
             pond.sql(f"CREATE STREAM s (ts TIMESTAMP) WITH (archive_at='file://{tmp_path}/file')")
         assert pond.sql("SHOW STREAMS").to_arrow().num_rows == 0
+    secret = {"AWS_SECRET_ACCESS_KEY": "hidden", "AWS_ACCESS_KEY_ID": "k", "AWS_REGION": "r", "AWS_ALLOW_HTTP": "maybe"}
+    with millpond.open(tmp_path / "p", executor="inline", storage=secret) as pond:
+        with pytest.raises(StatementError, match=r"at s3://x/y: [^\n]*: failed to parse \"maybe\"") as caught:
+            pond.sql("CREATE STREAM s (ts TIMESTAMP) WITH (archive_at='s3://x/y')")
+        assert "hidden" not in str(caught.value) and "\x1b" not in str(caught.value)
         with pytest.raises(StatementError, match="no option 'archive_at'"):
             pond.sql("CREATE STREAM s (ts TIMESTAMP); ALTER STREAM s SET (archive_at='s3://x/y')")
+
+
+def test_nobody_else_can_read_the_options_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = []
+    replace = os.replace
+
+    def renamed(source: str, target: str) -> None:
+        if target.endswith(stores.OPTIONS):
+            modes.append(os.stat(source).st_mode & 0o777)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", renamed)
+    for options in ({"a": "1"}, {"a": "2"}):
+        stores.write_options(str(tmp_path), options)
+        assert stores.read_options(str(tmp_path)) == options
+    assert modes == [0o600, 0o600] and os.listdir(tmp_path) == [stores.OPTIONS]
+
+
+def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a dropped stream has there is deleted beside the epochs, and at a later round when it fails."""
+    answers = iter((False, True))
+    with millpond.open(tmp_path / "p", executor="inline") as pond:
+        core = pond._core
+        pond.sql(f"CREATE STREAM s (ts TIMESTAMP) WITH (archive_at='file://{tmp_path}/elsewhere')")
+
+        def slow(*_: str) -> bool:
+            with ThreadPoolExecutor(1) as other:
+                assert other.submit(core.lock.acquire, timeout=5).result()
+                other.submit(core.lock.release).result()
+            return next(answers)
+
+        monkeypatch.setattr(maintenance, "remove_elsewhere", slow)
+        pond.sql("DROP STREAM s")
+        pond.drain()
+        pond.maintain()
+        assert os.listdir(tmp_path / "p" / "streams") == ["s-1"]
+        pond.maintain()
+        assert os.listdir(tmp_path / "p" / "streams") == []

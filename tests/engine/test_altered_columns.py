@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from millpond import altered_columns
 from millpond.errors import StatementError
 
 Factory = Callable[..., Any]
@@ -289,3 +292,35 @@ def test_checkpoints_of_the_log_know_the_columns(inline_pond: Factory) -> None:
     assert list((archive / "_delta_log").glob("*.checkpoint.parquet"))
     pond = inline_pond()
     assert pond.sql("SELECT count(*), count(x) FROM s").rows() == [(52, 0)]
+
+
+def test_a_row_query_that_comes_while_a_column_is_widened(
+    inline_pond: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is bound to the old type, and comes too late for those that the statement binds anew."""
+    pond = inline_pond(eager_rows=1)
+    streams(pond)
+    fitted = altered_columns.fitted
+    with ThreadPoolExecutor(1) as other:
+        came = []
+
+        def beside(core: Any, queries: Any, stream: Any) -> Any:
+            found = fitted(core, queries, stream)
+            came.append(other.submit(pond.register, f"SELECT n FROM s WHERE n >= {WIDE}"))
+            wait_until(lambda: len(core.register) == 1)
+            time.sleep(0.05)  # for it to look whether a column was altered
+            return found
+
+        monkeypatch.setattr(altered_columns, "fitted", beside)
+        pond.sql("ALTER STREAM s ALTER COLUMN n SET TYPE BIGINT")
+        query = came[0].result(timeout=30)
+    feed(pond, False, stray=True)
+    assert query.result().to_pylist() == [{"n": WIDE}]
+    assert query.result().table.schema.field("n").type == pa.int64()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.005)

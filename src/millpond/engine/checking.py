@@ -23,7 +23,7 @@ from millpond.engine.segments import HIDDEN, times_of
 from millpond.errors import PondError
 from millpond.tables import Segment
 from millpond.tables.segments import live_segments
-from millpond.tables.stores import folder_names, open_input, size_of
+from millpond.tables.stores import folder_names, open_input, reason_of, size_of
 from millpond.types import StreamDefinition, from_json, micros_of
 
 
@@ -136,7 +136,7 @@ def _faults(folder: str, stream: StreamDefinition, segment: Segment, columns: fr
                 yield f"it has {file.metadata.num_row_groups} blocks, not {segment.blocks}"
             yield from _of_rows(file, stream, segment, time, columns)
     except (pa.ArrowException, OSError, ValueError) as error:
-        yield f"it cannot be read: {str(error).splitlines()[0]}"
+        yield f"it cannot be read: {reason_of(error)}"
 
 
 def _of_rows(

@@ -134,6 +134,7 @@ class Core:
     #: What the last epochs did, operator by operator.
     work: deque[Work] = field(default_factory=lambda: deque(maxlen=8))
     pins: int = 0
+    #: Counts alterations of columns twice, when one begins and when it is over: odd while one is under way.
     alterations: int = 0
     upkeep: threading.Lock = field(default_factory=threading.Lock)
     stepping: threading.RLock = field(default_factory=threading.RLock)
@@ -233,9 +234,17 @@ class Core:
         for table in (runtime.archive, *runtime.copies.values()):
             table.evolve(storage_schema(schema))
         runtime.definition, runtime.schema = definition, schema
-        self.alterations += 1
         if isinstance(runtime.source, FileSource):  # derived streams keep their columns
             runtime.source.definition = definition
+
+    @contextmanager
+    def altering(self) -> Iterator[None]:
+        """Around an alteration of columns; `lock` must be held. Who binds meanwhile binds anew afterwards."""
+        self.alterations += 1
+        try:
+            yield
+        finally:
+            self.alterations += 1
 
     def change_setting(self, name: str, value: Any) -> None:
         """Go by another value of a setting from the next manifest on; call it under the lock."""

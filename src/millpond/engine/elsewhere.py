@@ -24,20 +24,23 @@ def mark_elsewhere(pond: str, stream: StreamDefinition) -> None:
         write_json(os.path.join(folder, FILE), {"home": home})
 
 
-def remove_elsewhere(pond: str, folder: str) -> bool:
-    """Delete what the archive of a dropped stream has in an object store; False: it cannot be reached now.
+def marked_elsewhere(folder: str) -> str | None:
+    """Where the archive of a stream lies in an object store, by its folder `streams/<stream>`; None: it does not."""
+    try:
+        home: str = read_json(os.path.join(folder, FILE))["home"]
+    except FileNotFoundError:
+        return None
+    return home
 
-    folder: `streams/<stream>` of the pond.
-    """
-    path = os.path.join(folder, FILE)
-    if os.path.exists(path):
-        found = read_json(path)
-        try:
-            know(found["home"], pond)
-            remove_tree(found["home"])
-        except (DeltaError, OSError):
-            return False
+
+def remove_elsewhere(pond: str, home: str) -> bool:
+    """Delete what the archive of a dropped stream has in an object store; False: it cannot be reached now."""
+    try:
+        know(home, pond)
+        remove_tree(home)
+    except (DeltaError, OSError):
+        return False
     return True
 
 
-__all__ = ["mark_elsewhere", "remove_elsewhere"]
+__all__ = ["mark_elsewhere", "marked_elsewhere", "remove_elsewhere"]

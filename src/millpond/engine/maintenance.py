@@ -18,7 +18,7 @@ from millpond.archive.layout import blocks_for
 from millpond.archive.lazy import Merged
 from millpond.engine.copies import eager_copies, section_of, write_copies, write_section
 from millpond.engine.core import Core, StreamRuntime
-from millpond.engine.elsewhere import remove_elsewhere
+from millpond.engine.elsewhere import marked_elsewhere, remove_elsewhere
 from millpond.engine.epoch import in_flight, prune_records
 from millpond.engine.expiry import expire
 from millpond.engine.hot_files import sweep_hot, sweep_hot_orphans
@@ -241,13 +241,21 @@ def sweep_dropped(core: Core) -> None:
         live = core.catalog.streams
         for stream in [s for s in core.streams if s not in live]:
             core.streams.pop(stream).log.close()
+        homes: dict[str, str] = {}
         for kind in ("streams", "copies", "dead", "intake"):
-            folder = os.path.join(core.path, kind)
-            for name in os.listdir(folder):
+            for name in os.listdir(os.path.join(core.path, kind)):
                 if int(name.rsplit("-", 1)[1]) not in live:
-                    if kind == "streams" and not remove_elsewhere(core.path, os.path.join(folder, name)):
-                        continue
-                    shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+                    folder = os.path.join(core.path, kind, name)
+                    if kind == "streams" and (home := marked_elsewhere(folder)) is not None:
+                        homes[folder] = home
+                    else:
+                        shutil.rmtree(folder, ignore_errors=True)
+    # An object store may be slow, or not answer at all, and nobody else writes to the place: epochs go on meanwhile.
+    gone = [folder for folder, home in homes.items() if remove_elsewhere(core.path, home)]
+    with core.lock:
+        for folder in gone:
+            if marked_elsewhere(folder) == homes[folder]:  # else it is another stream's by now
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep_orphans(core: Core) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
 
-from millpond.tables.files import remove_file, write_json
+from millpond.tables.files import remove_file, temporary_name, write_json
 
 #: The file of a pond with the options of its object store. It may hold secrets: nobody else may read it.
 OPTIONS = "storage.json"
@@ -28,9 +29,21 @@ OPTIONS = "storage.json"
 #: What is known of roots that tables lie under: their options, and the file system that was made with them.
 _known: dict[str, tuple[dict[str, str], pafs.FileSystem]] = {}
 
+#: What deltalake puts before a cause.
+_CAUSE = re.compile(r"\s*(?:\x1b\[\d*m)*↳(?:\x1b\[\d*m)*\s*")
+
 
 class StoreFault(OSError):
     """An object store that cannot be reached, or refuses."""
+
+
+def reason_of(error: Exception) -> str:
+    """What an error says, on one line; deltalake's first line names the kind of store, those below it the cause.
+
+    >>> reason_of(OSError("Generic S3 error\\n  \\x1b[31m↳\\x1b[0m error sending request\\n"))
+    'Generic S3 error: error sending request'
+    """
+    return " ".join(_CAUSE.sub(": ", str(error)).split())[:500]
 
 
 def is_remote(place: str) -> bool:
@@ -45,9 +58,11 @@ def is_remote(place: str) -> bool:
 def write_options(pond: str, options: Mapping[str, str]) -> None:
     """Keep the options of a pond's object store where its tasks find them."""
     path = os.path.join(pond, OPTIONS)
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    # The file that is renamed into place is nobody else's from its first byte on, not only once it is there.
+    beside = temporary_name(path)
+    remove_file(beside)
+    os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     write_json(path, dict(options))
-    os.chmod(path, 0o600)
 
 
 def read_options(pond: str) -> dict[str, str]:
