@@ -36,6 +36,9 @@ def test_it_equals_the_reference_after_every_tuple(
         assert ours.order == tuple(reference.f)
         assert ours.view.counts.tolist() == reference.v == reference.scratch()
         assert reference.violated() is None
+    ours.forget(len(tuples) // 2)
+    assert ours.view.counts.tolist() == counted(ours.window.bits, ours.order).tolist()
+    assert len(ours.window.bits) == min(len(tuples) // 2, window)
 
 
 @given(runs(), st.integers(1, 8), st.randoms(use_true_random=False))

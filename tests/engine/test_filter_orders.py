@@ -103,7 +103,8 @@ def test_answers_do_not_depend_on_the_order(tmp_path, way):
 
 def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     pond = declare(tmp_path / "pond")
-    number, subject = 0, subject_of(pond, "w")
+    # One has all dropped rows profiled; the other has the defaults, where 600 rows do not pay for a look in each epoch.
+    number, subject, usual = 0, subject_of(pond, "w"), subject_of(pond, "r")
     for flipped, first in ((False, 2), (True, 0)):
         for _ in range(30):  # what filters cost is measured, so that on a busy machine it takes longer to be seen
             pond.ingest("s", batch(number, flipped))
@@ -111,10 +112,10 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
             number += 1
             plans = read_manifest(tmp_path / "pond", pond._core.last_manifest).filters
             assert len(plans) == 3
-            order = pond._core.filters.of(pond._core.catalog, subject)[1].order
-            if number >= 4 and order[0] == first:
+            found = [pond._core.filters.of(pond._core.catalog, s)[1].order[0] for s in (subject, usual)]
+            if number >= 4 and found == [first, first]:
                 break
-        assert order[0] == first
+        assert found == [first, first]
     told = [row for (row,) in pond.sql("EXPLAIN ANALYZE w").rows()]
     assert any(line.startswith('filters, in this order: bit("v", 0)') for line in told)
     assert any(line.startswith("order: kept by a_greedy: p = 1, window 400") for line in told)

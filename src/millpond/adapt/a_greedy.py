@@ -44,3 +44,7 @@ class AGreedy(Orderer):
             first = at if first is None else first
             self.view.correct(at, self.window.bits, times)
         return None if first is None else Reorder(self.order, first)
+
+    def forget(self, last: int) -> None:
+        """Keep the last profile tuples alone; the view is of these."""
+        self.view.delete(self.window.last(last))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from millpond.adapt.a_greedy import AGreedy
+from millpond.adapt.budget import Account
 from millpond.adapt.independent import Independent
 from millpond.adapt.local_swaps import LocalSwaps
 from millpond.adapt.orderer import Orderer, OrderSettings
@@ -41,8 +42,16 @@ EVERY = 16
 #: Epochs without a change of the plan after which profiling goes on at half its rate, and how often it is halved.
 CALM, HALVES = 24, 2
 
-#: Selectivities of the plan in use that move so far say that conditions have changed.
-MOVED = 0.1
+#: Selectivities of the plan in use that move so far say that conditions have changed, if chance does not move them so
+#: far: their difference has to be that many times its standard deviation.
+MOVED, SIGMAS = 0.1, 4.0
+
+#: Profile tuples that are worth an epoch's asking, of those that the window holds: one in so many. Twice as many are
+#: wanted at once when conditions have moved, and with as many of the new conditions those of the old are forgotten.
+PORTION = 10
+
+#: Of what was seen of profiling, what an epoch later still counts in `share` and `rate`: about the last fifty epochs.
+FADES = 0.98
 
 #: How much `alpha` takes of itself for each time that a plan came back.
 DAMPING = 0.9
@@ -152,12 +161,18 @@ class FilterReoptimiser:
             self.orderer = WAYS[self.way](begin, self.options.settings(self.way), assumed)
         self._order = begin
         self.log = PlanLog(log)
-        self.probability = 0.0 if self.orderer is None else self.orderer.settings.probability
+        self.account = Account(self.options.budget)
         self.invocations = 0
         self._age = np.full(count, STALE)
-        self._share = 0.0
         self._calm = self._since = self._rows = 0
-        self._statistics: dict[str, float] = {}
+        # Of the last epochs: seconds of filters and of profiling, rows that were dropped and that were profiled.
+        self._lately = np.zeros(4)
+        self._dropped = 0
+        # Profile tuples: that `rate` has a claim to, that are lacking since conditions moved, and that came since.
+        self._claim = 0.0
+        self._lacking = 2 * self.portion
+        self._fresh: int | None = None
+        self._anchor: dict[str, tuple[int, int]] = {}
         self._recent: list[Times] = []
         self._times = np.full(count, np.nan)
 
@@ -167,23 +182,60 @@ class FilterReoptimiser:
         return self._order if self.orderer is None else self.orderer.order
 
     @property
+    def portion(self) -> int:
+        """Profile tuples that an epoch is made to ask for at least, if it asks at all."""
+        return 0 if self.orderer is None else max(1, self.orderer.settings.window // PORTION)
+
+    @property
     def share(self) -> float:
         """Share of the time of filters that profiling took lately."""
-        return self._share
+        whole = self._lately[0] + self._lately[1]
+        return float(self._lately[1] / whole) if whole > 0 else 0.0
+
+    @property
+    def profiled(self) -> float:
+        """Share of the dropped rows that were profiled lately."""
+        return float(self._lately[3] / self._lately[2]) if self._lately[2] > 0 else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Share of the dropped rows that are to be profiled in the long run, as far as the budget allows."""
+        if self.orderer is None:
+            return 0.0
+        return float(self.orderer.settings.probability / 2 ** min(HALVES, self._calm // CALM))
 
     @property
     def plan(self) -> FilterPlan:
         """See `interfaces.Reoptimiser`."""
         if self.orderer is None:
             return FilterPlan(self._order)
-        halves = min(HALVES, self._calm // CALM)
+        probability = self._probability()
+        stale = np.flatnonzero(self._age >= STALE) if probability else ()
         return FilterPlan(
             self.order,
-            self.probability / 2**halves,
+            probability,
             tuple(self.orderer.wanted(position) for position in range(self.count)),
-            tuple(int(i) for i in np.flatnonzero(self._age >= STALE)),
+            tuple(int(i) for i in stale),
             self.orderer.settings.window,
         )
+
+    def _probability(self) -> float:
+        """Share of the dropped rows that the next epoch profiles: a portion, or nothing.
+
+        What the rate of a small epoch comes to is saved until it is a portion. After a change of conditions a portion
+        comes at once and on credit.
+        """
+        rate, often = self.rate, self._dropped
+        if not rate:
+            return 0.0
+        usual = max(self.portion, rate * often)
+        if self._lacking and self.account.lends:
+            tuples = max(float(self._lacking), rate * often)
+        elif min(self._claim, usual) >= self.portion and self.account.saves:
+            tuples = min(self._claim, usual)
+        else:
+            return 0.0
+        return min(1.0, tuples / often) if often else rate
 
     def observe(self, observation: Observation) -> LogEntry | None:
         """See `interfaces.Reoptimiser`."""
@@ -195,9 +247,9 @@ class FilterReoptimiser:
         if profile.times is not None:
             self._age = np.where(np.isnan(profile.times), self._age + 1, 0)
         profile = Profile(profile.bits, self._usual(profile.times))
-        self._spend(observation)
+        self._spend(observation, len(profile.bits))
         before, statistics = orderer.order, statistics_of(observation, orderer.order)
-        moved = self._moved(statistics)
+        moved = self._moved(observation)
         reason = ""
         known = self.log.recall(before, statistics) if moved else None
         if known is not None and known != before:
@@ -205,12 +257,14 @@ class FilterReoptimiser:
             reason = "conditions are known: the plan that followed them before"
         else:
             self._damp()
+            self._refresh(moved, len(profile.bits))
             self.invocations += 1
             reorder = orderer.observe(profile)
             if reorder is not None:
                 reason = f"{self.way}: position {reorder.position + 1} dropped too little"
-        self._statistics = statistics
         changed = self.order != before
+        if changed:
+            self._anchor = {}  # rows come to a filter that others let pass: its selectivity is another one now
         self._calm = 0 if changed or moved else self._calm + 1
         if not changed and self._since < EVERY and self.log.entries:
             return None
@@ -232,29 +286,43 @@ class FilterReoptimiser:
         orderer = self.orderer
         assert orderer is not None
         made = WAYS[self.way](order, orderer.settings, orderer.times)
-        self.orderer = made
+        self.orderer, self._fresh = made, None
 
-    def _spend(self, observation: Observation) -> None:
-        """Profile less when it takes more than the budget, and more when there is room, up to what was asked for."""
+    def _refresh(self, moved: bool, came: int) -> None:
+        """Forget what was profiled before conditions moved, as soon as a portion was profiled since."""
         assert self.orderer is not None
-        whole = observation.seconds + observation.overhead
-        share = observation.overhead / whole if whole > 0 else 0.0
-        self._share = share if self._share == 0.0 else 0.5 * (self._share + share)
-        asked, budget = self.orderer.settings.probability, self.options.budget
-        if self._share > budget:
-            self.probability = max(asked / 64, self.probability * max(0.5, budget / self._share))
-        elif self._share < 0.8 * budget:
-            self.probability = min(asked, self.probability * 1.25)
+        if moved:
+            self._fresh = 0
+        if self._fresh is not None and self._fresh + came >= self.portion:
+            self.orderer.forget(self._fresh)
+            self._fresh = None
+        elif self._fresh is not None:
+            self._fresh += came
 
-    def _moved(self, statistics: dict[str, float]) -> bool:
-        """Whether a statistic that has to do with the choice of a plan is not what it was an epoch ago."""
-        important = self.log.important() if self.log.entries else set(statistics)
-        tracked = {name for entry in self.log.entries for name in entry.statistics}
-        return any(
-            abs(value - self._statistics[name]) > MOVED
-            for name, value in statistics.items()
-            if name in self._statistics and (name in important or name not in tracked)
-        )
+    def _spend(self, observation: Observation, came: int) -> None:
+        """Book an epoch: what it took, and the profile tuples that it had a claim to and that came."""
+        operators, order = observation.operators, self.order
+        self._dropped = operators[order[0]].rows_in - operators[order[-1]].rows_out
+        self.account.settle(observation.seconds, observation.overhead)
+        now = [observation.seconds, observation.overhead, self._dropped, came]
+        self._lately = FADES * self._lately + np.array(now, np.float64)
+        rate = self.rate
+        most = max(2.0 * self.portion, rate * self._dropped)
+        self._claim = min(most, max(0.0, self._claim - came) + rate * self._dropped)
+        self._lacking = max(0, self._lacking - came)
+
+    def _moved(self, observation: Observation) -> bool:
+        """Whether a statistic that has to do with the choice of a plan is not what it was when conditions last moved.
+
+        Compared are the selectivities of filters where they stand in the order, which cost nothing to know.
+        """
+        seen = {f"pass {o.name}": (o.rows_out, o.rows_in) for o in observation.operators if o.rows_in}
+        apart = {name: a / b for name, (a, b) in seen.items() if _apart(self._anchor.get(name, (a, b)), (a, b))}
+        moved = bool(apart) and bool(self.log.mattering(apart))
+        if moved:
+            self._lacking = 2 * self.portion
+        self._anchor = seen if moved else seen | self._anchor
+        return moved
 
     def _damp(self) -> None:
         """Ask for more before a plan changes that keeps coming back."""
@@ -288,6 +356,18 @@ def statistics_of(observation: Observation, order: Sequence[int]) -> dict[str, f
     """By filter its selectivity where it stands in an order; of filters that no row came to there is none."""
     found = {f"pass {observation.operators[i].name}": observation.operators[i].selectivity for i in order}
     return {name: round(value, 4) for name, value in found.items() if value is not None}
+
+
+def _apart(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two shares (of, out of) differ by more than `MOVED`, and by more than chance makes them.
+
+    >>> _apart((500, 1000), (610, 1000)), _apart((5, 10), (7, 10)), _apart((500, 1000), (590, 1000))
+    (True, False, False)
+    """
+    difference = abs(one[0] / one[1] - other[0] / other[1])
+    pooled = (one[0] + other[0]) / (one[1] + other[1])
+    deviation = float(np.sqrt(pooled * (1 - pooled) * (1 / one[1] + 1 / other[1])))
+    return difference > max(MOVED, SIGMAS * deviation)
 
 
 def _auto(count: int, costs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:

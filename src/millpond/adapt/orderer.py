@@ -73,3 +73,7 @@ class Orderer(ABC):
     @abstractmethod
     def observe(self, profile: Profile) -> Reorder | None:
         """Take in what an epoch profiled under `order`. Returns the new order if it changes."""
+
+    def forget(self, last: int) -> None:
+        """Keep the last profile tuples alone: those before were seen under other conditions."""
+        self.window.last(last)

@@ -114,6 +114,20 @@ class PlanLog:
                 found.add(name)
         return found
 
+    def mattering(self, statistics: Mapping[str, float]) -> set[str]:
+        """Of the statistics at hand those that may have to do with a choice: important ones, and what was never seen.
+
+        A plan that stayed when a statistic took other values says nothing of values beyond them.
+        """
+        important = self.important()
+        found = set()
+        for name, value in statistics.items():
+            seen = [e.statistics[name] for e in self.entries if name in e.statistics]
+            known = bool(seen) and min(seen) - self.tolerance <= value <= max(seen) + self.tolerance
+            if name in important or not known:
+                found.add(name)
+        return found
+
     def swings(self, plan: Sequence[int], last: int = 6) -> int:
         """How often the last changes of plan came back to `plan`."""
         changes = [e for e in self.entries if e.plan != e.under][-last:]

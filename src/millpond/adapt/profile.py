@@ -57,6 +57,13 @@ class ProfileWindow:
         """Forget the tuples that are not chosen."""
         self.bits, self._times = self.bits[chosen], self._times[chosen]
 
+    def last(self, count: int) -> Bits:
+        """Forget all but the last tuples. Returns those that are forgotten."""
+        gone = max(0, len(self.bits) - count)
+        forgotten = self.bits[:gone]
+        self.bits, self._times = self.bits[gone:], self._times[gone:]
+        return forgotten
+
     def clear(self) -> None:
         """Forget all tuples; what the filters took is kept until new tuples say otherwise."""
         self.keep(np.zeros(len(self.bits), np.bool_))

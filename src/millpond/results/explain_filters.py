@@ -46,10 +46,9 @@ def filter_lines(core: Core, found: Standing | StreamDefinition, analyze: bool) 
                 passed = "-" if each.selectivity is None else f"{each.selectivity:.3f}"
                 took = f", {each.seconds / each.rows_in * 1e6:.2f} us a row" if each.rows_in else ""
                 lines.append(f"filter {subject.filters[i]}: {each.rows_in:,} rows in, passes {passed}{took}")
-            plan, budget = reoptimiser.plan, reoptimiser.options.budget
             lines.append(
-                f"profiling: {plan.probability:.4f} of the dropped rows, {reoptimiser.share:.1%} of the time of filters"
-                f" (budget {budget:.0%})"
+                f"profiling: {reoptimiser.profiled:.4f} of the dropped rows lately, {reoptimiser.share:.1%} of the time"
+                f" of filters (budget {reoptimiser.options.budget:.0%})"
             )
         log = reoptimiser.log
         lines += [_change(e, subject.filters) for e in log.entries if e.plan != e.under][-SHOWN:]
