@@ -369,7 +369,7 @@ class Pond(Functions):
             return self.query(query).subscribe(since, timeout, final=final, status=status)
         return subscribe(self._core, query, since, timeout, final, status)
 
-    def register_reduction(self, name: str, function: Callable[..., float]) -> None:
+    def register_reduction(self, name: str, function: Callable[..., float | dt.timedelta]) -> None:
         """Make a function of yours available as `REDUCE name(…)`; it is there again after a restart.
 
         Only who holds the pond itself can do so: the function is Python that runs in its process.
@@ -377,8 +377,8 @@ class Pond(Functions):
         Arguments:
             name: letters, digits and _; case does not matter. A second registration takes the place of the first.
             function: called as `function(run, *arguments)` for one run of the archive after another, old ones first,
-                with the constants of the call; gives the fraction of the run's rows to drop, 0 <= d < 1. See
-                `millpond.archive.reductions.Run`.
+                with the constants of the call; gives the fraction of the run's rows to drop, 0 <= d < 1, or a
+                timedelta: an interval over which sums will do. See `millpond.archive.reductions.Run`.
         Raises: QueryError when the name cannot be one, or the function cannot be kept.
 
             >>> import tempfile

@@ -103,6 +103,8 @@ class UserFunctions:
         if in_flight(core) is not None or not os.path.isdir(folder):
             return
         kept = {d.reference for d in core.catalog.functions.values()}
+        # Reduction functions lie there, too.
+        kept |= {os.path.basename(file).removesuffix(".pickle") for file in core.catalog.reductions.values()}
         for name in os.listdir(folder):
             if name.endswith(".pickle") and name.removesuffix(".pickle") not in kept:
                 withdraw(core.path, name.removesuffix(".pickle"))

@@ -117,8 +117,8 @@ def test_runs_are_asked_in_order_with_a_memory() -> None:
     runs = [Run(0, 10, 5, 30), Run(10, 20, 5, 30), Run(20, 30, 5, 30)]
     asked: list[tuple[int, float]] = []
 
-    def previous(run: Run, drop: float):  # type: ignore[no-untyped-def]
-        asked.append((run.low, drop))
+    def previous(step: Step):  # type: ignore[no-untyped-def]
+        asked.append((step.low, step.drop))
         return object()
 
     found = run_steps(function, "f", (0.25,), runs, previous)

@@ -286,16 +286,20 @@ def test_a_function_of_your_own_is_called_per_run(pond: millpond.Pond) -> None:
     assert told is not None and abs(told["read"]["rows"] - 2000) < 200
     assert table["n_low"][0].as_py() <= 20_000 <= table["n_high"][0].as_py()
 
+    seen: list[int | None] = []
+
     def looks(run: Any) -> float:
         before = run.previous()
-        run.memory.setdefault("seen", []).append(None if before is None else before.num_rows)
-        assert run.memory["seen"] == [None, 5000, 2500, 1250][: len(run.memory["seen"])] or True
-        return 0.0 if before is None else min(0.9, 1 - before.num_rows / 10_000)
+        seen.append(None if before is None else before.num_rows)
+        return 0.0 if before is None else 0.5
 
     pond.register_reduction("looks", looks)
     told = description(pond.sql("SELECT count(*) AS n FROM s REDUCE looks()").to_arrow())
-    assert told is not None and told["pilots"] >= 3
-    assert told["steps"][0]["drop"] == 0.0
+    assert told is not None and told["pilots"] == 3 and [s["drop"] for s in told["steps"]] == [0.0, 0.5]
+    assert seen[:2] == [None, 5000] and all(2300 < n < 2700 for n in seen[2:])
+    # What it has looked at is not read again: three runs by the function, the last one by the scan.
+    assert told["read"]["read"] == 20_000 and told["read"]["groups"] == told["read"]["full_groups"] == 4
+    assert abs(told["read"]["rows"] - 12_500) < 300
 
 
 def test_functions_survive_a_restart_and_are_dropped(tmp_path: Any) -> None:
@@ -318,15 +322,88 @@ def test_functions_survive_a_restart_and_are_dropped(tmp_path: Any) -> None:
     ("function", "message"),
     [
         (lambda run: 1.0, "gave 1.0"),
-        (lambda run: "x", "gave 'x'"),
-        (lambda run: 1 / 0, "failed: ZeroDivisionError"),
+        (lambda run: "x", "gave 'x' for the run from 1970-01-01 00:00:00 to 1970-01-01 00:"),
+        (lambda run: dt.timedelta(0), "gave datetime.timedelta"),
+        (lambda run: 1 / 0, "failed for the run from .*: ZeroDivisionError"),
     ],
 )
 def test_functions_that_fail_say_so(pond: millpond.Pond, function: Callable[..., Any], message: str) -> None:
     filled(pond, 400)
     pond.register_reduction("bad", function)
-    with pytest.raises(QueryError, match=message):
+    with pytest.raises(millpond.StatementError, match=message) as caught:
         pond.sql("SELECT count(*) FROM s REDUCE bad()")
+    assert caught.value.text[caught.value.start :].startswith("REDUCE")
+
+
+def test_functions_give_intervals_where_sums_will_do(pond: millpond.Pond) -> None:
+    """Old runs by sums over an interval, a sample of younger ones, the newest whole: each says what it is."""
+    filled(pond, 20_000)
+    calls: list[int] = []
+
+    def mixed(run: Any) -> float | dt.timedelta:
+        calls.append(run.low)
+        return (dt.timedelta(seconds=7), 0.5, 0.5, 0.0)[run.low // (5000 * SECOND)]
+
+    pond.register_reduction("mixed", mixed)
+    text = "SELECT count(*) AS n, min(ts) AS first FROM s REDUCE mixed() [RANGE TUMBLING 10 SECONDS]"
+    found = pond.sql(text)
+    rows, told = found.to_arrow().to_pylist(), description(found.to_arrow())
+    whole = {r["window_end"]: r for r in pond.sql(text.replace("REDUCE mixed()", "")).to_arrow().to_pylist()}
+    assert told is not None and [s["interval"] for s in told["steps"]] == [7 * SECOND, 0, 0]
+    assert calls == [part * 5000 * SECOND for part in range(4)]
+    for row in rows:
+        low, high = (micros(row[name]) // SECOND for name in ("window_start", "window_end"))
+        if high <= 5000:
+            assert row["n"] == sum(low <= s // 7 * 7 < high for s in range(low, min(high + 7, 5000)))
+            assert row["exact"] == all(edge % 7 == 0 or edge == 5000 for edge in (low, high))
+            assert row["fraction"] == 1 and row["n_low"] == row["n"] == row["n_high"] and not row["small"]
+        elif low >= 15_000:
+            assert row["exact"] and (row["n"], row["first"]) == (10, whole[row["window_end"]]["first"])
+        else:
+            assert not row["exact"] and row["fraction"] == 0.5
+    for query, message in (
+        ("SELECT v FROM s REDUCE mixed()", "gave the interval 0:00:07 for the run"),
+        ("SELECT count(*) FROM s REDUCE mixed() [ROWS 10 SLIDE 10]", "are for aggregates of one stream"),
+    ):
+        with pytest.raises(millpond.StatementError, match=message):
+            pond.sql(query)
+
+
+@pytest.mark.parametrize("lazy", ["", "lazy "])
+def test_summaries_stand_for_rows_that_a_function_sums_up(pond: millpond.Pond, lazy: str) -> None:
+    """Of two files the entries are read, of the others the rows; answers are those of rows that were moved."""
+    of = "SELECT k, count(*), sum(v), avg(v), stddev_pop(v), min(v) FROM s [RANGE TUMBLING 20 SECONDS] GROUP BY k"
+    pond.sql(CREATE.replace("1000000s'", f"1000000s', archive = 'plain + {lazy}summary({of})'"))
+    table = steady(8000)
+    for part in range(4):
+        pond.ingest("s", table.slice(part * 2000, 2000))
+        pond.drain()
+    pond.register_reduction("old", lambda run: dt.timedelta(seconds=60) if run.low < 4000 * SECOND else 0.0)
+    wanted = "count(*) AS n, sum(v) AS s, avg(v) AS a, stddev_pop(v) AS d, min(v) AS m"
+    window = "[RANGE 2 MINUTES SLIDE 30 SECONDS]"
+    found = pond.sql(f"SELECT {wanted} FROM s REDUCE old() {window}").to_arrow()
+    told = description(found)
+    assert told is not None and told["read"]["sections"] == {"summary": 2, "": 2}
+    assert told["read"]["rows"] == 8000 and told["read"]["full_groups"] == 4
+    moved = table.set_column(0, "ts", pa.array(_by(table["ts"], 60, 4000), pa.timestamp("us")))
+    pond.sql("CREATE STREAM t (ts TIMESTAMP, v DOUBLE, k TEXT) WITH (progress = 'ts', lateness = '1000000s')")
+    pond.ingest("t", moved)
+    pond.drain()
+    plain = pond.sql(f"SELECT {wanted} FROM t {window}").to_arrow().to_pylist()
+    rows = found.to_pylist()
+    assert len(rows) == len(plain) > 200
+    for row, other in zip(rows, plain, strict=True):
+        assert all(
+            near(row[name], value) if isinstance(value, float) else row[name] == value for name, value in other.items()
+        )
+        start, end = (micros(row[n]) // SECOND for n in ("window_start", "window_end"))
+        assert row["exact"] == all(edge % 60 == 0 or edge >= 4000 for edge in (start, end)), row
+
+
+def _by(times: pa.ChunkedArray, seconds: int, until: int) -> Any:
+    """Times before an instant at the start of their interval."""
+    at = times.cast(pa.int64()).to_numpy()
+    return np.where(at < until * SECOND, at // (seconds * SECOND) * (seconds * SECOND), at)
 
 
 def test_functions_are_checked_when_they_are_registered(pond: millpond.Pond) -> None:

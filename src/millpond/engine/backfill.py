@@ -27,18 +27,9 @@ from millpond.engine.history import Range, close_history, fed_tasks, map_history
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.needs import keep_since, read_since
+from millpond.engine.portions import SCAN, Portion, map_portions, take_counters
 from millpond.engine.records import Published, QueryProgress, read_published
-from millpond.engine.reducing import (
-    SCAN,
-    Portion,
-    Scan,
-    count,
-    counted_parcel,
-    portion_rows,
-    reduced_tasks,
-    resolve,
-    take_counters,
-)
+from millpond.engine.reducing import Scan, Sums, count, reduced_tasks, resolve, sums_of
 from millpond.engine.scan import Counters
 from millpond.engine.state import pane_chunk, state_folder
 from millpond.engine.summaries import map_entries, served
@@ -222,7 +213,8 @@ def _run(core: Core, owner: str) -> None:
     remove_file(_record(core, owner))  # of an earlier run, which did not cover every user
     path = _record(core, owner) + ".plan"
     if synopsis.spec.weighted:
-        reports = _reduced(core, plan, path, synopsis.spec, streams, wanted, state.high)
+        sums = sums_of(queries[0], stream) if len(queries) == 1 else None
+        reports = _reduced(core, plan, path, synopsis.spec, streams, wanted, state.high, sums)
     else:
         reports = _job(core, plan | {"tasks": to_json(tasks)}, path, found is not None)
     adoption = Adoption(
@@ -264,6 +256,7 @@ def _reduced(
     streams: Sequence[StreamDefinition],
     wanted: Range,
     now: int,
+    sums: Sums | None,
 ) -> list[dict[str, Any]]:
     """Run a plan over part of the rows; under `error`, over more of them until the answers are good enough."""
     reduction = spec.reduce
@@ -272,11 +265,13 @@ def _reduced(
     counters = Counters()
     while True:
         counters.full_groups = counters.full_bytes = 0  # a full scan would be one
-        scan = Scan(reduction, now, counters=counters)
+        scan = Scan(reduction, now, counters=counters, sums=sums)
         error = reduction.function == "error"
         scan.steps = sample_steps(narrowing.drop) if error else resolve(core, streams, scan, wanted)
         tasks, _, _ = reduced_tasks(core, streams, scan, wanted)
+        scan.held.forget()
         known = {"reduced": to_json(scan.stretches), "dropped": scan.most, "scanned": scan.summary()}
+        known["coarse"] = to_json(scan.coarse)
         starts = {q: p | known for q, p in plan["starts"].items()}
         tried = plan | {"tasks": to_json(tasks), "starts": starts, "fraction": narrowing.fraction if error else None}
         reports = _job(core, tried, path)
@@ -340,12 +335,11 @@ def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
             pond, stream, segments, wanted, spec, synopsis.owner, shards, task, first=first, letters=failed
         )
     else:
-        portions, counters = [from_json(Portion, p) for p in listed], Counters()
-        yield from map_history(
-            pond, stream, (), wanted, spec, synopsis.owner, shards, task, first=first,
-            tables=lambda columns: portion_rows(pond, stream, portions, columns, counters), letters=failed,
-        )  # fmt: skip
-        yield counted_parcel(task, counters)
+        portions = [from_json(Portion, p) for p in listed]
+        query = from_json(Standing, plan["users"][0]).definition.query
+        yield from map_portions(
+            pond, stream, portions, wanted, spec, query, synopsis.owner, shards, task, first, letters=failed
+        )
     names = ", ".join(sorted(from_json(Standing, user).definition.name for user in plan["users"]))
     epoch = synopsis.first_epoch - 1
     written = write_letters(pond, stream, synopsis.owner, task, failed, names, epoch, segments)

@@ -67,6 +67,7 @@ class QueryProgress:
         estimates.
     dropped: the largest fraction that was left out of them.
     scanned: what its back-fill read, in words, where that was reduced.
+    coarse: (low, high, interval): where it has seen rows at the start of their interval.
     pending: of a relational query, the next instant at which something changes, if nothing comes before.
     edge: of a relational query, what `revise_for` is measured from: how far it has answered, but no further than the
         high watermark; it never goes back. floors: rows that it sees later than at their own time.
@@ -89,6 +90,7 @@ class QueryProgress:
     reduced: tuple[tuple[int, int], ...] = ()
     dropped: float = 0.0
     scanned: str = ""
+    coarse: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def answered(self) -> int:

@@ -8,12 +8,11 @@ left to drop. Rows of epochs from `live_from` on are those that a standing query
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millpond.archive import kept_fraction
 from millpond.archive.lazy import Scanned
@@ -29,9 +28,11 @@ from millpond.archive.reductions import (
     sample_steps,
     within,
 )
+from millpond.engine.copies import section_of
 from millpond.engine.core import Core
+from millpond.engine.held_rows import HeldRows
 from millpond.engine.history import Range, segments_in
-from millpond.engine.mapping import Parcel
+from millpond.engine.portions import SCAN, Portion
 from millpond.engine.reduction_functions import function_of
 from millpond.engine.scan import (
     Counters,
@@ -44,12 +45,12 @@ from millpond.engine.scan import (
     scanned,
     sections,
 )
+from millpond.engine.summaries import served
 from millpond.errors import QueryError
-from millpond.language.reduce_clause import reduction_text
-from millpond.types import Reduction, StreamDefinition, from_json, to_json
-
-#: Who sends a map task's counters.
-SCAN = "scan"
+from millpond.language.reduce_clause import interval_text, reduction_text
+from millpond.synopses import PanesSpec, spec_of
+from millpond.synopses.whole_rows import plain_spec, unweighed
+from millpond.types import BoundQuery, Reduction, StreamDefinition, from_json, to_json
 
 #: Under which key of a table's metadata what was read for it stands, as JSON.
 METADATA = b"millpond.reduction"
@@ -59,12 +60,27 @@ _ROWS_PER_TASK = 4_000_000
 
 
 @dataclass(frozen=True)
-class Portion:
-    """What a scan reads of one step of one stream."""
+class Sums:
+    """A query that can see its past as sums over intervals.
 
-    wanted: Range
-    drop: float
-    pieces: tuple[Piece, ...]
+    strict: a row on which an expression fails makes it fail.
+    """
+
+    query: BoundQuery
+    stream: StreamDefinition
+    strict: bool = False
+
+    def needed(self, interval: int) -> PanesSpec | None:
+        """What a summary must have that stands for rows; None where none can."""
+        needed = plain_spec(spec_of(self.query, self.stream), self.query)
+        return None if needed is None else replace(needed, interval=interval)
+
+
+def sums_of(query: BoundQuery, stream: StreamDefinition, strict: bool = False) -> Sums | None:
+    """The query as its past can be summed up; None where it must see rows."""
+    if query.window is None or query.row_window is not None or query.feeds or not query.grouped:
+        return None
+    return Sums(query, stream, strict)
 
 
 @dataclass
@@ -76,6 +92,8 @@ class Scan:
     scans that were only made to decide included (`pilots` of them). stretches: where rows were left out. told: whether
     the archive is told what is wanted, so that a stream of design 'modify' makes copies for it. floors: per stream,
     from which event time on its rows and copies are seen; for queries that see no row past its retention.
+    coarse: (low, high, interval): where rows are seen at the start of their interval. sums: the query that they are
+    for, where it can see them so. held: rows that a function has looked at.
     """
 
     reduction: Reduction
@@ -91,6 +109,9 @@ class Scan:
     reason: str = ""
     told: bool = True
     floors: Mapping[int, Floors] = field(default_factory=dict)
+    coarse: tuple[tuple[int, int, int], ...] = ()
+    sums: Sums | None = None
+    held: HeldRows = field(default_factory=HeldRows)
 
     @property
     def most(self) -> float:
@@ -102,14 +123,16 @@ class Scan:
         drops = sorted({s.drop for s in self.steps})
         some = f"{drops[0]:.4g}" if len(drops) == 1 else f"{drops[0]:.4g} to {drops[-1]:.4g}"
         why = f" ({self.reason})" if self.reason else ""
-        return f"REDUCE {reduction_text(self.reduction)} dropped {some} of {self.rows} rows{why}"
+        spans = sorted({interval_text(s.interval) for s in self.steps if s.interval})
+        seen = f", and saw some by intervals of {', '.join(spans)}" if spans else ""
+        return f"REDUCE {reduction_text(self.reduction)} dropped {some} of {self.rows} rows{seen}{why}"
 
     def to_json(self) -> dict[str, Any]:
         """What there is to know of it, JSON-ready."""
         return {
             "reduction": reduction_text(self.reduction),
             "steps": [to_json(s) for s in self.steps],
-            "exact": not self.stretches,
+            "exact": not self.stretches and not self.coarse,
             "rows": self.rows,
             "read": to_json(self.counters),
             "pilots": self.pilots,
@@ -120,7 +143,7 @@ class Scan:
 def resolve(core: Core, streams: Sequence[StreamDefinition], scan: Scan, wanted: Range) -> tuple[Step, ...]:
     """The steps of a scan, for all but `error`, which is decided by what is read. Call it while the core is pinned.
 
-    Raises: QueryError when a registered function is gone, fails, or gives no fraction.
+    Raises: QueryError when a registered function is gone; Refusal when it fails, or gives what this query cannot use.
     """
     reduction = scan.reduction
     if reduction.function == "sample":
@@ -136,19 +159,23 @@ def resolve(core: Core, streams: Sequence[StreamDefinition], scan: Scan, wanted:
     past = past_of(wanted, scan.live_from)
     runs = runs_of(core, streams, past, scan.now)
 
-    def previous(run: Run, drop: float) -> pa.Table | None:
-        part = replace(past, low=_later(run.low, past.low), high=_earlier(run.high, past.high))
+    def previous(step: Step) -> pa.Table | None:
+        part = replace(past, low=_later(step.low, past.low), high=_earlier(step.high, past.high))
         scan.pilots += 1
         tables: list[pa.Table] = []
         looked = Counters()
         for stream in streams:
             for seen in between_floors(scan.floors.get(stream.id), part):
-                pieces = _quietly(core, stream, seen, drop, scan)
-                tables += list(batches(core.path, stream, pieces, seen, None, looked))
-        scan.counters.add(replace(looked, full_groups=0, full_bytes=0))
+                for piece in _quietly(core, stream, seen, step.drop, scan):
+                    rows = list(batches(core.path, stream, [piece], seen, None, looked))
+                    scan.held.keep(stream, piece, seen, rows)
+                    tables += rows
+        # What of them the scan gives, and what a full one would have read, is counted when it is made.
+        scan.counters.add(replace(looked, rows=0, full_groups=0, full_bytes=0))
         return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
-    steps = run_steps(function_of(core, reduction.function), reduction.function, reduction.arguments, runs, previous)
+    function = function_of(core, reduction.function)
+    steps = run_steps(function, reduction.function, reduction.arguments, runs, previous, sums=scan.sums is not None)
     return _whole(steps)
 
 
@@ -208,12 +235,15 @@ def portions(core: Core, stream: StreamDefinition, scan: Scan, wanted: Range) ->
             continue
         for seen in between_floors(floors, part):
             pieces = _pieces(core, stream, seen, step.drop, scan)
-            if pieces:
-                found.append(Portion(seen, step.drop, pieces))
-            if step.drop > 0 and pieces:
-                low = max(step.low, min(p.segment.low for p in pieces))
-                high = min(step.high, max(p.segment.high for p in pieces) + 1)
+            if not pieces:
+                continue
+            low = max(step.low, min(p.segment.low for p in pieces))
+            high = min(step.high, max(p.segment.high for p in pieces) + 1)
+            if step.drop > 0:
                 stretches.append((low, high))
+            if step.interval:
+                scan.coarse = (*scan.coarse, (low, high, step.interval))
+            found += _read_as(core, stream, Portion(seen, step.drop, pieces, step.interval), scan)
     if scan.live_from is not None and (wanted.epoch is None or wanted.epoch >= scan.live_from):
         live = replace(wanted, first=scan.live_from)
         for seen in between_floors(floors, live):
@@ -223,6 +253,22 @@ def portions(core: Core, stream: StreamDefinition, scan: Scan, wanted: Range) ->
     marked = sorted(s for s in stretches if s[1] > s[0])
     scan.stretches = reduced_stretches(_disjoint(marked))
     return found
+
+
+def _read_as(core: Core, stream: StreamDefinition, portion: Portion, scan: Scan) -> list[Portion]:
+    """A portion as it is read: where sums over an interval will do, with a summary in place of files that it has."""
+    needed = None if scan.sums is None or not portion.interval else scan.sums.needed(portion.interval)
+    if scan.sums is None or needed is None:
+        return [portion]
+    query, strict = unweighed(scan.sums.query), scan.sums.strict
+    found = served(core, stream, needed, [query], portion.wanted, strict=strict)
+    if found is None:
+        return [portion]
+    rest = {section_of(s.path) for s in found.left}
+    left = tuple(p for p in portion.pieces if p.section in rest)
+    files = tuple(p.whole for p in portion.pieces if p.section not in rest and p.whole is not None)
+    summed = replace(portion, pieces=(), entries=found.entries, files=files, have=found.summary.spec)
+    return [summed, replace(portion, pieces=left)] if left else [summed]
 
 
 def function_name(reduction: Reduction) -> str:
@@ -288,10 +334,12 @@ def reduced_tasks(
         gone += [] if removed is None else [removed]
         found = portions(core, stream, scan, wanted)
         sizes = [round(p.segment.rows * min(1.0, p.kept / p.segment.kept)) for each in found for p in each.pieces]
-        rows += sum(sizes)
+        summed = [p for p in found if p.entries]
+        rows += sum(sizes) + sum(s.rows for p in summed for s in p.entries)
         most = max(1, (core.executor.cores - 1) // len(streams))
         count = max(1, min(most, -(-sum(sizes) // _ROWS_PER_TASK)))
         tasks += [(place, t) for t in _spread(found, sizes, count)]
+        tasks += [(place, summed)] if summed else []
     return tasks, rows, max(gone, default=None)
 
 
@@ -308,40 +356,6 @@ def _spread(found: Sequence[Portion], sizes: Sequence[int], count: int) -> list[
             done += sizes[at]
             at += 1
     return [t for t in tasks if t]
-
-
-def portion_rows(
-    pond: str,
-    stream: StreamDefinition,
-    found: Sequence[Portion],
-    columns: Sequence[str] | None,
-    counters: Counters,
-) -> Iterator[pa.Table]:
-    """Rows of portions with their weight, in bounded batches and in no order; those of a batch have the same weight."""
-    for portion in found:
-        first = portion.wanted.first
-        for rows in batches(pond, stream, portion.pieces, portion.wanted, columns, counters, in_order=False):
-            if first is not None:
-                rows = rows.filter(pc.greater_equal(rows["_epoch"], first))
-            if rows.num_rows:
-                yield rows
-
-
-def counted_parcel(task: int, counters: Counters) -> Parcel:
-    """What a map task has read, for shard 0."""
-    return Parcel(0, SCAN, task, json.dumps(to_json(counters)).encode())
-
-
-def take_counters(parcels: Sequence[Parcel]) -> tuple[list[Parcel], dict[str, Any]]:
-    """The other parcels, and the sum of the counters as a report."""
-    total = Counters()
-    others = []
-    for parcel in parcels:
-        if parcel.owner == SCAN:
-            total.add(from_json(Counters, json.loads(bytes(parcel.payload))))
-        else:
-            others.append(parcel)
-    return others, to_json(total)
 
 
 def count(scan: Scan, reports: Sequence[dict[str, Any]]) -> None:

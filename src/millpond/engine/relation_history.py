@@ -11,9 +11,10 @@ from millpond.engine.core import Core
 from millpond.engine.history import Range, batches, segments_in
 from millpond.engine.mapping import tolerant
 from millpond.engine.own_marks import counted
+from millpond.engine.portions import portion_rows
 from millpond.engine.probing import Past, marked
 from millpond.engine.records import Published
-from millpond.engine.reducing import Scan, portion_rows, portions, resolve
+from millpond.engine.reducing import Scan, portions, resolve
 from millpond.engine.relating import Input, empty_rows
 from millpond.engine.segments import row_schema
 from millpond.engine.unions import entering, late_of, own_names, progress_of, streams_of
@@ -59,7 +60,8 @@ def archived_rows(
             named = own_names(spec, stream, [c for c in spec.columns if c != WEIGHT])
             columns = [c for c in dict.fromkeys(named) if c != stream.options.time]
             if scan is not None:
-                read = portion_rows(core.path, stream, portions(core, stream, scan, wanted), columns, scan.counters)
+                found_by = portions(core, stream, scan, wanted)
+                read = portion_rows(core.path, stream, found_by, columns, scan.counters, scan.held)
             else:
                 segments = segments_in(core.streams[stream.id].archive.segments, wanted)
                 read = batches(core.path, stream, segments, wanted, columns)

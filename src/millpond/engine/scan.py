@@ -362,7 +362,31 @@ def _of_whole(
     """Row groups and bytes that a full scan reads of the section; None when its own file is gone."""
     if piece.whole is None:
         return None
-    with open_input(file_path(pond, stream, "", piece.whole)) as file:
+    return _full(pond, stream, piece.whole, "", wanted, columns)
+
+
+def full_scan(
+    pond: str,
+    stream: StreamDefinition,
+    segment: Segment,
+    copy: str,
+    wanted: Range,
+    columns: Sequence[str] | None = None,
+) -> Counters:
+    """What a full scan would read of a file, and nothing that was read: for rows that came from elsewhere.
+
+    columns: as in `batches`.
+    """
+    names = [f.name for f in row_schema(stream) if columns is None or f.name in columns or f.name.startswith("_")]
+    groups, size = _full(pond, stream, segment, copy, wanted, [*names, stream.options.time])
+    return Counters(full_groups=groups, full_bytes=size)
+
+
+def _full(
+    pond: str, stream: StreamDefinition, segment: Segment, copy: str, wanted: Range, columns: Sequence[str]
+) -> tuple[int, int]:
+    """Row groups and bytes of some columns of a file that can hold rows of a range."""
+    with open_input(file_path(pond, stream, copy, segment)) as file:
         metadata = pq.read_metadata(file)
     groups = groups_in(metadata, stream.options.time, wanted)
     return len(groups), stored_bytes(metadata, groups, columns)

@@ -202,18 +202,22 @@ def map_entries(
 
     low: panes that end by then are of no use.
     """
-    db = connection()
-    have = from_json(PanesSpec, job["have"])
     paths = [os.path.join(summaries_folder(pond), from_json(Segment, s).path) for s in job["entries"]]
+    merged = entry_partials(paths, from_json(PanesSpec, job["have"]), needed, low)
+    for shard, part in cut(connection(), needed, owner, merged, shards):
+        yield Parcel(shard, owner, task, pack(part))
+
+
+def entry_partials(paths: Sequence[str], have: PanesSpec, needed: PanesSpec, low: int | None = None) -> pa.Table:
+    """Entries of a summary `have` as the partials of a synopsis, merged; see `map_entries`."""
+    db = connection()
     parts = [rolled_up(db, have, needed, c.table) for c in read_chunks(paths) if c.table.num_rows]
     if needed.panes.width >= WHOLE:  # all rows count, whatever they were behind
         parts = [without_cut(db, needed, t) for t in parts]
     elif low is not None:
         since = needed.panes.pane(low)
         parts = [t.filter(pc.greater_equal(t["pane"], since)) for t in parts]
-    merged = merge_cuts(db, needed, parts) if any(t.num_rows for t in parts) else pa.table({})
-    for shard, part in cut(db, needed, owner, merged, shards):
-        yield Parcel(shard, owner, task, pack(part))
+    return merge_cuts(db, needed, parts) if any(t.num_rows for t in parts) else pa.table({})
 
 
 # --- making entries ---------------------------------------------------------------------------------------------------

@@ -94,10 +94,10 @@ def reduction_text(reduction: Reduction) -> str:
     "age('1h', 0.5, '1d', 0.9)"
     """
     if reduction.function == "interval":
-        return f"BY INTERVAL '{_span(reduction.spans[0])}'"
+        return f"BY INTERVAL '{interval_text(reduction.spans[0])}'"
     if reduction.function == "age":
         pairs = zip(reduction.spans, reduction.drops, strict=True)
-        inside = ", ".join(f"'{_span(span)}', {drop:g}" for span, drop in pairs)
+        inside = ", ".join(f"'{interval_text(span)}', {drop:g}" for span, drop in pairs)
         return f"age({inside})"
     if reduction.function == "error":
         return f"error({reduction.error:g})"
@@ -106,7 +106,12 @@ def reduction_text(reduction: Reduction) -> str:
     return f"{reduction.function}({', '.join(map(repr, reduction.arguments))})"
 
 
-def _span(micros: int) -> str:
+def interval_text(micros: int) -> str:
+    """A length of time as it is written in a reduction.
+
+    >>> interval_text(5_400_000_000), interval_text(86_400_000_000)
+    ('90m', '1d')
+    """
     for unit, size in (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)):
         if micros and micros % size == 0:
             return f"{micros // size}{unit}"

@@ -14,21 +14,13 @@ import pyarrow as pa
 from millpond import functions
 from millpond.engine.core import Core
 from millpond.engine.evaluation import no_panes
-from millpond.engine.executors import InlineExecutor
+from millpond.engine.executors import Executor, InlineExecutor
+from millpond.engine.held_rows import HeldRows
 from millpond.engine.history import Range, batches, close_history, fed_tasks, map_history, segments_in, tasks_of
 from millpond.engine.mapping import Parcel
+from millpond.engine.portions import SCAN, Portion, counted_parcel, map_portions, portion_rows, take_counters
 from millpond.engine.records import QueryProgress
-from millpond.engine.reducing import (
-    SCAN,
-    Portion,
-    Scan,
-    count,
-    counted_parcel,
-    portion_rows,
-    reduced_tasks,
-    resolve,
-    take_counters,
-)
+from millpond.engine.reducing import Scan, count, reduced_tasks, resolve, sums_of
 from millpond.engine.retention import floors_of
 from millpond.engine.scan import Counters
 from millpond.engine.segments import row_schema
@@ -131,7 +123,7 @@ def _select(
     shown = with_coverage(shown, removed, query.row_window) if is_retained(core.catalog, query) else shown
     if interval is not None:
         return on_intervals(shown, interval)
-    return shown if scan is None else with_exactness(shown, query, scan.stretches, most=scan.most)
+    return shown if scan is None else with_exactness(shown, query, scan.stretches, most=scan.most, coarse=scan.coarse)
 
 
 def streams_read(core: Core, query: BoundQuery, stream: StreamDefinition) -> list[StreamDefinition]:
@@ -224,6 +216,7 @@ def grouped(
         found = None
         if scan is not None:
             widest = _widest(ranges)
+            scan.sums = None if last else sums_of(query, stream, strict)
             scan.steps = scan.steps or resolve(core, streams, scan, widest)
             tasks, rows, removed = reduced_tasks(core, streams, scan, widest)
         else:
@@ -244,7 +237,7 @@ def grouped(
         started = time.perf_counter()
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
         job["streams"] = to_json(streams)
-        map_task = partial(_map, core.path, job, to_json(tasks), shards)
+        map_task = partial(_map, core.path, job, to_json(tasks), shards, held=_at_hand(executor, scan))
         try:
             outcomes = executor.run(
                 map_task, len(tasks) + (found is not None), partial(_merge, job), shards, background=True
@@ -252,6 +245,7 @@ def grouped(
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     if scan is not None:
+        scan.held.forget()
         count(scan, [report for report, _ in outcomes])
         core.load.scanned(scan.counters.bytes, time.perf_counter() - started)
     tables = [unpack(payload) for _, payload in outcomes if payload]
@@ -280,7 +274,14 @@ def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
     return without_panes(spec, query) if job["direct"] else spec
 
 
-def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int) -> Iterator[Parcel]:
+def _at_hand(executor: Executor, scan: Scan | None) -> HeldRows | None:
+    """The rows that a function has looked at, where a scan can have them: in this process."""
+    return scan.held if scan is not None and isinstance(executor, InlineExecutor) else None
+
+
+def _map(
+    pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int, held: HeldRows | None = None
+) -> Iterator[Parcel]:
     registered.use(pond)
     functions.use(pond)
     first, query = from_json(StreamDefinition, job["stream"]), from_json(BoundQuery, job["query"])
@@ -294,12 +295,10 @@ def _map(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, t
         segments = [from_json(Segment, s) for s in listed]
         yield from map_history(pond, stream, segments, wanted, spec, "adhoc", shards, task, strict, first)
         return
-    portions, counters = [from_json(Portion, p) for p in listed], Counters()
-    yield from map_history(
-        pond, stream, (), wanted, spec, "adhoc", shards, task, strict, first,
-        lambda columns: portion_rows(pond, stream, portions, columns, counters),
-    )  # fmt: skip
-    yield counted_parcel(task, counters)
+    portions = [from_json(Portion, p) for p in listed]
+    yield from map_portions(
+        pond, stream, portions, wanted, spec, query, "adhoc", shards, task, first, strict, held=held
+    )
 
 
 def _merge(job: Any, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
@@ -344,12 +343,13 @@ def plain_rows(
         else:
             tasks, rows, _ = fed_tasks(core, streams, ranges)
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
-        map_task = partial(_map_plain, core.path, job, to_json(tasks))
+        map_task = partial(_map_plain, core.path, job, to_json(tasks), held=_at_hand(executor, scan))
         try:
             outcomes = executor.run(map_task, len(tasks), _forward, 1, background=True)
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     if scan is not None:
+        scan.held.forget()
         count(scan, [report for report, _ in outcomes])
     tables = [unpack(payload) for _, payload in outcomes if payload]
     shown = [Column(o.name, o.type) for o in query.select]
@@ -377,14 +377,16 @@ def _tail(query: BoundQuery, distinct: bool) -> str:
     return f"ORDER BY {', '.join(terms)}{limit}" + (f" OFFSET {query.offset}" if query.offset else "")
 
 
-def _map_plain(pond: str, job: Any, tasks: list[tuple[int, list[Any]]], task: int) -> Iterator[Parcel]:
+def _map_plain(
+    pond: str, job: Any, tasks: list[tuple[int, list[Any]]], task: int, held: HeldRows | None = None
+) -> Iterator[Parcel]:
     stream, query = from_json(StreamDefinition, job["streams"][0]), from_json(BoundQuery, job["query"])
     counters = Counters()
     place, listed = tasks[task]
     own, schema = from_json(StreamDefinition, job["streams"][place]), row_schema(stream)
     union = Union(stream.id, query.feeds)
     if job["reduced"]:
-        read = portion_rows(pond, own, [from_json(Portion, p) for p in listed], None, counters)
+        read = portion_rows(pond, own, [from_json(Portion, p) for p in listed], None, counters, held)
     else:
         read = batches(pond, own, [from_json(Segment, s) for s in listed], from_json(Range, job["wanted"][place]))
     outputs = [f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select]

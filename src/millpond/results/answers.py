@@ -82,7 +82,9 @@ def read_log(
         known, query = core.published.queries.get(str(standing.id), QueryProgress()), standing.definition.query
         if standing.definition.retained:
             log = with_coverage(log, known.covered, query.row_window)
-        return with_exactness(log, query, known.reduced, most=known.dropped) if sampled(query) else log
+        if not sampled(query):
+            return log
+        return with_exactness(log, query, known.reduced, most=known.dropped, coarse=known.coarse)
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
 

@@ -11,14 +11,15 @@ from millpond.archive.reductions import END, START, Step
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.history import Range
+from millpond.engine.portions import Portion
 from millpond.engine.records import QueryProgress
-from millpond.engine.reducing import Portion, Scan, description, portions, resolve
+from millpond.engine.reducing import Scan, description, portions, resolve
 from millpond.engine.retention import floors_of
-from millpond.language.reduce_clause import reduction_text
+from millpond.language.reduce_clause import interval_text, reduction_text
 from millpond.progress import StreamProgress
 from millpond.results.explain_windows import moment
 from millpond.results.hot import retained_from
-from millpond.types import BoundQuery, StreamDefinition
+from millpond.types import BoundQuery, StreamDefinition, from_json
 
 #: Steps that are listed one by one.
 _STEPS = 8
@@ -36,6 +37,9 @@ def reduction_lines(core: Core, query: BoundQuery, stream: StreamDefinition, sta
         if known.reduced:
             stretches = ", ".join(f"{moment(low)} to {moment(high)}" for low, high in known.reduced[:_STEPS])
             lines.append(f"windows that meet {stretches} are estimates (exact is false)")
+        for low, high, interval in known.coarse[:_STEPS]:
+            shown = interval_text(interval)
+            lines.append(f"rows from {moment(low)} to {moment(high)} are seen by intervals of {shown}")
         return lines
     progress = core.published.progress.get(str(stream.id), StreamProgress())
     scan = Scan(query.reduce, progress.high, told=False)
@@ -61,7 +65,8 @@ def step_lines(steps: tuple[Step, ...]) -> list[str]:
         low = "" if step.low == START else f" from {moment(step.low)}"
         high = "" if step.high == END else f" before {moment(step.high)}"
         where = f"rows{low}{high}" if low or high else "all rows"
-        lines.append(f"  {where}: {100 * step.drop:.4g} % dropped")
+        seen = f"seen by intervals of {interval_text(step.interval)}" if step.interval else ""
+        lines.append(f"  {where}: {seen or f'{100 * step.drop:.4g} % dropped'}")
     return lines + ([f"  and {len(steps) - _STEPS} steps more"] if len(steps) > _STEPS else [])
 
 
@@ -86,7 +91,7 @@ def analysis_lines(answer: pa.Table) -> list[str]:
         return []
     read: dict[str, Any] = told["read"]
     lines = [f"reduce: {told['reduction']}" + (f" ({told['reason']})" if told["reason"] else "")]
-    lines += step_lines(tuple(Step(s["low"], s["high"], s["drop"]) for s in told["steps"]))
+    lines += step_lines(tuple(from_json(Step, s) for s in told["steps"]))
     for copy, count in sorted(read["sections"].items()):
         lines.append(f"  runs read of {copy or 'the archive'}: {count}")
     pilots = f", {told['pilots']} scans to decide included" if told["pilots"] else ""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from millpond.archive.fidelity import Z
 from millpond.archive.narrowing import Narrowing, interval_columns, needed_fraction
-from millpond.archive.reductions import sample_steps, untouched
+from millpond.archive.reductions import sample_steps, unmoved, untouched
 from millpond.engine.core import Core
 from millpond.engine.reducing import Scan, described, description
 from millpond.progress import NEVER
@@ -82,6 +82,7 @@ def with_exactness(
     stretches: tuple[tuple[int, int], ...],
     closed: bool = False,
     most: float = 0.0,
+    coarse: tuple[tuple[int, int, int], ...] = (),
 ) -> pa.Table:
     """Answers with a further column `exact`: whether nothing was left out of what a row is made of.
 
@@ -92,22 +93,25 @@ def with_exactness(
     Arguments:
         stretches: where rows were left out. closed: windows hold their end. most: the largest fraction that was
             dropped: a count none of whose rows stands for others may have lost some all the same; its interval says so.
+        coarse: (low, high, interval): where rows are seen at the start of their interval. A window that begins or ends
+            within one of them is not exact either, and has no interval for it.
     """
     if "window_start" in answers.column_names:
         kind = pa.timestamp("us")
         start = answers["window_start"].cast(kind).cast(pa.int64()).fill_null(NEVER).to_numpy()
         end = answers["window_end"].cast(kind).cast(pa.int64()).to_numpy()
         own = closed or query.row_window is not None
-        exact = untouched(start, end + 1 if own else end, stretches)
+        whole = untouched(start, end + 1 if own else end, stretches)
+        exact = whole & unmoved(start, end, coarse)
     else:
-        exact = np.full(answers.num_rows, not stretches)
-    flags = pa.array(exact, pa.bool_())
-    answers, unsaid = _unseen(answers, query, exact, most)
+        whole = exact = np.full(answers.num_rows, not stretches)
+    flags = pa.array(whole, pa.bool_())
+    answers, unsaid = _unseen(answers, query, whole, most)
     name = small_name(query)
     if name is not None and name in answers.column_names:
         small = pc.or_(pc.and_(answers[name], pc.invert(flags)), pa.array(unsaid))
         answers = answers.set_column(answers.column_names.index(name), name, small)
-    return answers.append_column(EXACT, flags)
+    return answers.append_column(EXACT, pa.array(exact, pa.bool_()))
 
 
 def _unseen(answers: pa.Table, query: BoundQuery, exact: Flags, most: float) -> tuple[pa.Table, Flags]:

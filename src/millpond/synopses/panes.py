@@ -294,7 +294,10 @@ def weighed(segment: pa.Table) -> pa.Table:
 
 def bucketed(spec: PanesSpec, kind: str, segment: pa.Table) -> pa.Table:
     """The rows of a segment once for each window of a registered kind that holds them, told by column `_pane`."""
-    rows, windows = axis_of(kind).bucket(event_times(segment, spec.time))
+    times = event_times(segment, spec.time)
+    if spec.interval is not None:
+        times = times // spec.interval * spec.interval
+    rows, windows = axis_of(kind).bucket(times)
     return segment.take(pa.array(rows)).append_column("_pane", pa.array(windows))
 
 
