@@ -8,6 +8,7 @@ sink. *duckdb*: the limit: one batch join over all files, answers to Parquet.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -170,20 +171,21 @@ def native_run(case: Join, job: dict[str, Any]) -> dict[str, Any]:
         joined = None
         for n, paths in enumerate(job["files"]):
             place_files([Path(p) for p in paths], home / f"input{n}")
-            frame = (
-                spark.readStream.schema(schema)
-                .option("maxFilesPerTrigger", int(job["per_epoch"]))
-                .parquet(str(home / f"input{n}"))
-                .withWatermark("ts", "0 seconds")
-                .alias(f"s{n}")
-            )
+            read = spark.readStream.schema(schema).option("maxFilesPerTrigger", int(job["per_epoch"]))
+            frame = read.parquet(str(home / f"input{n}")).withWatermark("ts", "0 seconds")
+            frame = frame.selectExpr(f"ts AS t{n}", *(f"{c} AS {c}{n}" for c in frame.columns if c != "ts"))
             if joined is None:
                 joined = frame
                 continue
-            tests = [case.equalities[n - 1], *case.close(n, f"INTERVAL {case.seconds} SECONDS")]
-            joined = joined.join(frame, f.expr(" AND ".join(tests)))
+            equal = re.sub(r"s(\d+)\.(\w)", r"\2\1", case.equalities[n - 1])
+            close = [f"t{n} BETWEEN t0 - INTERVAL {case.seconds} SECONDS AND t0 + INTERVAL {case.seconds} SECONDS"]
+            close += [f"abs(unix_micros(t{n}) - u{m}) <= {case.seconds * 1_000_000}" for m in range(1, n)]
+            # Streaming allows one column of event time behind a join: those of the other streams go on as numbers.
+            joined = joined.join(frame, f.expr(" AND ".join([equal, *close])))
+            joined = joined.withColumn(f"u{n}", f.expr(f"unix_micros(t{n})")).drop(f"t{n}")
         assert joined is not None
-        shown = ["s0.k AS k", *case.values.split(", "), f"{case.latest} AS at"]
+        times = ", ".join(["unix_micros(t0)", *(f"u{n}" for n in range(1, case.streams))])
+        shown = ["k0 AS k", *(f"v{n}" for n in range(case.streams)), f"timestamp_micros(greatest({times})) AS at"]
         stream = (
             joined.selectExpr(*shown)
             .writeStream.format("parquet")
