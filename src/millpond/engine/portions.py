@@ -16,6 +16,7 @@ from millpond.engine.entries import summaries_folder
 from millpond.engine.held_rows import HeldRows
 from millpond.engine.history import Range, map_history
 from millpond.engine.mapping import Parcel, cut
+from millpond.engine.pacing import Pace
 from millpond.engine.scan import Counters, Piece, batches, full_scan
 from millpond.engine.segments import row_schema
 from millpond.engine.summaries import entry_partials
@@ -23,7 +24,10 @@ from millpond.synopses import PanesSpec, connection
 from millpond.synopses.whole_rows import plain_spec, with_weight_one
 from millpond.tables import Segment
 from millpond.tables.chunks import pack
-from millpond.types import BoundQuery, StreamDefinition, from_json, to_json
+from millpond.types import WEIGHT, BoundQuery, StreamDefinition, from_json, to_json
+
+#: Rows of several files that are evaluated at once: of a file little may be left, and a statement takes milliseconds.
+TOGETHER = 262_144
 
 #: Who sends a map task's counters.
 SCAN = "scan"
@@ -46,22 +50,55 @@ class Portion:
     have: PanesSpec | None = None
 
 
+@dataclass(frozen=True)
+class AtHand:
+    """What a scan has where it runs in the pond's own process.
+
+    held: rows that need not be read again. pace: says what is read of a file when its turn has come.
+    """
+
+    held: HeldRows
+    pace: Pace | None = None
+
+
 def portion_rows(
     pond: str,
     stream: StreamDefinition,
     found: Sequence[Portion],
     columns: Sequence[str] | None,
     counters: Counters,
-    held: HeldRows | None = None,
+    at_hand: AtHand | None = None,
 ) -> Iterator[pa.Table]:
-    """Rows of portions with their weight, in bounded batches and in no order; those of a batch have the same weight.
+    """Rows of portions with their weight, in bounded batches and in no order; those of a batch have the same weight."""
+    together: list[pa.Table] = []
+    weight, count = 0.0, 0
+    for rows in _read(pond, stream, found, columns, counters, at_hand):
+        its = rows[WEIGHT][0].as_py()
+        if together and (its != weight or count + rows.num_rows > TOGETHER):
+            yield pa.concat_tables(together, promote_options="permissive")
+            together, count = [], 0
+        together.append(rows)
+        weight, count = its, count + rows.num_rows
+    if together:
+        yield pa.concat_tables(together, promote_options="permissive")
 
-    held: rows that need not be read again.
-    """
+
+def _read(
+    pond: str,
+    stream: StreamDefinition,
+    found: Sequence[Portion],
+    columns: Sequence[str] | None,
+    counters: Counters,
+    at_hand: AtHand | None,
+) -> Iterator[pa.Table]:
     for portion in found:
         first = portion.wanted.first
-        for piece in portion.pieces:
-            known = None if held is None or first is not None else held.of(stream, piece, portion.wanted)
+        here = None if first is not None else at_hand  # live rows are read as they are
+        for planned in portion.pieces:
+            piece = planned
+            if here is not None and here.pace is not None:
+                piece = here.pace.piece(stream, planned, portion.wanted, portion.drop)
+            known = None if here is None else here.held.of(stream, piece, portion.wanted)
             if known is not None:
                 yield from _known(pond, stream, piece, portion.wanted, columns, counters, known)
                 continue
@@ -106,7 +143,7 @@ def map_portions(
     first: StreamDefinition,
     strict: bool = False,
     letters: list[pa.Table] | None = None,
-    held: HeldRows | None = None,
+    at_hand: AtHand | None = None,
 ) -> Iterator[Parcel]:
     """Map task: partials of one synopsis over portions, and what was read; see `history.map_history`.
 
@@ -116,7 +153,7 @@ def map_portions(
     for interval in sorted({p.interval for p in found}):
         some = [p for p in found if p.interval == interval]
         seen = replace(spec, interval=interval or None)
-        rows = partial(_rows, pond, stream, some, counters, held)
+        rows = partial(_rows, pond, stream, some, counters, at_hand)
         yield from map_history(pond, stream, (), wanted, seen, owner, shards, task, strict, first, rows, letters)
         for portion in some:
             if portion.entries:
@@ -131,10 +168,10 @@ def _rows(
     stream: StreamDefinition,
     found: Sequence[Portion],
     counters: Counters,
-    held: HeldRows | None,
+    at_hand: AtHand | None,
     columns: Sequence[str],
 ) -> Iterator[pa.Table]:
-    return portion_rows(pond, stream, found, columns, counters, held)
+    return portion_rows(pond, stream, found, columns, counters, at_hand)
 
 
 def _entries(

@@ -32,6 +32,7 @@ from millpond.engine.copies import section_of
 from millpond.engine.core import Core
 from millpond.engine.held_rows import HeldRows
 from millpond.engine.history import Range, segments_in
+from millpond.engine.pacing import Pace
 from millpond.engine.portions import SCAN, Portion
 from millpond.engine.reduction_functions import function_of
 from millpond.engine.scan import (
@@ -93,7 +94,7 @@ class Scan:
     the archive is told what is wanted, so that a stream of design 'modify' makes copies for it. floors: per stream,
     from which event time on its rows and copies are seen; for queries that see no row past its retention.
     coarse: (low, high, interval): where rows are seen at the start of their interval. sums: the query that they are
-    for, where it can see them so. held: rows that a function has looked at.
+    for, where it can see them so. held: rows that a function has looked at. pace: what it drops as the load changes.
     """
 
     reduction: Reduction
@@ -112,6 +113,7 @@ class Scan:
     coarse: tuple[tuple[int, int, int], ...] = ()
     sums: Sums | None = None
     held: HeldRows = field(default_factory=HeldRows)
+    pace: Pace | None = None
 
     @property
     def most(self) -> float:
@@ -177,6 +179,27 @@ def resolve(core: Core, streams: Sequence[StreamDefinition], scan: Scan, wanted:
     function = function_of(core, reduction.function)
     steps = run_steps(function, reduction.function, reduction.arguments, runs, previous, sums=scan.sums is not None)
     return _whole(steps)
+
+
+def pace_of(core: Core, scan: Scan) -> Pace | None:
+    """What says while a scan runs how much of the files to come it drops; None where that is settled."""
+    if scan.reduction.function != "load":
+        return None
+
+    def found(stream: StreamDefinition, wanted: Range) -> Sequence[Section]:
+        return sections(core, stream, wanted, scan.floors.get(stream.id))[0]
+
+    return Pace(lambda: core.load.choose(scan.reduction.drops[0]), found)
+
+
+def settle(scan: Scan) -> None:
+    """Write into a scan that has ended what was decided while it ran: steps behind the one that it began with."""
+    if scan.pace is None or not scan.pace.steps:
+        return
+    found = [*scan.stretches, *((s.low, s.high) for s in scan.pace.steps)]
+    scan.stretches = reduced_stretches(_disjoint(sorted(found)))
+    scan.steps = (*scan.steps, *joined(scan.pace.steps))
+    scan.reason = scan.pace.reason
 
 
 def _whole(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -11,7 +11,7 @@ from millpond.engine.core import Core
 from millpond.engine.history import Range, batches, segments_in
 from millpond.engine.mapping import tolerant
 from millpond.engine.own_marks import counted
-from millpond.engine.portions import portion_rows
+from millpond.engine.portions import AtHand, portion_rows
 from millpond.engine.probing import Past, marked
 from millpond.engine.records import Published
 from millpond.engine.reducing import Scan, portions, resolve
@@ -61,7 +61,7 @@ def archived_rows(
             columns = [c for c in dict.fromkeys(named) if c != stream.options.time]
             if scan is not None:
                 found_by = portions(core, stream, scan, wanted)
-                read = portion_rows(core.path, stream, found_by, columns, scan.counters, scan.held)
+                read = portion_rows(core.path, stream, found_by, columns, scan.counters, AtHand(scan.held))
             else:
                 segments = segments_in(core.streams[stream.id].archive.segments, wanted)
                 read = batches(core.path, stream, segments, wanted, columns)

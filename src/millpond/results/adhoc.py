@@ -15,12 +15,11 @@ from millpond import functions
 from millpond.engine.core import Core
 from millpond.engine.evaluation import no_panes
 from millpond.engine.executors import Executor, InlineExecutor
-from millpond.engine.held_rows import HeldRows
 from millpond.engine.history import Range, batches, close_history, fed_tasks, map_history, segments_in, tasks_of
 from millpond.engine.mapping import Parcel
-from millpond.engine.portions import SCAN, Portion, counted_parcel, map_portions, portion_rows, take_counters
+from millpond.engine.portions import SCAN, AtHand, Portion, counted_parcel, map_portions, portion_rows, take_counters
 from millpond.engine.records import QueryProgress
-from millpond.engine.reducing import Scan, count, reduced_tasks, resolve, sums_of
+from millpond.engine.reducing import Scan, count, pace_of, reduced_tasks, resolve, settle, sums_of
 from millpond.engine.retention import floors_of
 from millpond.engine.scan import Counters
 from millpond.engine.segments import row_schema
@@ -237,7 +236,7 @@ def grouped(
         started = time.perf_counter()
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
         job["streams"] = to_json(streams)
-        map_task = partial(_map, core.path, job, to_json(tasks), shards, held=_at_hand(executor, scan))
+        map_task = partial(_map, core.path, job, to_json(tasks), shards, at_hand=_at_hand(core, executor, scan))
         try:
             outcomes = executor.run(
                 map_task, len(tasks) + (found is not None), partial(_merge, job), shards, background=True
@@ -246,6 +245,7 @@ def grouped(
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     if scan is not None:
         scan.held.forget()
+        settle(scan)
         count(scan, [report for report, _ in outcomes])
         core.load.scanned(scan.counters.bytes, time.perf_counter() - started)
     tables = [unpack(payload) for _, payload in outcomes if payload]
@@ -274,13 +274,16 @@ def _spec(job: Any, query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
     return without_panes(spec, query) if job["direct"] else spec
 
 
-def _at_hand(executor: Executor, scan: Scan | None) -> HeldRows | None:
-    """The rows that a function has looked at, where a scan can have them: in this process."""
-    return scan.held if scan is not None and isinstance(executor, InlineExecutor) else None
+def _at_hand(core: Core, executor: Executor, scan: Scan | None) -> AtHand | None:
+    """What a scan has at hand: in this process the rows that a function has looked at, and the load as it changes."""
+    if scan is None or not isinstance(executor, InlineExecutor):
+        return None
+    scan.pace = pace_of(core, scan)
+    return AtHand(scan.held, scan.pace)
 
 
 def _map(
-    pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int, held: HeldRows | None = None
+    pond: str, job: Any, tasks: list[tuple[int, list[Any]]], shards: int, task: int, at_hand: AtHand | None = None
 ) -> Iterator[Parcel]:
     registered.use(pond)
     functions.use(pond)
@@ -297,7 +300,7 @@ def _map(
         return
     portions = [from_json(Portion, p) for p in listed]
     yield from map_portions(
-        pond, stream, portions, wanted, spec, query, "adhoc", shards, task, first, strict, held=held
+        pond, stream, portions, wanted, spec, query, "adhoc", shards, task, first, strict, at_hand=at_hand
     )
 
 
@@ -343,13 +346,14 @@ def plain_rows(
         else:
             tasks, rows, _ = fed_tasks(core, streams, ranges)
         executor = InlineExecutor() if rows <= QUICK_ROWS else core.executor
-        map_task = partial(_map_plain, core.path, job, to_json(tasks), held=_at_hand(executor, scan))
+        map_task = partial(_map_plain, core.path, job, to_json(tasks), at_hand=_at_hand(core, executor, scan))
         try:
             outcomes = executor.run(map_task, len(tasks), _forward, 1, background=True)
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     if scan is not None:
         scan.held.forget()
+        settle(scan)
         count(scan, [report for report, _ in outcomes])
     tables = [unpack(payload) for _, payload in outcomes if payload]
     shown = [Column(o.name, o.type) for o in query.select]
@@ -378,7 +382,7 @@ def _tail(query: BoundQuery, distinct: bool) -> str:
 
 
 def _map_plain(
-    pond: str, job: Any, tasks: list[tuple[int, list[Any]]], task: int, held: HeldRows | None = None
+    pond: str, job: Any, tasks: list[tuple[int, list[Any]]], task: int, at_hand: AtHand | None = None
 ) -> Iterator[Parcel]:
     stream, query = from_json(StreamDefinition, job["streams"][0]), from_json(BoundQuery, job["query"])
     counters = Counters()
@@ -386,7 +390,7 @@ def _map_plain(
     own, schema = from_json(StreamDefinition, job["streams"][place]), row_schema(stream)
     union = Union(stream.id, query.feeds)
     if job["reduced"]:
-        read = portion_rows(pond, own, [from_json(Portion, p) for p in listed], None, counters, held)
+        read = portion_rows(pond, own, [from_json(Portion, p) for p in listed], None, counters, at_hand)
     else:
         read = batches(pond, own, [from_json(Segment, s) for s in listed], from_json(Range, job["wanted"][place]))
     outputs = [f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select]
