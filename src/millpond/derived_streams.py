@@ -123,7 +123,7 @@ def stream_of_rows(
     derivation = Derivation(
         (source.id,), None, selection.sides[0].where, query.select, first_epoch=first_epoch,
         history=history and options.since is not None, since=since, text=statement.text,
-        revisions="retract" if source.takes_back else "forward",
+        revisions="retract" if source.takes_back else "forward", options=options,
     )  # fmt: skip
     return _checked(statement, columns, time, derivation, statement.late or source.options.late)
 

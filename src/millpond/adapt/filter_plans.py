@@ -64,7 +64,8 @@ class FilterPlan:
     order: the filter at each position. probability: share of the dropped rows that are profiled. ask: for a row that
     the filter at a position dropped, the filters that it is asked besides. measure: filters whose time is not known, or
     from long ago.
-    most: profile tuples that count; a task need not report more.
+    most: profile tuples that count; a task need not report more. way, alpha, times (seconds a row, by filter): by what
+    a task may leave the order within the epoch (`local_order`); without times it keeps it.
     """
 
     order: tuple[int, ...]
@@ -72,6 +73,9 @@ class FilterPlan:
     ask: tuple[tuple[int, ...], ...] = ()
     measure: tuple[int, ...] = ()
     most: int = 1000
+    way: str = ""
+    alpha: float = 1.0
+    times: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,17 +123,20 @@ class FilterProfiler:
         )
         profile = Profile(np.concatenate([np.empty((0, n), np.int8), *bits]), times)
         overhead = float(sum(r["overhead"] for r in reports))
-        return Observation(epoch, clock, operators, float(totals[2].sum()), overhead, profile)
+        taken, kept = sum(r["taken"] for r in reports), sum(r["kept"] for r in reports)
+        turned = any(r["turned"] for r in reports)
+        return Observation(epoch, clock, operators, float(totals[2].sum()), overhead, profile, taken, kept, turned)
 
 
-def bits_of(texts: Sequence[str], filters: int) -> Bits:
-    """Profile tuples from texts such as '01?'.
+def bits_of(text: str, filters: int) -> Bits:
+    """Profile tuples from what a task reports of them: '0', '1' or '?' for each filter, one tuple behind the other.
 
-    >>> bits_of(["01?"], 3).tolist()
-    [[0, 1, -1]]
+    >>> bits_of("01?110", 3).tolist()
+    [[0, 1, -1], [1, 1, 0]]
     """
-    values = {"0": 0, "1": 1, "?": UNKNOWN}
-    return np.array([[values[c] for c in t] for t in texts], np.int8).reshape(len(texts), filters)
+    codes = np.frombuffer(text.encode(), np.uint8)
+    values = np.where(codes == ord("?"), UNKNOWN, codes == ord("1"))
+    return values.astype(np.int8).reshape(-1, filters)
 
 
 class FilterReoptimiser:
@@ -217,6 +224,10 @@ class FilterReoptimiser:
             tuple(self.orderer.wanted(position) for position in range(self.count)),
             tuple(int(i) for i in stale),
             self.orderer.settings.window,
+            self.way,
+            self.orderer.settings.alpha,
+            # The other ways know too little of a row within one epoch.
+            tuple(self.orderer.times.tolist()) if self.way in ("a_greedy", "independent") else (),
         )
 
     def _probability(self) -> float:
@@ -248,8 +259,10 @@ class FilterReoptimiser:
             self._age = np.where(np.isnan(profile.times), self._age + 1, 0)
         profile = Profile(profile.bits, self._usual(profile.times))
         self._spend(observation, len(profile.bits))
-        before, statistics = orderer.order, statistics_of(observation, orderer.order)
-        moved = self._moved(observation)
+        # Filters that stood at several places within the epoch have no selectivity there.
+        before, turned = orderer.order, observation.turned
+        statistics = {} if turned else statistics_of(observation, before)
+        moved = not turned and self._moved(observation)
         reason = ""
         known = self.log.recall(before, statistics) if moved else None
         if known is not None and known != before:
@@ -301,8 +314,7 @@ class FilterReoptimiser:
 
     def _spend(self, observation: Observation, came: int) -> None:
         """Book an epoch: what it took, and the profile tuples that it had a claim to and that came."""
-        operators, order = observation.operators, self.order
-        self._dropped = operators[order[0]].rows_in - operators[order[-1]].rows_out
+        self._dropped = observation.dropped
         self.account.settle(observation.seconds, observation.overhead)
         now = [observation.seconds, observation.overhead, self._dropped, came]
         self._lately = FADES * self._lately + np.array(now, np.float64)
@@ -339,13 +351,10 @@ class FilterReoptimiser:
         assert self.orderer is not None
         bits = self.orderer.window.bits
         patterns = Counter("".join("?" if b == UNKNOWN else str(int(b)) for b in line) for line in bits)
-        first, last = before[0], before[-1]
-        operators = observation.operators
-        taken = operators[first].rows_in
         entry = LogEntry(
             observation.clock, observation.epoch, self.subject, self.order, before, self._rows, statistics,
             tuple(float(t) * 1e6 for t in self.orderer.times), dict(patterns),
-            1 - operators[last].rows_out / taken if taken else 1.0, reason,
+            observation.dropped / observation.rows if observation.rows else 1.0, reason,
         )  # fmt: skip
         self.log.add(entry)
         self._since = self._rows = 0

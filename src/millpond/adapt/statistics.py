@@ -37,7 +37,9 @@ class Observation:
     """What an epoch observed of a plan, put together of the reports of its tasks.
 
     epoch, clock: which, and its manifest's clock reading (microseconds). operators: in the order of definition.
-    seconds: that the plan took; overhead: that observing it took besides. profile: sampled profile tuples.
+    seconds: that the plan took; overhead: that observing it took besides. profile: sampled profile tuples. taken, kept:
+    rows that entered the plan and that passed all of it; -1: as operators say. turned: whether a task left the plan's
+    order, so that an operator stood at several places.
     """
 
     epoch: int
@@ -46,8 +48,17 @@ class Observation:
     seconds: float = 0.0
     overhead: float = 0.0
     profile: Profile | None = field(default=None, compare=False)
+    taken: int = -1
+    kept: int = -1
+    turned: bool = False
 
     @property
     def rows(self) -> int:
         """Rows that entered the plan."""
-        return max((o.rows_in for o in self.operators), default=0)
+        return self.taken if self.taken >= 0 else max((o.rows_in for o in self.operators), default=0)
+
+    @property
+    def dropped(self) -> int:
+        """Rows that some operator dropped."""
+        kept = self.kept if self.kept >= 0 else min((o.rows_out for o in self.operators), default=0)
+        return self.rows - kept

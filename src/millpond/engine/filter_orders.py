@@ -67,7 +67,7 @@ def options_of(options: QueryOptions) -> FilterOptions:
 
 def subjects(catalog: Catalog) -> Iterator[Subject]:
     """The conditions with registered functions that map tasks evaluate."""
-    owned = [(s.owner, s.spec.where) for s in catalog.synopses.values() if s.spec.rows is None]
+    owned = [(s.owner, s.spec.where) for s in catalog.synopses.values()]
     owned += [(s.owner, s.spec.where) for s in catalog.stores.values() if not s.spec.narrowed]
     for owner, where in owned:
         conjunction = conjunction_of(where)
@@ -79,7 +79,8 @@ def subjects(catalog: Catalog) -> Iterator[Subject]:
         if stream.derived is not None and stream.derived.query is None:
             conjunction = conjunction_of(stream.derived.where)
             if conjunction is not None:
-                yield Subject(stream_subject(stream), conjunction, FilterOptions(), (stream.name,))
+                options = options_of(stream.derived.options or QueryOptions())
+                yield Subject(stream_subject(stream), conjunction, options, (stream.name,))
 
 
 class Screens:

@@ -23,12 +23,14 @@ from millpond.engine.filter_orders import Screens
 from millpond.engine.forms import settled, tuples_of
 from millpond.engine.own_marks import counted
 from millpond.engine.records import Manifest
+from millpond.engine.screening import HOLDS
 from millpond.engine.segments import DEAD, HIDDEN, RowsWriter, archive_folder, dead_folder, row_schema, write_rows
 from millpond.engine.skew import heavy
 from millpond.engine.soup import meet_queries
 from millpond.engine.taking import Taking, row_texts
 from millpond.engine.tolerance import FAILING_ROWS, FAULTS, bisect, one_line
 from millpond.engine.unions import entering
+from millpond.language.duck import quote
 from millpond.relations import rows_of
 from millpond.synopses import PanesSpec, connection, merge_partials, partial, query_table
 from millpond.tables import DurableWrites, Segment
@@ -230,11 +232,14 @@ class Partials:
             begun = clock.perf_counter()
             try:
                 entered, failing = entering(counting, spec, self.stream.id, first), None
-                # Windows that end with rows are of all rows: their condition chooses among these, and not before.
-                screen = None if spec.rows is not None else self.screens.of(owner, spec.where, casts(spec))
+                screen = self.screens.of(owner, spec.where, casts(spec))
                 if screen is not None:
-                    screened = screen.screen(entered)
-                    entered, failing, spec = screened.rows, screened.failed, replace(spec, where=None)
+                    # Windows that end with rows are of all rows: their condition chooses among these, and not before.
+                    screened = screen.screen(entered, mark=spec.rows is not None)
+                    entered, failing = screened.rows, screened.failed
+                    if screened.marked is not None:
+                        entered = screened.marked
+                    spec = replace(spec, where=None if screened.marked is None else quote(HOLDS))
                 make = partial_call(partial if spec.form == "eager" else tuples_of, connection(), spec)
                 table, failed = tolerant(make, entered)
                 failed = _together(failing, failed)

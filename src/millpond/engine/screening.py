@@ -3,13 +3,14 @@
 Cheap conjuncts go first, as one. Then one filter after the other, in the order that the manifest says, each over the
 rows that those before it let pass, set at a time (Babu 2005, chapter 4, over sets instead of tuples). Which dropped
 rows are profiled is a function of their `_id`. Times are clock readings; they travel in the task's report, and what is
-decided by them in the next manifest.
+decided by them in the next manifest. Between pieces of a task the order may change (`adapt.local_order`).
+
+Neither the rows that pass nor those that become letters depend on the order: a row that any filter drops is dropped,
+whatever others raise on it; one that none drops and some fail on is a letter of the first of these, as it is written.
 """
 
 from __future__ import annotations
 
-import contextlib
-import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,16 +20,16 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.adapt.filter_plans import SEEN, FilterPlan
+from millpond.adapt.filter_plans import SEEN, FilterPlan, bits_of
+from millpond.adapt.local_order import LocalOrder
+from millpond.engine.sampling import Flags, Ints, Step, dropped, sampled
 from millpond.engine.tolerance import FAILING_ROWS, one_line
+from millpond.engine.watch import Watch
 from millpond.functions import function_of
 from millpond.language.duck import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
 from millpond.synopses.kernel import reset
-
-Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
-Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 #: Rows that the time of a filter is measured with while it is not known.
 MEASURE = 1024
@@ -36,41 +37,31 @@ MEASURE = 1024
 #: Rows in one call of a function: what it needs stays small.
 BATCH = 65_536
 
+#: The column that says for which rows the condition holds.
+HOLDS = "_holds"
+
+#: The number of the cheap conjuncts among filters: what fails there is the first fault of its row.
+CHEAP = -1
+
 
 @dataclass(frozen=True)
 class Screened:
-    """rows: those for which the condition holds. failed: those on which a filter failed, with `_reason`; or None."""
+    """rows: those for which the condition holds. failed: those on which a filter failed, with `_reason`; or None.
+
+    marked: all rows but those that failed, with `HOLDS`; where it was asked for.
+    """
 
     rows: pa.Table
     failed: pa.Table | None = None
+    marked: pa.Table | None = None
 
 
-class Watch:
-    """Seconds that something takes by itself.
+@dataclass(frozen=True)
+class Fault:
+    """A filter fails on a row. number: of the filter, as it is written."""
 
-    While the thread never waits these are of the processor, so that what runs beside it on a busy machine does not
-    count; when it waits (for an answer of a server, say) they are those that pass.
-    """
-
-    def __init__(self) -> None:
-        self._passed, self._used, self._waits = clock.perf_counter(), clock.thread_time(), _waits()
-
-    @property
-    def seconds(self) -> float:
-        """Since it was made."""
-        waits = _waits()
-        if waits is not None and waits == self._waits:
-            return clock.thread_time() - self._used
-        return clock.perf_counter() - self._passed
-
-
-def _waits() -> int | None:
-    """How often this thread has given the processor away by itself; None where the system does not say."""
-    with contextlib.suppress(ImportError, AttributeError, OSError):
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
-    return None
+    number: int
+    error: duckdb.Error
 
 
 class Screen:
@@ -92,38 +83,58 @@ class Screen:
         # A plan for another condition (it was made before a crash, say) is none.
         fits = plan is not None and len(plan.order) == count
         self.plan = plan if plan is not None and fits else FilterPlan(tuple(range(count)))
+        self.local = LocalOrder(self.plan)
         self.rows_in, self.rows_out, self.timed = (np.zeros(count, np.int64) for _ in range(3))
         self.seconds, self.measured = np.zeros(count), np.zeros(count)
-        self.profile: list[str] = []
+        self.profile = ""
         self.overhead = 0.0
-        self.entered = 0
+        self.taken = self.kept = 0
+        self.turned = False
 
-    def screen(self, rows: pa.Table) -> Screened:
-        """The rows of a piece for which the condition holds, in their order.
+    def screen(self, rows: pa.Table, mark: bool = False) -> Screened:
+        """The rows of a piece for which the condition holds, in their order; `mark`: see `Screened`.
 
-        Raises: duckdb.Error when a filter fails on more than FAILING_ROWS rows.
+        Raises: duckdb.Error when filters fail on more than FAILING_ROWS rows that no other drops.
         """
-        self.entered += rows.num_rows
-        failed: list[tuple[Ints, list[str]]] = []
         left = np.arange(rows.num_rows)
+        faults: dict[int, Fault] = {}
         if self.conjunction.cheap is not None:
-            left, _ = self._step(rows, left, self._cheap, columns_in(self.conjunction.cheap), failed)
+            left = self._passing(rows, left, CHEAP, faults)[0]
+        self.taken += len(left)
         self._measure(rows, left)
-        sample = self._sample(rows, left)
-        drops: list[tuple[int, Ints]] = []
-        for position, number in enumerate(self.plan.order):
+        letters, faults = faults, {}
+        order, steps = self.local.order, list[Step]()
+        self.turned = self.turned or self.local.turned
+        waiting, late = list(order), list[int]()
+        watch = Watch()
+        while waiting:
+            number = waiting.pop(0)
             before = left
-            begun, letters = Watch(), len(failed)
-            each = self.conjunction.filters[number]
-            left, dropped = self._step(rows, left, partial(self._holds, each), each.columns, failed)
-            self._count(number, len(before), len(left), begun.seconds)
-            if sample is not None:
-                begun = Watch()
-                drops.append((position, sample.dropped(dropped, failed[letters:])))
-                self.overhead += begun.seconds
-        self._profile(rows, [each for each in drops if len(each[1])])
+            fresh: dict[int, Fault] = {}
+            try:
+                left, step = self._passing(rows, before, number, fresh)
+            except duckdb.Error:
+                # It fails on many rows; the others may drop them. The last word is theirs, in the order written.
+                if number in late or not {*waiting} - {*late}:
+                    raise
+                late = sorted([*late, number])
+                waiting = [n for n in waiting if n not in late] + late
+                watch.lap()
+                continue
+            self._count(number, len(before), len(left), watch.lap())
+            steps.append(step)
+            if faults:
+                faults = self._still(rows, faults, number)
+                self.seconds[number] += watch.lap()
+            faults |= fresh
+        if not late:
+            self._profile(rows, order, steps)
+        letters |= faults
+        if len(letters) > FAILING_ROWS:
+            raise letters[min(letters)].error
+        self.kept += len(left)
         good = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
-        return Screened(good, _letters(rows, failed))
+        return Screened(good, _letters(rows, letters), _marked(rows, left, sorted(letters)) if mark else None)
 
     def report(self) -> dict[str, Any]:
         """What was observed, JSON-ready; `adapt.FilterProfiler` puts the reports of an epoch together."""
@@ -133,30 +144,28 @@ class Screen:
             "seconds": self.seconds.tolist(),
             "timed": self.timed.tolist(),
             "measured": self.measured.tolist(),
-            "profile": self.profile[-self.plan.most :],
+            "profile": self.profile,
             "overhead": self.overhead,
+            "taken": self.taken,
+            "kept": self.kept,
+            "turned": self.turned,
         }
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
-    def _step(
-        self,
-        rows: pa.Table,
-        left: Ints,
-        holds: Callable[[pa.Table], Flags],
-        columns: Sequence[str],
-        failed: list[tuple[Ints, list[str]]],
-    ) -> tuple[Ints, Ints]:
-        """The rows of `left` for which a condition holds, and the others; those on which it fails are neither.
+    def _passing(self, rows: pa.Table, left: Ints, number: int, faults: dict[int, Fault]) -> tuple[Ints, Step]:
+        """The rows of `left` for which a filter holds, and what it did; those on which it fails go to `faults`.
 
-        Failing rows are found by bisection.
+        Failing rows are found by bisection. Raises: duckdb.Error when they are more than FAILING_ROWS.
         """
-        if not len(left):
-            return left, left
-        part = _part(rows, left, columns)
         mask = np.zeros(len(left), np.bool_)
+        if not len(left):
+            return left, Step(left, mask, left)
+        each = None if number == CHEAP else self.conjunction.filters[number]
+        columns = columns_in(self.conjunction.cheap or "") if each is None else each.columns
+        holds: Callable[[pa.Table], Flags] = self._cheap if each is None else partial(self._holds, each)
+        part = _part(rows, left, columns)
         places: list[int] = []
-        reasons: list[str] = []
         pending = [(low, min(low + BATCH, len(left))) for low in range(0, len(left), BATCH)][::-1]
         while pending:
             low, high = pending.pop()
@@ -170,14 +179,21 @@ class Screen:
                     pending += [(middle, high), (low, middle)]
                     continue
                 places.append(low)
-                reasons.append(one_line(error))
+                faults[int(left[low])] = Fault(number, error)
                 if len(places) > FAILING_ROWS:
                     raise
-        passing, others = left[mask], ~mask
-        if places:
-            failed.append((left[places], reasons))
-            others[places] = False
-        return passing, left[others]
+        return left[mask], Step(left, mask, left[places])
+
+    def _still(self, rows: pa.Table, faults: dict[int, Fault], number: int) -> dict[int, Fault]:
+        """Of rows on which others failed those that a filter does not drop; where it fails, too, the first counts."""
+        places = np.array(sorted(faults))
+        found: dict[int, Fault] = {}
+        for low in range(0, len(places), FAILING_ROWS):
+            fresh: dict[int, Fault] = {}
+            holds, _ = self._passing(rows, places[low : low + FAILING_ROWS], number, fresh)
+            found |= {place: faults[place] for place in holds.tolist()}
+            found |= {p: min(faults[p], fault, key=lambda f: f.number) for p, fault in fresh.items()}
+        return found
 
     def _cheap(self, part: pa.Table) -> Flags:
         return self._query(f"({self.conjunction.cheap})", part)
@@ -238,11 +254,13 @@ class Screen:
         for number in self.plan.measure:
             if self.timed[number] or len(left) < SEEN:
                 continue
-            begun = Watch()
-            if self._asked(rows, left[:MEASURE], number) is not None:
+            watch = Watch()
+            told = self._asked(rows, left[:MEASURE], number) is not None
+            took = watch.lap()
+            if told:
                 self.timed[number] += min(MEASURE, len(left))
-                self.measured[number] += begun.seconds
-            self.overhead += begun.seconds
+                self.measured[number] += took
+            self.overhead += took
 
     def _asked(self, rows: pa.Table, chosen: Ints, number: int) -> Flags | None:
         """For which rows a filter holds; None when it fails on one: what is profiled makes no dead letters."""
@@ -254,28 +272,16 @@ class Screen:
                 reset()
             return None
 
-    def _sample(self, rows: pa.Table, left: Ints) -> Sample | None:
-        """The rows of a piece that are profiled if they are dropped; None where nothing is profiled."""
-        if not self.plan.probability or not len(left):
-            return None
-        begun = Watch()
-        places = sampled(rows["_id"][0].as_py(), rows.num_rows, self.plan.probability)
-        found = Sample(places, left, rows.num_rows)
-        self.overhead += begun.seconds
-        return found
-
-    def _profile(self, rows: pa.Table, drops: list[tuple[int, Ints]]) -> None:
+    def _profile(self, rows: pa.Table, order: Sequence[int], steps: Sequence[Step]) -> None:
         """Make profile tuples: each filter is asked once, what it is asked for rows dropped at any position."""
-        if not drops:
+        if not self.plan.probability or not len(steps[0].before):
             return
-        begun, order = Watch(), self.plan.order
-        places = np.concatenate([chosen for _, chosen in drops])
-        positions = np.concatenate([np.full(len(chosen), position) for position, chosen in drops])
-        by_row = np.argsort(places, kind="stable")[-self.plan.most :]
-        places, positions = places[by_row], positions[by_row]
-        lines = np.full((len(places), len(order)), ord("?"), np.uint8)
-        asks = np.zeros((len(order), len(order)), np.bool_)
-        for position, asked in enumerate(self.plan.ask):
+        watch, width = Watch(), len(order)
+        places = sampled(rows["_id"][0].as_py(), rows.num_rows, self.plan.probability)
+        places, positions = dropped(places, steps, rows.num_rows, self.plan.most)
+        lines = np.full((len(places), width), ord("?"), np.uint8)
+        asks = np.zeros((width, width), np.bool_)
+        for position, asked in enumerate(self.local.ask):
             asks[position, list(asked)] = True
         for position, number in enumerate(order):
             lines[positions > position, number] = ord("0")
@@ -283,52 +289,10 @@ class Screen:
             chosen = np.flatnonzero(asks[positions, number])
             if len(chosen) and (holds := self._asked(rows, places[chosen], number)) is not None:
                 lines[chosen, number] = np.where(holds, ord("0"), ord("1"))
-        text, width = lines.tobytes().decode(), len(order)
-        made = [text[at : at + width] for at in range(0, len(text), width)]
-        self.profile = [*self.profile, *made][-self.plan.most :]
-        self.overhead += begun.seconds
-
-
-class Sample:
-    """Rows that may be profiled, and which of them are still there.
-
-    Arguments:
-        places: of the rows in their piece. left: rows that the filters begin with, of `rows` in all.
-    """
-
-    def __init__(self, places: Ints, left: Ints, rows: int) -> None:
-        self._there = np.full(rows, len(left) == rows)
-        if len(left) < rows:
-            self._there[left] = True
-        self._places = places[self._there[places]]
-
-    def dropped(self, dropped: Ints, failed: list[tuple[Ints, list[str]]]) -> Ints:
-        """Those that a filter has dropped; the rows on which it failed are gone, too, and were not dropped."""
-        self._there[dropped] = False
-        still = self._there[self._places]
-        found: Ints = self._places[~still]
-        self._places = self._places[still]
-        for places, _ in failed:
-            self._there[places] = False
-            self._places = self._places[self._there[self._places]]
-        return found
-
-
-def sampled(first: int, rows: int, probability: float) -> Ints:
-    """Places of the rows of a piece that are profiled: each with a probability, drawn by the id of the first row.
-
-    The gaps between them are drawn, which costs nothing for the rows that are left out.
-
-    >>> len(sampled(7, 100_000, 0.1)) in range(9_500, 10_500), sampled(7, 3, 1.0).tolist()
-    (True, [0, 1, 2])
-    """
-    if probability >= 1:
-        return np.arange(rows)
-    rng = np.random.Generator(np.random.PCG64(first))
-    gaps = rng.geometric(probability, int(rows * probability + 6 * np.sqrt(rows * probability)) + 16)
-    places = np.cumsum(gaps) - 1
-    found: Ints = places[: int(np.searchsorted(places, rows))]
-    return found
+        made = lines.tobytes().decode()
+        self.profile = (self.profile + made)[-self.plan.most * width :]
+        self.local.take(bits_of(made, width))
+        self.overhead += watch.lap()
 
 
 def _part(rows: pa.Table, left: Ints, columns: Sequence[str]) -> pa.Table:
@@ -337,11 +301,17 @@ def _part(rows: pa.Table, left: Ints, columns: Sequence[str]) -> pa.Table:
     return part if len(left) == rows.num_rows else part.take(pa.array(left))
 
 
-def _letters(rows: pa.Table, failed: list[tuple[Ints, list[str]]]) -> pa.Table | None:
-    if not failed:
+def _marked(rows: pa.Table, holds: Ints, failed: Sequence[int]) -> pa.Table:
+    """All rows but those that failed, with whether the condition holds for them."""
+    flags, there = np.zeros(rows.num_rows, np.bool_), np.ones(rows.num_rows, np.bool_)
+    flags[holds], there[list(failed)] = True, False
+    marked = rows.append_column(HOLDS, pa.array(flags))
+    return marked.filter(pa.array(there)) if failed else marked
+
+
+def _letters(rows: pa.Table, faults: dict[int, Fault]) -> pa.Table | None:
+    if not faults:
         return None
-    places = np.concatenate([p for p, _ in failed])
-    reasons = [reason for _, each in failed for reason in each]
-    order = np.argsort(places, kind="stable")
-    letters = rows.take(pa.array(places[order]))
-    return letters.append_column("_reason", pa.array([reasons[i] for i in order], pa.string()))
+    places = sorted(faults)
+    reasons = [one_line(faults[place].error) for place in places]
+    return rows.take(pa.array(places)).append_column("_reason", pa.array(reasons, pa.string()))

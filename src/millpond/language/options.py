@@ -42,7 +42,10 @@ LIVE_QUERY_OPTIONS = (
     "revise_for", "early", "flush", "flush_delay", "flush_windows",
     "adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget",
 )  # fmt: skip
-DERIVED_OPTIONS = ("since", "empty", "revise_for", "every", "revisions", "late", "retention")
+DERIVED_OPTIONS = (
+    "since", "empty", "revise_for", "every", "revisions", "late", "retention",
+    "adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget",
+)  # fmt: skip
 REVISIONS = ("forward", "retract", "ignore", "final")
 ADAPT = ("a_greedy", "sweep", "independent", "local_swaps", "auto", "off")
 MATERIALIZE = ("auto", "partial", "complete", "none")

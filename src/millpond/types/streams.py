@@ -7,6 +7,7 @@ from typing import Literal
 
 from millpond.types.columns import ARRIVAL, Column
 from millpond.types.outputs import Output
+from millpond.types.queries import QueryOptions
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Derivation:
     history: whether rows from before that epoch are made from the source's archive (second kind only).
     since: of those, only rows from this event time on (microseconds); None: all.
     text: the statement.
+    options: of the second kind, what `adapt` and its like say of the order of filters; None: the defaults.
     """
 
     sources: tuple[int, ...]
@@ -85,6 +87,7 @@ class Derivation:
     history: bool = False
     since: int | None = None
     text: str = ""
+    options: QueryOptions | None = None
 
 
 @dataclass(frozen=True)
