@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
+#: What stands where a URI, or a list of settings for a connection, has a password.
+_SECRETS = (
+    re.compile(r"(?<=://)([^\s/@:']*:)([^\s/']+)(?=@)"),
+    re.compile(r"(?i)((?:password|passwd|pwd)\s*=\s*)([^\s'\"&;]+)"),
+)
+
+
+def without_secrets(text: str) -> str:
+    """A text in which passwords are stars, as many as they have characters, so that places stay where they are.
+
+    >>> without_secrets("uri='postgresql://me:hidden@db/x' password=a")
+    "uri='postgresql://me:******@db/x' password=*"
+    """
+    for pattern in _SECRETS:
+        text = pattern.sub(lambda m: m[1] + "*" * len(m[2]), text)
+    return text
+
 
 class MillpondError(Exception):
     """Base of every error that Millpond raises on purpose; its text is for the user."""
@@ -35,6 +54,7 @@ class StatementError(MillpondError):
         expected: str = "",
         nearest: str = "",
     ) -> None:
+        message, text = without_secrets(message), without_secrets(text)
         self.message, self.text, self.expected, self.nearest = message, text, expected, nearest
         self.start = max(0, min(start, len(text)))
         self.end = min(max(self.start + 1, end if end is not None else self.start + 1), max(len(text), self.start + 1))

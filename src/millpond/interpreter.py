@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.engine.core import Core
 from millpond.engine.system_stream import SYSSTREAM, check_drop
-from millpond.errors import MillpondError, PondError, QueryError, Refusal, SourceError, StatementError
+from millpond.errors import MillpondError, PondError, QueryError, Refusal, SourceError, StatementError, without_secrets
 from millpond.live_settings import alter_options, alter_system
 from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, explain_stream, show
@@ -36,6 +36,7 @@ from millpond.results.selection import evaluate, select_once
 from millpond.row_queries import RowQueries
 from millpond.sources.listing import check_path
 from millpond.summary_copies import set_summaries
+from millpond.table_statements import TableStatements, table_note
 from millpond.types import (
     BoundQuery,
     QueryDefinition,
@@ -50,7 +51,7 @@ from millpond.window_queries import Wanted, WindowQueries, check_options, check_
 #: Statements that change the catalog.
 _CHANGES = (
     lang.CreateStream, lang.DeriveStream, lang.CreateTable, lang.CreateQuery, lang.Drop, lang.AlterQuery,
-    lang.AlterStream, lang.AlterColumns, lang.AlterSystem,
+    lang.AlterStream, lang.AlterColumns, lang.AlterSystem, lang.AlterTable,
 )  # fmt: skip
 
 #: Names of row queries, the newest, that a misspelt one is compared with.
@@ -97,7 +98,7 @@ class Interpreter:
 
     def __init__(self, core: Core, drain: Callable[[bool], None], changed: Callable[[], None]) -> None:
         self.core, self._drain, self._changed = core, drain, changed
-        self.rows, self.windows = RowQueries(core), WindowQueries(core)
+        self.rows, self.windows, self.tables = RowQueries(core), WindowQueries(core), TableStatements(core)
 
     def run(self, script: str) -> Iterator[StatementResult]:
         """Parse the whole script, then execute statement by statement, giving each one's result as it is there.
@@ -116,12 +117,14 @@ class Interpreter:
                 continue
             done: list[StatementResult] = []
             fault: MillpondError | None = None
+            self.tables.read_ahead(list(takewhile(lambda s: isinstance(s, _CHANGES), statements)))
             with self.core.lock:
                 while statements and isinstance(statements[0], _CHANGES) and fault is None:
                     statement = statements.pop(0)
                     try:
                         with lang.pointing(statement):
-                            done.append(StatementResult("message", self._change(statement), statement=statement.text))
+                            said = self._change(statement)
+                        done.append(StatementResult("message", said, statement=without_secrets(statement.text)))
                     except MillpondError as error:
                         fault = error
                     except OSError as error:  # the disk is full, say
@@ -143,6 +146,8 @@ class Interpreter:
             return StatementResult("rows", table=self._show(statement), statement=text)
         if isinstance(statement, lang.Explain):
             return StatementResult("rows", table=self._explain(statement), statement=text)
+        if isinstance(statement, lang.RefreshTable):
+            return StatementResult("message", self.tables.refresh(self._table(statement)), statement=text)
         assert isinstance(statement, lang.Drain)
         self._drain(statement.final)
         message = "drained, all windows closed" if statement.final else "drained"
@@ -182,6 +187,8 @@ class Interpreter:
             return alter_columns(self.core, statement, self._stream(statement.name, statement))
         if isinstance(statement, lang.AlterSystem):
             return alter_system(self.core, statement)
+        if isinstance(statement, lang.AlterTable):
+            return self.tables.alter(self._table(statement), statement)
         assert isinstance(statement, lang.AlterQuery)
         return self._alter(statement)
 
@@ -207,7 +214,8 @@ class Interpreter:
         if isinstance(bound, BoundQuery):
             check_options(self.core.catalog, bound, QueryOptions())
             if bound.relation is not None:
-                return (table := select_relational(self.core, bound)), note_of(table)
+                table = select_relational(self.core, bound)
+                return table, "; ".join(n for n in (note_of(table), table_note(self.core, bound.relation.tables)) if n)
             table = select_stream(self.core, bound)
             return table, said_with(self.core, table, bound)
         read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]
@@ -217,7 +225,8 @@ class Interpreter:
             if q.status != "live"
         ]
         note = f"answers so far; query {', '.join(notes)}" if notes else ""
-        return select_relations(self.core, bound), note
+        table = select_relations(self.core, bound)
+        return table, "; ".join(n for n in (note, table_note(self.core, bound.relations)) if n)
 
     def _explain(self, statement: lang.Explain) -> pa.Table:
         if isinstance(statement.target, str):
@@ -337,15 +346,18 @@ class Interpreter:
         if statement.if_not_exists and isinstance(self.core.catalog.lookup(definition.name), TableDefinition):
             return f"table {definition.name} exists"
         self._free_name(definition.name, statement)
-        self._check_path(definition.path, statement)
-        definition = replace(
-            definition,
-            id=self.core.register.reserve_id(self.core.catalog.next_id),
-            path=os.path.abspath(os.path.expanduser(definition.path)),
-        )
+        if definition.format is not None:
+            self._check_path(definition.path, statement)
+        number = self.core.register.reserve_id(self.core.catalog.next_id)
         with self._claimed(definition.name, statement):
-            self.core.catalog_log.record({"do": "create_table", "definition": to_json(definition)})
+            self.tables.create(statement, number)
         return f"table {definition.name} created"
+
+    def _table(self, statement: lang.AlterTable | lang.RefreshTable) -> TableDefinition:
+        if isinstance(found := self.core.catalog.lookup(statement.name), TableDefinition):
+            return found
+        known = [t.name for t in self.core.catalog.tables.values()]
+        raise self._unknown("table", statement.name, statement, known)
 
     def _create_query(self, statement: lang.CreateQuery) -> str:
         name = statement.name
@@ -388,24 +400,10 @@ class Interpreter:
             return self._drop_stream(found, statement)
         assert isinstance(found, (TableDefinition, QueryDefinition))
         if isinstance(found, TableDefinition):
-            self._check_unread(found, statement)
-        self.core.catalog_log.record({"do": f"drop_{statement.kind}", "id": found.id})
+            self.tables.drop(found, statement)
+            return f"table {found.name} dropped"
+        self.core.catalog_log.record({"do": "drop_query", "id": found.id})
         return f"{statement.kind} {found.name} dropped"
-
-    def _check_unread(self, table: TableDefinition, statement: lang.Drop) -> None:
-        """Refuse to drop a table that a standing query reads."""
-        users = [
-            q.definition.name
-            for q in self.core.catalog.queries.values()
-            if q.definition.query.relation is not None
-            and any(t.name == table.name for t in q.definition.query.relation.tables)
-        ]
-        if users:
-            start, end = lang.token_place(statement, statement.name)
-            raise StatementError(
-                f"table '{table.name}' is read by {', '.join(sorted(users))}", statement.script, start, end,
-                "DROP QUERY first",
-            )  # fmt: skip
 
     def _drop_stream(self, stream: StreamDefinition, statement: lang.Drop) -> str:
         """Drop a stream with its own query; with CASCADE also the streams made of it, and what reads these."""

@@ -64,6 +64,11 @@ SQL = [
     "SELECT v FROM s WHERE k LIKE '" + "%a" * 5_000,
     "CREATE STREAM x (ts TIMESTAMP) WITH (source='files', path='/etc/*', format='csv')",
     "CREATE TABLE x (a TEXT) WITH (path='/etc/passwd', format='csv')",
+    "CREATE TABLE x (a TEXT) WITH (uri='x', driver='os', query='SELECT 1')",
+    "CREATE TABLE x (a TEXT) WITH (uri='/etc/passwd', driver='sqlite3', query='SELECT 1')",
+    "CREATE TABLE x (a TEXT) WITH (uri='postgresql://127.0.0.1/x', query='SELECT 1')",
+    "ALTER TABLE x SET (uri = 'postgresql://127.0.0.1/y')",
+    "REFRESH TABLE x",
     "DROP STREAM s CASCADE",
     "DRAIN FINAL",
     "DROP QUERY q",
@@ -79,6 +84,17 @@ SQL = [
 @pytest.mark.parametrize("role", ["read", "write"])
 def test_query_text(attacked: Served, script: str, role: str) -> None:
     refused(attacked.raw(role)("POST", "/v1/statements", {"statements": script}), 400, 403, 409, 413)
+
+
+@pytest.mark.parametrize("driver", ["os", "subprocess", "sqlite3", "tests.server.test_attacks"])
+def test_no_token_makes_the_server_import_a_module(attacked: Served, driver: str) -> None:
+    """Drivers are allowed where the pond is opened, and by nobody else."""
+    admin = attacked.raw("admin")
+    for statement in (
+        f"CREATE TABLE x (a TEXT) WITH (uri='/etc/passwd', driver='{driver}', query='SELECT 1')",
+        f"ALTER SYSTEM SET drivers = '{driver}'",
+    ):
+        refused(admin("POST", "/v1/statements", {"statements": statement}), 400, 409)
 
 
 @pytest.mark.parametrize(

@@ -222,9 +222,9 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
             after = replace(apply(catalog, event | {"do": "create_query"}), version=after.version)
         definition = from_json(StreamDefinition, event["definition"])
         return replace(after, streams={**catalog.streams, definition.id: definition}, next_id=definition.id + 1)
-    if do == "create_table":
+    if do in ("create_table", "alter_table"):
         table = from_json(TableDefinition, event["definition"])
-        return replace(after, tables={**catalog.tables, table.id: table}, next_id=table.id + 1)
+        return replace(after, tables={**catalog.tables, table.id: table}, next_id=max(catalog.next_id, table.id + 1))
     if do == "create_query":
         standing = from_json(Standing, event["standing"])
         synopses = dict(catalog.synopses)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from millpond.engine.checking import catalog_on_disk
 from millpond.engine.copies import copies_on_disk, copy_folder
 from millpond.engine.records import last_record, read_published
+from millpond.engine.table_versions import CONNECTION, TABLES
 from millpond.errors import PondError
 from millpond.tables import sync_folder
 from millpond.tables.segments import live_segments
@@ -108,6 +109,8 @@ def _attempt(pond: str, target: str) -> Backup:
         if os.path.isdir(os.path.join(pond, name)):
             _mirror(os.path.join(pond, name), os.path.join(target, name))
     _mirror(os.path.join(pond, "intake"), os.path.join(target, "intake"), first=("feeds", "intake.jsonl"))
+    # How databases are reached may hold passwords, which a backup is no place for: ALTER TABLE … SET (uri = …) says it.
+    _mirror(os.path.join(pond, TABLES), os.path.join(target, TABLES), first=("state.json",), without=CONNECTION)
     _adoptions(pond, target)
     for name in ("pond.json", "fence.json"):
         _write(os.path.join(target, name), _read(os.path.join(pond, name)))
@@ -213,18 +216,19 @@ def _records(pond: str, target: str, kind: str, epoch: int) -> None:
         _take(os.path.join(source, name), os.path.join(there, name))
 
 
-def _mirror(source: str, target: str, first: tuple[str, ...] = ()) -> None:
-    """Copy a folder as it is; what is named in `first` before the others. What is gone from the source goes."""
+def _mirror(source: str, target: str, first: tuple[str, ...] = (), without: str = "") -> None:
+    """Copy a folder as it is, but for files called `without`; what is named in `first` before the others. What is gone
+    from the source goes."""
     os.makedirs(target, exist_ok=True)
     # A feed's checkpoint that is older than the log repeats batches, which the log knows; a newer one would skip some.
-    names = sorted(os.listdir(source), key=lambda n: (n not in first, n))
+    names = sorted((n for n in os.listdir(source) if n != without), key=lambda n: (n not in first, n))
     for name in set(os.listdir(target)) - set(names):
         path = os.path.join(target, name)
         shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     for name in names:
         one, other = os.path.join(source, name), os.path.join(target, name)
         if os.path.isdir(one):
-            _mirror(one, other, first)
+            _mirror(one, other, first, without)
         elif not name.endswith(".tmp"):
             _write(other, _read(one))
 

@@ -40,10 +40,11 @@ from millpond.engine.merging import results_folder
 from millpond.engine.records import Published, last_record, read_published
 from millpond.engine.reporting import Reporter, Work
 from millpond.engine.segments import DEAD, archive_folder, dead_folder, row_schema
-from millpond.engine.settings import SETTINGS, Settings, read_settings
+from millpond.engine.settings import SETTINGS, Settings, drivers_of, read_settings
 from millpond.engine.sizes import StateSizes
 from millpond.engine.skew import Skew
 from millpond.engine.state import state_folder
+from millpond.engine.table_versions import TABLES, TableVersions
 from millpond.errors import PondError
 from millpond.sources.derived import DerivedSource
 from millpond.sources.files import FileSource
@@ -70,6 +71,7 @@ _FOLDERS = (
     "state",
     "results",
     "summaries",
+    TABLES,
 )
 
 
@@ -150,6 +152,7 @@ class Core:
         self.changed = threading.Condition(self.lock)
         self.reporter = Reporter(StateSizes(self.path))
         self.filters = FilterOrders(self.path)
+        self.tables = TableVersions(self.path, lambda: drivers_of(self.settings.drivers))
         self.load = Load(self.path, 2 * self.settings.target, self.now, self.oldest_waiting)
 
     @property

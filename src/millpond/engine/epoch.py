@@ -34,6 +34,7 @@ from millpond.engine.reporting import report_epoch, takes_others, work_of
 from millpond.engine.resharing import reshare
 from millpond.engine.skew import decided, moved
 from millpond.engine.stages import choose, learn
+from millpond.engine.tables import refresh_files, versions_now
 from millpond.engine.tasks import map_epoch, merge_epoch
 from millpond.engine.ticking import clock_due, resumed, tick_closes
 from millpond.engine.unions import with_unions
@@ -60,6 +61,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
     Arguments:
         force: make an epoch even without work. settle: False takes files that may still be growing (DRAIN).
     """
+    refresh_files(core)
     with core.lock:
         if in_flight(core) is not None:
             return core.last_manifest
@@ -136,6 +138,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
         compact, expire = _upkeep(core, state, catalog, progress, queries)
         hot = decided(catalog, core.skew, published.hot)
         adopt = tuple(str(q) for a in adoptions for q in a.queries)
+        tables, unread = versions_now(core)
         manifest = Manifest(
             published.epoch + 1,
             clock,
@@ -161,6 +164,8 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             hot=hot,
             moved=moved(catalog, hot, published.hot, adopt),
             filters=core.filters.plans(catalog) if catalog.functions else {},
+            tables=tables,
+            unread=unread,
         )
         core.check_fence()
         write_manifest(core.path, manifest)
@@ -396,6 +401,7 @@ def _publish(
         {"state": core.state.version, "results": core.results.version}
         | {f"streams/{r.definition.name}": r.archive.version for r in list(core.streams.values())},
         manifest.hot,
+        manifest.tables,
     )
     core.check_fence()
     write_published(core.path, published)
@@ -434,6 +440,7 @@ def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[s
             sides=after[0].sides,
             edges=after[0].edges,
             side_groups=after[0].side_groups,
+            tables=after[0].tables,
         )
     return merged
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -13,6 +14,7 @@ from millpond.engine.core import Core
 from millpond.engine.derived_history import run_history, waiting_histories
 from millpond.engine.epoch import in_flight, propose, run_epoch
 from millpond.engine.maintenance import maintain
+from millpond.engine.tables import refresh_databases
 from millpond.errors import EngineError
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ IDLE = 0.1
 #: Seconds that a micro-batch waits for something to do.
 PATIENCE = 5.0
 
+#: Seconds between looks at whether a table is to be read from its database again.
+LOOK = 0.5
+
 #: Seconds between rounds of compaction, retention and sweeping.
 UPKEEP = 5.0
 
@@ -32,6 +37,7 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
     """Run one epoch in this thread, with the back-fills that wait; True if something was done."""
     with core.stepping:
         ran = False
+        refresh_databases(core)
         epoch = propose(core, force, settle)
         if epoch is not None:
             run_epoch(core, epoch)
@@ -82,6 +88,9 @@ class SparkLoop:
         self.query: Any = None
         self._keeper = threading.Thread(target=self._background, name="millpond-background", daemon=True)
         self._keeper.start()
+        # A database may take its time, and neither epochs nor upkeep wait for it.
+        self._reader = threading.Thread(target=self._read_databases, name="millpond-tables", daemon=True)
+        self._reader.start()
 
     def ready(self, timeout: float | None = None) -> bool:
         """Wait until Spark has started; False after so many seconds."""
@@ -152,6 +161,11 @@ class SparkLoop:
         with self.core.lock:
             self.core.failure = error
             self.core.notify()
+
+    def _read_databases(self) -> None:
+        while not self._stop.wait(LOOK):
+            with contextlib.suppress(OSError):  # a full disk, say: the next look tries again
+                refresh_databases(self.core)
 
     def _background(self) -> None:
         try:

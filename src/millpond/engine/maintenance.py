@@ -27,6 +27,7 @@ from millpond.engine.merging import results_folder
 from millpond.engine.records import Manifest, read_manifest
 from millpond.engine.segments import archive_folder, read_rows, row_schema
 from millpond.engine.summaries import maintain_summaries
+from millpond.engine.tables import sweep_tables
 from millpond.engine.vacuum import sweep_copies, unmark, vacuum
 from millpond.tables import Chunk, DurableWrites, Segment, SegmentTable, read_chunks, write_chunks
 from millpond.tables.chunks import Payload
@@ -56,6 +57,7 @@ def maintain(core: Core) -> None:
         compact_results(core)
         sweep(core)
         sweep_dropped(core)
+        sweep_tables(core)
         sweep_copies(core)
         sweep_hot(core)
         core.register.maintain(_register_needed(core))

@@ -51,6 +51,14 @@ class Floor:
 
 
 @dataclass(frozen=True)
+class TableStretch:
+    """Which versions of its tables a query sees at instants from `since` on (microseconds). versions: by table id."""
+
+    since: int
+    versions: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class QueryProgress:
     """How far a query has answered.
 
@@ -71,6 +79,8 @@ class QueryProgress:
     pending: of a relational query, the next instant at which something changes, if nothing comes before.
     edge: of a relational query, what `revise_for` is measured from: how far it has answered, but no further than the
         high watermark; it never goes back. floors: rows that it sees later than at their own time.
+    tables: of a query that reads tables, from which instants on it has seen which versions of them, as far back as
+        instants can still be revised.
     sides: of a stream of pairs, the bound of each input; side_groups: those of its groups that are further. edges: what
         `revise_for` is measured from for each of them.
     """
@@ -103,6 +113,7 @@ class QueryProgress:
     sides: tuple[int, ...] = ()
     edges: tuple[int, ...] = ()
     side_groups: tuple[dict[str, int], ...] = ()
+    tables: tuple[TableStretch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,8 @@ class Manifest:
     (`filter_orders`). copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
     each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
     hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`). moved: per store, keys
-    whose rows of earlier epochs every shard takes over.
+    whose rows of earlier epochs every shard takes over. tables: versions of the tables that queries read, by id;
+    unread: of those that never could be read, why.
     """
 
     epoch: int
@@ -147,6 +159,8 @@ class Manifest:
     hot: dict[str, dict[str, str]] = field(default_factory=dict)
     moved: dict[str, tuple[str, ...]] = field(default_factory=dict)
     filters: dict[str, FilterPlan] = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,7 +176,10 @@ class StreamCounts:
 
 @dataclass(frozen=True)
 class Published:
-    """What readers see: written when all tables of the epoch are committed."""
+    """What readers see: written when all tables of the epoch are committed.
+
+    tables: versions of Delta tables. versions: of the tables that queries read, by id.
+    """
 
     epoch: int = 0
     clock: int = 0
@@ -174,6 +191,7 @@ class Published:
     complete: dict[str, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
     hot: dict[str, dict[str, str]] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
 
 
 def manifest_path(pond: str, epoch: int) -> str:

@@ -27,6 +27,7 @@ from millpond.engine.probing import Past, marked
 from millpond.engine.records import Floor, Manifest, QueryProgress
 from millpond.engine.relation_answers import Given, Input, advance_relation
 from millpond.engine.state import state_folder
+from millpond.engine.table_use import TableUse, trimmed
 from millpond.engine.tolerance import one_line
 from millpond.engine.unions import late_of, progress_of
 from millpond.errors import SourceError
@@ -34,10 +35,9 @@ from millpond.language.duck import quote
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import Run, all_rows, kept, merge_rows, needed, only_needed, spare_of, with_rows
 from millpond.relations.spilling import spill
-from millpond.sources.tables import read_table
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
-from millpond.types import Relational, StreamDefinition, to_json
+from millpond.types import StreamDefinition, to_json
 
 if TYPE_CHECKING:
     from millpond.engine.scan import Counters
@@ -236,17 +236,6 @@ def need_of(catalog: Catalog, standing: Standing, progress: Mapping[str, StreamP
     return min((NEVER if low is None else max(NEVER, low) for low in kept), default=NEVER)
 
 
-def tables_of(catalog: Catalog, relation: Relational) -> dict[str, pa.Table]:
-    """The tables that a query reads, as they are now."""
-    found = {}
-    for each in relation.tables:
-        definition = next((t for t in catalog.tables.values() if t.name == each.name), None)
-        if definition is None:
-            raise ValueError(f"the table '{each.name}' was dropped")
-        found[each.alias] = read_table(definition)
-    return found
-
-
 @dataclass
 class Shard:
     """The relational queries of one shard in one epoch; `run` gives state, results and progress.
@@ -333,6 +322,7 @@ class Shard:
         stirs = stirring_bound(self.catalog, standing, self.progress, manifest.clock)
         silent = all(deltas[o] is None for o in owners) and (before.pending is None or before.pending >= stirs)
         speculates = before.stirred and due(options, before, manifest.clock)
+        silent = silent and not self._tables(standing).changes(before)
         if silent and since == manifest.epoch and options.every is None and not speculates:
             after = self._moved(standing, before) if is_paired(standing) else before
             self.advanced[key] = to_json(replace(after, closed=max(before.closed, bound), paused=None))
@@ -407,10 +397,16 @@ class Shard:
         if is_paired(standing):
             reached = pair_bounds(self.catalog, standing, self.progress, self.manifest.clock)
             return advance_pairs(self.db, query, options, inputs, before, reached, since, given)
-        tables = tables_of(self.catalog, query.relation)
-        return advance_relation(
-            self.db, query, options, inputs, tables, before, bound, since, given, known, speculation
+        done = advance_relation(
+            self.db, query, options, inputs, self._tables(standing), before, bound, since, given, known, speculation
         )
+        horizon = horizon_of(self.catalog, standing, done.progress, known)
+        return replace(done, progress=trimmed(done.progress, horizon))
+
+    def _tables(self, standing: Standing) -> TableUse:
+        relation = standing.definition.query.relation
+        assert relation is not None
+        return TableUse(self.pond, self.catalog, relation, self.manifest.tables, self.manifest.unread)
 
     def _check_size(self, standing: Standing, before: QueryProgress, horizon: int, inputs: Sequence[Input]) -> None:
         """Raises: ValueError when the query's windows hold more rows than they may."""
@@ -487,5 +483,4 @@ __all__ = [
     "need_of",
     "needed_rows",
     "row_chunk",
-    "tables_of",
 ]

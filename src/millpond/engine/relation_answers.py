@@ -7,7 +7,7 @@ Pure functions of rows and bounds; live epochs and back-fill use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from millpond.engine.early_relations import Report, Speculation, with_early
 from millpond.engine.floors import floor_of, floored, new_floor, pruned, revises
 from millpond.engine.probing import Past
 from millpond.engine.records import QueryProgress
+from millpond.engine.table_use import TableUse
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import (
     FOR_EVER,
@@ -68,7 +69,7 @@ def advance_relation(
     query: BoundQuery,
     options: QueryOptions,
     inputs: Sequence[Input],
-    tables: Mapping[str, pa.Table],
+    use: TableUse,
     progress: QueryProgress,
     bound: int,
     since: int,
@@ -79,6 +80,7 @@ def advance_relation(
     """Report the instants up to `bound`, and revise reported ones that rows of the epochs from `since` on change.
 
     Arguments:
+        use: the tables that it reads.
         given: (low, high) -> revision numbers given so far to instants in that range: columns end, revision.
         high: the least high watermark of the streams that have rows, before the epoch.
         speculation: what early answers are made of; None: the query has none.
@@ -86,6 +88,8 @@ def advance_relation(
     relation = query.relation
     assert relation is not None
     progress = replace(progress, edge=max(progress.edge, min(progress.closed, high)))
+    stretches = use.stretches(progress)
+    tables = use.in_time(stretches)
     own = [revises(options, i.late) for i in inputs]
     spares = [spare_of(relation, options) if r else 0 for r in own]
     came = [(i.late, _fresh(i, since)) for i in inputs]
@@ -153,6 +157,7 @@ def advance_relation(
             windows=progress.windows + (0 if found is None else found.num_rows),
             revisions=progress.revisions + (revised.num_rows if revised is not None else 0),
             too_late=progress.too_late + too_late,
+            tables=stretches if closed > progress.closed else progress.tables,
         ),
         report.early,
     )

@@ -27,9 +27,11 @@ from millpond.engine.mapping import placed
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.pair_answers import advance_pairs
 from millpond.engine.records import Published, QueryProgress, read_published
-from millpond.engine.relating import Input, advance_relation, horizon_of, lows_of, row_chunk, tables_of
+from millpond.engine.relating import Input, advance_relation, horizon_of, lows_of, row_chunk
 from millpond.engine.relation_history import read_inputs
 from millpond.engine.state import state_folder
+from millpond.engine.table_use import TableUse, trimmed
+from millpond.engine.tables import versions_now
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import kept, merge_rows, spare_of
 from millpond.synopses import connection
@@ -63,7 +65,7 @@ class _Backfill:
     catalog: Catalog
     standing: Standing
     relation: Relational
-    tables: dict[str, pa.Table]
+    tables: TableUse
     known: Published
     bound: int
     high: int
@@ -81,8 +83,9 @@ class _Backfill:
         bound = answered_until(catalog, standing, known.progress, known.clock)
         start = start_of(standing, bound)
         high = high_of(catalog, specs_of(catalog, standing), known.progress)
+        use = TableUse(core.path, catalog, relation, *versions_now(core))
         return _Backfill(
-            core, catalog, standing, relation, tables_of(catalog, relation), known, bound, high,
+            core, catalog, standing, relation, use, known, bound, high,
             QueryProgress(closed=start, start=start), [{} for _ in relation.inputs], [],
         )  # fmt: skip
 
@@ -166,7 +169,7 @@ class _Backfill:
                 connection(), definition.query, definition.options, inputs, self.tables, self.progress, bound, FOREVER,
                 lambda low, high: None, self.high,
             )  # fmt: skip
-        self.progress = done.progress
+        self.progress = trimmed(done.progress, self.horizon(done.progress))
         if done.answers is not None and done.answers.num_rows:
             home, number = max(0, self.catalog.stores[self.standing.inputs[0]].home), len(self.answers)
             ends = pc.min_max(done.answers["at"].cast(pa.int64())).as_py()

@@ -29,6 +29,8 @@ class Settings:
     finding them makes epochs longer by no more than `matching_share` of what they take otherwise.
     statistics: whether epochs report into the stream `sysstream`. scheduling: in which order an epoch takes what waits
     at stages, when that is more than it can take (`millpond.adapt.scheduling`).
+    drivers: Python modules that tables in databases may be read through, separated by commas. Only an opening says
+    them, since a module that is imported runs.
     """
 
     shards: int = 2
@@ -43,6 +45,7 @@ class Settings:
     matching_share: float = 0.1
     statistics: bool = False
     scheduling: Policy = "fifo"
+    drivers: str = "adbc_driver_postgresql.dbapi"
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,23 @@ def _policy(value: Any) -> Policy:
     return text
 
 
+def _drivers(value: Any) -> str:
+    names = [n.strip() for n in (value.split(",") if isinstance(value, str) else list(value)) if n.strip()]
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name):
+            raise ValueError(f"'{name}' is no name of a module")
+    return ", ".join(names)
+
+
+def drivers_of(setting: str) -> tuple[str, ...]:
+    """The modules that the setting `drivers` names.
+
+    >>> drivers_of("sqlite3, psycopg")
+    ('sqlite3', 'psycopg')
+    """
+    return tuple(n.strip() for n in setting.split(",") if n.strip())
+
+
 SETTINGS: Final[Mapping[str, Setting]] = {
     "shards": Setting(_whole(1), "a number such as 2", "state shards; fixed when the pond is made", live=False),
     "target": Setting(_seconds, "seconds such as 2.0", "seconds that an epoch should last at most under load"),
@@ -119,6 +139,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _policy,
         " or ".join(f"'{p}'" for p in POLICIES),
         "which stage's rows an epoch takes first when it cannot take all",
+    ),
+    "drivers": Setting(
+        _drivers, "names of modules such as 'sqlite3, psycopg'", "modules that reach databases with tables", live=False
     ),
 }
 
@@ -141,4 +164,4 @@ def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 assert list(SETTINGS) == [f.name for f in fields(Settings)]
 
-__all__ = ["SETTINGS", "Setting", "Settings", "read_settings"]
+__all__ = ["SETTINGS", "Setting", "Settings", "drivers_of", "read_settings"]

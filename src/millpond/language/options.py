@@ -31,7 +31,6 @@ STREAM_OPTIONS = (
 #: Kinds of object stores, as URLs name them; file:// is a folder that is used like one.
 STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "file")
 ALTER_OPTIONS = ("archive", "retention")
-TABLE_OPTIONS = ("source", "path", "format", "header", "delimiter", "null")
 QUERY_OPTIONS = (
     "since", "empty", "revise_for", "materialize", "early", "flush", "flush_delay", "flush_windows", "every", "state",
     "held_rows", "memory_rows",

@@ -23,6 +23,7 @@ from millpond.language.statements import (
     AlterQuery,
     AlterStream,
     AlterSystem,
+    AlterTable,
     AsOf,
     CreateQuery,
     CreateStream,
@@ -32,17 +33,19 @@ from millpond.language.statements import (
     Drop,
     Explain,
     Invoke,
+    RefreshTable,
     Select,
     Show,
     Statement,
 )
+from millpond.language.table_options import ALTER_TABLE_OPTIONS, TABLE_OPTIONS, altered_table, table_of
 from millpond.language.tokens import tokens_of
 from millpond.language.window_clause import parse_window
-from millpond.types import COVERED, Column, StreamDefinition, TableDefinition
+from millpond.types import COVERED, Column, StreamDefinition
 
 #: Names of columns that answers have by themselves.
 RESERVED = ("window_start", "window_end", "revision", COVERED, "op", "_id", "_epoch", "_bound")
-STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER")
+STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
 MAX_STATEMENT = 500_000
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES")
 _MAX_NAME = 128
@@ -142,6 +145,9 @@ class _Reader:
         place = (at.start, at.end + 1) if at else (self.tokens[-1].end, self.tokens[-1].end + 1)
         raise StatementError(message, self.script, *place, expected, like)
 
+    def unexpected(self, expected: str, like: str = "", end: str = "the statement breaks off") -> NoReturn:
+        self.fail(f"'{self.token.text}' is not expected here" if self.token else end, expected=expected, like=like)
+
     def word(self) -> str:
         """The current token as an upper-case word, '' for texts and quoted names."""
         token = self.token
@@ -156,8 +162,7 @@ class _Reader:
         if (word := self.word()) in words:
             self.parser._advance()
             return word
-        found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
-        self.fail(found, expected=what or " or ".join(words), like=nearest(word, words) if word else "")
+        self.unexpected(what or " or ".join(words), nearest(word, words) if word else "")
 
     def name(self, what: str) -> str:
         """An identifier."""
@@ -187,6 +192,7 @@ class _Reader:
             "INVOKE": self.invoke,
             "DRAIN": self.drain,
             "ALTER": self.alter,
+            "REFRESH": self.refresh,
         }
         if word not in readers:
             what = ", ".join(STATEMENTS)
@@ -215,19 +221,17 @@ class _Reader:
         if self.take("AS"):
             self.fail(f"CREATE {kind} … AS is not available yet", self.parser._prev, expected="(column type, …)")
         columns = self.columns()
-        known = opts.STREAM_OPTIONS if kind == "STREAM" else opts.TABLE_OPTIONS
+        known = opts.STREAM_OPTIONS if kind == "STREAM" else TABLE_OPTIONS
         options = self.with_options(known, at)
         if kind == "STREAM":
             stream = StreamDefinition(name, columns, opts.stream_options(options, columns))
             return CreateStream(definition=stream, if_not_exists=if_not_exists, **self.common)
-        options.choice("source", ("files",), "files")
-        table = TableDefinition(name, columns, **opts.file_options(options))
-        return CreateTable(definition=table, if_not_exists=if_not_exists, **self.common)
+        table, uri = table_of(name, columns, options)
+        return CreateTable(definition=table, if_not_exists=if_not_exists, uri=uri, **self.common)
 
     def columns(self) -> tuple[Column, ...]:
         if not self.take("("):
-            found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
-            self.fail(found, expected="(column type, …)")
+            self.unexpected("(column type, …)")
         columns: list[Column] = []
         while True:
             at = self.token
@@ -238,8 +242,7 @@ class _Reader:
             if self.take(")"):
                 return tuple(columns)
             if not self.take(","):
-                found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
-                self.fail(found, expected="',' or ')'")
+                self.unexpected("',' or ')'")
 
     def column(self) -> Column:
         """A column as it is declared: its name and its type."""
@@ -289,8 +292,7 @@ class _Reader:
             self.parser = self._load(self.tokens)
             self.parser._advance(index)
         if self.word() not in _QUERY_STARTS:
-            found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
-            self.fail(found, expected="SELECT …", like=nearest(self.word(), ["SELECT"]))
+            self.unexpected("SELECT …", like=nearest(self.word(), ["SELECT"]))
         select = self.query()
         if trailing is not None:
             if self.token:
@@ -332,8 +334,7 @@ class _Reader:
             if self.take(")"):
                 return found
             if not self.take(","):
-                what = f"'{self.token.text}' is not expected here" if self.token else "the options are not closed"
-                self.fail(what, expected="',' or ')'")
+                self.unexpected("',' or ')'", end="the options are not closed")
 
     def option(self) -> Option:
         """`name = value`."""
@@ -362,8 +363,6 @@ class _Reader:
             value += " " + unit.lower()
             self.parser._advance()
         return value, (first.start, self.parser._prev.end + 1)
-
-    # -- the rest ------------------------------------------------------------------------------------------------
 
     def query(self) -> exp.Query:
         """A SELECT up to the end of the tokens; its root carries the script, and its BEGIN … END clauses."""
@@ -437,13 +436,22 @@ class _Reader:
 
     def alter(self) -> Statement:
         at = self.token
-        what = self.expect("QUERY", "STREAM", "SYSTEM")
+        what = self.expect("QUERY", "STREAM", "TABLE", "SYSTEM")
         if what != "SYSTEM":
-            return self.alter_stream() if what == "STREAM" else self.alter_query()
-        if not self.take("SET"):
-            found = f"'{self.token.text}' is not expected here" if self.token else "the statement breaks off"
-            self.fail(found, expected="SET name = value")
+            return {"STREAM": self.alter_stream, "TABLE": self.alter_table, "QUERY": self.alter_query}[what]()
+        self.expect("SET", what="SET name = value")
         return AlterSystem(options=self.assignments(None, at), **self.common)
+
+    def alter_table(self) -> AlterTable:
+        at = self.token
+        name = self.name("a table")
+        self.expect("SET", what="SET (reload = …)")
+        options, uri = altered_table(self.assignments(ALTER_TABLE_OPTIONS, at))
+        return AlterTable(name=name, options=options, uri=uri, **self.common)
+
+    def refresh(self) -> RefreshTable:
+        self.expect("TABLE")
+        return RefreshTable(name=self.name("a table"), **self.common)
 
     def alter_stream(self) -> AlterStream | AlterColumns:
         at = self.token

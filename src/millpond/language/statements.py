@@ -57,10 +57,30 @@ class DeriveStream(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTable(Statement):
-    """CREATE TABLE [IF NOT EXISTS] name (columns) WITH (path = …)."""
+    """CREATE TABLE [IF NOT EXISTS] name (columns) WITH (path = …) or WITH (uri = …, query = …).
+
+    uri: how a database is reached, None for files. It may hold a password, and is no part of the definition.
+    """
 
     definition: TableDefinition
     if_not_exists: bool = False
+    uri: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterTable(Statement):
+    """ALTER TABLE name SET (option = value, …). options: fields of `TableDefinition`; uri: as of `CreateTable`."""
+
+    name: str
+    options: dict[str, Any]
+    uri: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefreshTable(Statement):
+    """REFRESH TABLE name."""
+
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True)

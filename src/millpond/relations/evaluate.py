@@ -26,6 +26,27 @@ Known = Content | Probed
 #: Constant relations by alias.
 Tables = Mapping[str, pa.Table]
 
+
+@dataclass(frozen=True)
+class TablesInTime:
+    """Tables that are others from some instants on.
+
+    stretches: from which instant on (microseconds), and the tables by alias, ascending; the first is from ever.
+    """
+
+    stretches: tuple[tuple[int, Tables], ...]
+
+    def at(self, instant: int) -> Tables:
+        """The tables that hold at an instant."""
+        return next((t for since, t in reversed(self.stretches) if since <= instant), self.stretches[0][1])
+
+    def between(self, low: int, high: int) -> list[tuple[int, int, Tables]]:
+        """The stretches that meet the instants low <= τ < high, cut to them; at least one."""
+        ends = [since for since, _ in self.stretches[1:]] + [max(high, low)]
+        found = [(max(low, since), min(high, end), t) for (since, t), end in zip(self.stretches, ends, strict=True)]
+        return [f for f in found if f[0] < f[1]] or [(low, high, self.at(low))]
+
+
 #: Rows that are put before DuckDB at a time, over all instants of a chunk.
 ROWS_AT_ONCE = 500_000
 
@@ -67,6 +88,36 @@ def _changes(
     db: duckdb.DuckDBPyConnection,
     query: BoundQuery,
     contents: Sequence[Known],
+    tables: TablesInTime,
+    low: int,
+    high: int,
+) -> tuple[pa.Table, bool]:
+    """As `_changes_within`, where tables change too: at an instant from which on they are others, the relation changes
+    by what they make of what was in the windows just before it."""
+    stretches = tables.between(low, high)
+    switches = [since for since, _ in tables.stretches[1:] if low <= since < high]
+    if len(stretches) == 1 and not switches:
+        return _changes_within(db, query, contents, stretches[0][2], low, high)
+    c = _list(query)
+    parts = [
+        query_table(db, f"SELECT _at, {c}, _net FROM d", d=_changes_within(db, query, contents, found, start, stop)[0])
+        for start, stop, found in stretches
+    ]
+    for since in switches:
+        before, after = (snapshot(db, query, contents, tables.at(at), since - 1) for at in (since - 1, since))
+        sql = (
+            f"SELECT {since}::BIGINT AS _at, {c}, sum(n)::BIGINT AS _net FROM (SELECT {c}, 1 AS n FROM new"
+            f" UNION ALL SELECT {c}, -1 FROM old) GROUP BY {c} HAVING sum(n) <> 0"
+        )
+        parts.append(query_table(db, sql, new=after, old=before))
+    sql = f"SELECT _at, {c}, sum(_net)::BIGINT AS _net FROM d GROUP BY _at, {c} HAVING sum(_net) <> 0 ORDER BY ALL"
+    return query_table(db, sql, d=pa.concat_tables(parts, promote_options="permissive")), False
+
+
+def _changes_within(
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    contents: Sequence[Known],
     tables: Tables,
     low: int,
     high: int,
@@ -101,7 +152,7 @@ def answers(
     db: duckdb.DuckDBPyConnection,
     query: BoundQuery,
     contents: Sequence[Known],
-    tables: Tables,
+    tables: Tables | TablesInTime,
     low: int,
     high: int,
     ticks: Ticks | None = None,
@@ -115,9 +166,11 @@ def answers(
         ticks: the instants that RSTREAM reports.
     """
     operator = _relation(query).operator
+    tables = tables if isinstance(tables, TablesInTime) else TablesInTime(((-FOR_EVER, tables),))
     if operator == "rstream":
         assert ticks is not None
-        return _reported(db, query, contents, tables, low, high, ticks)
+        parts = [_reported(db, query, contents, t, a, b, ticks) for a, b, t in tables.between(low, high)]
+        return pa.concat_tables(parts, promote_options="permissive")
     net, ordered = _changes(db, query, contents, tables, low, high)
     if ordered:
         return _signed(net, operator)

@@ -21,6 +21,7 @@ from millpond.results.adhoc import select_stream
 from millpond.results.coverage import Coverage, coverage_of
 from millpond.results.describe_settings import show_settings
 from millpond.results.describe_synopses import show_synopses
+from millpond.results.describe_tables import show_tables
 from millpond.results.describe_work import filters_table, work_lines, work_table
 from millpond.results.explain_filters import filter_lines
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
@@ -168,11 +169,7 @@ def show(core: Core, what: str) -> pa.Table:
             },
         )
     if what == "tables":
-        tables = core.catalog.tables.values()
-        return _table(
-            [{"table": t.name, "path": t.path, "format": t.format} for t in tables],
-            {"table": "s", "path": "s", "format": "s"},
-        )
+        return show_tables(core)
     if what == "queries":
         from millpond.results.explain_rows import show_selections
 

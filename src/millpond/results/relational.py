@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from millpond.engine.reducing import Scan, described
 from millpond.engine.relating import FAULTS, Input
 from millpond.engine.relation_answers import known_of
 from millpond.engine.relation_history import read_inputs
+from millpond.engine.table_use import version_at
+from millpond.engine.table_versions import table_version
 from millpond.engine.tolerance import one_line
 from millpond.engine.unions import late_of
 from millpond.errors import QueryError
@@ -31,7 +33,16 @@ from millpond.results.gone import check_reach
 from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
-from millpond.types import SECOND, BoundQuery, Column, QueryOptions, Relational, RelationInput, StreamDefinition
+from millpond.types import (
+    SECOND,
+    BoundQuery,
+    Column,
+    QueryOptions,
+    Relational,
+    RelationInput,
+    StreamDefinition,
+    TableDefinition,
+)
 
 #: Rows that a window may hold when somebody asks for a relation: they are read in the pond's process.
 INPUT_ROWS = 20_000_000
@@ -57,7 +68,8 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
         check_reach(core, streams, begin, now, item.reduce is not None, files=True)
     scans: list[Scan] = []
     first = standing.first_epoch
-    found = _at(core, query, published, now, live_from=first, scans=scans)
+    versions = _versions(core, standing, published, now)
+    found = _at(core, query, published, now, live_from=first, scans=scans, versions=versions)
     final = "true" if progress_of(core.published, inputs) > now else "false"
     shown_at = f'make_timestamp({now}) AS "at"'
     sql = f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL"
@@ -96,7 +108,8 @@ def current_relation(core: Core, standing: Standing) -> pa.Table:
     last = max((_end(core, i, core.published) for i in query.relation.inputs), default=NEVER)
     instant = known.closed - 1 if known.closed < FOREVER else last
     options, first = standing.definition.options, standing.first_epoch
-    found = _at(core, query, core.published, instant, options, first)
+    versions = _versions(core, standing, core.published, instant)
+    found = _at(core, query, core.published, instant, options, first, versions=versions)
     return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
 
 
@@ -191,8 +204,14 @@ def _at(
     options: QueryOptions | None = None,
     live_from: int | None = None,
     scans: list[Scan] | None = None,
+    versions: Mapping[str, int] | None = None,
 ) -> pa.Table:
-    """R(τ), columns c0, c1, … `options`: late rows count as they do for a standing query; None: like all others."""
+    """R(τ), columns c0, c1, …
+
+    Arguments:
+        options: late rows count as they do for a standing query; None: like all others.
+        versions: of the tables that it reads, by id; those that are not there are read as they are now.
+    """
     relation = query.relation
     assert relation is not None
     with core.pinned():
@@ -202,7 +221,7 @@ def _at(
         )  # fmt: skip
         try:
             contents = _contents(query, inputs, options)
-            return snapshot(connection(), query, contents, _tables(core, relation), instant)
+            return snapshot(connection(), query, contents, _tables(core, relation, versions), instant)
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
@@ -218,10 +237,23 @@ def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions 
     return found
 
 
-def _tables(core: Core, relation: Relational) -> dict[str, pa.Table]:
+def _tables(core: Core, relation: Relational, versions: Mapping[str, int] | None = None) -> dict[str, pa.Table]:
     from millpond.results.relations import relation_of
 
-    return {t.alias: relation_of(core, t) for t in relation.tables}
+    found = {}
+    for each in relation.tables:
+        definition = core.catalog.lookup(each.name) if each.kind == "table" else None
+        if versions and isinstance(definition, TableDefinition) and str(definition.id) in versions:
+            found[each.alias] = table_version(core.path, definition, versions[str(definition.id)])
+        else:
+            found[each.alias] = relation_of(core, each)
+    return found
+
+
+def _versions(core: Core, standing: Standing, published: Published, instant: int) -> Mapping[str, int]:
+    """The versions of tables that an instant of a standing query is looked at with: those it was reported with."""
+    known = core.published.queries.get(str(standing.id), QueryProgress())
+    return version_at(known, instant) or published.versions
 
 
 def _outputs(query: BoundQuery) -> str:

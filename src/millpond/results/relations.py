@@ -15,7 +15,6 @@ from millpond.language import RelationQuery, RelationRef
 from millpond.results.answers import all_revisions, latest_answers
 from millpond.results.finals import final_answers
 from millpond.results.relational import current_relation
-from millpond.sources.tables import read_table
 from millpond.synopses import connection, query_table
 from millpond.tables.storage import from_storage
 from millpond.types import ConstantInput, StreamDefinition, TableDefinition
@@ -42,7 +41,7 @@ def relation_of(core: Core, ref: RelationRef | ConstantInput, ends: tuple[int, i
         return all_revisions(core, standing, ends)
     found = core.catalog.lookup(ref.name)
     if isinstance(found, TableDefinition):
-        return read_table(found)
+        return core.tables.rows(found, core.now())
     assert isinstance(found, StreamDefinition)
     return late_rows(core, found) if ref.kind == "late" else dead_letters(core, found)
 

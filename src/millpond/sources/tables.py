@@ -1,4 +1,4 @@
-"""Tables: all rows of their files, read whenever a statement needs them."""
+"""Tables in files: all rows of their files, as they are now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_table(definition: TableDefinition) -> pa.Table:
 
     Raises: SourceError when there is no file, or a record does not fit the declared columns.
     """
-    paths = _table_files(definition.path)
+    paths = table_files(definition.path)
     if not paths:
         raise SourceError(f"table '{definition.name}': there is no file at {definition.path}")
     as_stream = StreamDefinition(
@@ -35,6 +35,7 @@ def read_table(definition: TableDefinition) -> pa.Table:
             null=definition.null,
         ),
     )
+    assert definition.format is not None
     tables = []
     for number, path in enumerate(paths):
         stat = os.stat(path)
@@ -47,7 +48,8 @@ def read_table(definition: TableDefinition) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive")
 
 
-def _table_files(path: str) -> Sequence[str]:
+def table_files(path: str) -> Sequence[str]:
+    """The files of a table: those that a path names, matches, or holds."""
     full = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(full):
         return sorted(

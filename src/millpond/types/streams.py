@@ -119,13 +119,25 @@ class StreamDefinition:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """A table: rows without progress, read from files whenever a statement needs them."""
+    """A table: rows without progress. What they are is read again and again; each reading that differs is a version.
+
+    path: of its files; of a database where it is, as it may be shown. format: of files; None: it is in a database.
+    driver: the Python module that reaches the database (DB-API 2.0 or ADBC). query: the SQL that it is asked.
+    reload: when it is read anew: when its files look different, never by itself, or every so often (microseconds).
+    valid_from, valid_to: columns that say from when, and until when, a row holds: it is joined with rows of a stream
+        with valid_from <= event time < valid_to (NULL: for ever).
+    """
 
     name: str
     columns: tuple[Column, ...]
     path: str
-    format: Literal["parquet", "csv", "ndjson"]
+    format: Literal["parquet", "csv", "ndjson"] | None
     header: bool = True
     delimiter: str = ","
     null: str = ""
     id: int = 0
+    driver: str = ""
+    query: str = ""
+    reload: int | Literal["on change", "never"] = "on change"
+    valid_from: str | None = None
+    valid_to: str | None = None

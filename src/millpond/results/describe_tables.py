@@ -1,0 +1,33 @@
+"""SHOW TABLES: where each table is, what was read of it and when, and what went wrong."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millpond.engine.core import Core
+from millpond.results.explain_windows import duration, moment
+from millpond.types import TableDefinition
+
+
+def show_tables(core: Core) -> pa.Table:
+    """The tables, a row each; `problem` says why the last reading failed, NULL where it did not."""
+    found = [(t, core.tables.state(t)) for t in core.catalog.tables.values()]
+    return pa.table(
+        {
+            "table": pa.array([t.name for t, _ in found], pa.string()),
+            "path": pa.array([t.path for t, _ in found], pa.string()),
+            "format": pa.array([t.format or t.driver for t, _ in found], pa.string()),
+            "reload": pa.array([_reload(t) for t, _ in found], pa.string()),
+            "version": pa.array([s.version or None for _, s in found], pa.int64()),
+            "rows": pa.array([s.rows if s.version else None for _, s in found], pa.int64()),
+            "read_at": pa.array([None if s.read_at is None else moment(s.read_at) for _, s in found], pa.string()),
+            "problem": pa.array([s.problem or None for _, s in found], pa.string()),
+        }
+    )
+
+
+def _reload(table: TableDefinition) -> str:
+    return duration(table.reload) if isinstance(table.reload, int) else table.reload
+
+
+__all__ = ["show_tables"]
