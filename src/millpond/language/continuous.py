@@ -29,6 +29,7 @@ from millpond.language.semi import looks_at_many
 from millpond.language.spreading import deal_of, spread_of
 from millpond.language.unions import union_feeds
 from millpond.language.user_functions import mark_functions
+from millpond.language.validity import times_needed
 from millpond.language.weights import weigh
 from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
 from millpond.types import (
@@ -104,7 +105,7 @@ class _Binder:
         self.reduced: dict[str, tuple[int, int]] = {}
         self.feeds: dict[str, tuple[Feed, ...]] = {}
         names = [node.name.lower() for node in select.find_all(exp.Identifier)]
-        self.names = frozenset(names)
+        self.names = frozenset(names) | times_needed(select, schema)
         aliases = {t.alias_or_name.lower() for t in tables_of(select)}
         whole_rows = any(not c.table and c.name.lower() in aliases for c in select.find_all(exp.Column))
         natural = any(j.method for j in select.find_all(exp.Join))

@@ -32,7 +32,7 @@ Kind = Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof l
 _KINDS: Mapping[tuple[str, str], Kind] = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("LEFT", ""): "left", ("LEFT", "OUTER"): "left",
     ("RIGHT", ""): "right", ("RIGHT", "OUTER"): "right", ("FULL", ""): "full", ("FULL", "OUTER"): "full",
-    ("", "SEMI"): "semi", ("", "ANTI"): "anti",
+    ("", "SEMI"): "semi", ("", "ANTI"): "anti", ("LEFT", "SEMI"): "semi", ("LEFT", "ANTI"): "anti",
 }  # fmt: skip
 
 

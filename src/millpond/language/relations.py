@@ -29,6 +29,7 @@ from millpond.language.functions import RELATION_AGGREGATES, SCALARS, WINDOW_FUN
 from millpond.language.outputs import written_text
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.user_functions import check_call, marked
+from millpond.language.validity import hold_in_time
 from millpond.language.window_clause import FINAL, REVISIONS
 from millpond.language.zoned import cast_in_utc, in_utc, utc_text
 from millpond.types import Column, QueryDefinition, StreamDefinition, TableDefinition
@@ -185,6 +186,8 @@ def bound_tree(
     _name_items(tree, source)
     prefix = free_prefix(select)
     relations: dict[tuple[str, str], RelationRef] = {}
+    if stream_item is not None:
+        hold_in_time(tree, list(tables_of(tree)), source, schema)
     for table in list(tables_of(tree)):
         _bind_table(table, source, schema, relations, prefix, stream_item)
     for table in tree.find_all(exp.Table):
