@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ QUERIES = {
     "grouped": "SELECT ISTREAM(k, count(*) AS n, sum(v) AS total) FROM s [RANGE 5 SECONDS] GROUP BY k",
     "joined": "SELECT DSTREAM(s.k, u.v) FROM s [PARTITION BY k ROWS 2], u [RANGE 4 SECONDS] WHERE s.k = u.k",
     "relation": "SELECT k, max(v) AS m FROM s [ROWS 7] GROUP BY k",
+    "looked_up": "SELECT ISTREAM(s.k, s.v, t.n) FROM s [RANGE 2 SECONDS] LEFT JOIN t ON t.k = s.k AND t.n <> s.v",
     "pairs": "SELECT PAIRS(s.k, u.v AS w) FROM s [RANGE 4 SECONDS] FULL JOIN u [RANGE 2 SECONDS] ON s.k = u.k",
 }
 
@@ -29,7 +32,11 @@ def _rows(count: int, start: int, step: int) -> list[dict[str, Any]]:
     ]
 
 
-def _live(pond: Any) -> dict[str, list[Any]]:
+def _live(pond: Any, database: Path) -> dict[str, list[Any]]:
+    pond.sql(
+        "CREATE TABLE t (k TEXT, n BIGINT)"
+        f" WITH (uri='{database}', driver='sqlite3', table='numbers', reload='1 second')"
+    )
     for name in "su":
         pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts', lateness='3 s')")
     for name, sql in QUERIES.items():
@@ -47,9 +54,13 @@ def _live(pond: Any) -> dict[str, list[Any]]:
     return {name: sorted(str(row[: cut[name]]) for row in pond.sql(f"SELECT * FROM {name}").rows()) for name in names}
 
 
-def test_relations(spark_pond: Factory, inline_pond: Factory) -> None:
-    expected = _live(inline_pond("inline"))
-    found = _live(spark_pond("spark"))
+def test_relations(spark_pond: Factory, inline_pond: Factory, tmp_path: Path) -> None:
+    database = tmp_path / "numbers.sqlite"
+    with sqlite3.connect(database) as link:
+        link.execute("CREATE TABLE numbers (k TEXT, n INTEGER)")
+        link.executemany("INSERT INTO numbers VALUES (?, ?)", [("a", 7), ("b", 3), ("b", 10)])
+    expected = _live(inline_pond("inline", drivers="sqlite3"), database)
+    found = _live(spark_pond("spark", drivers="sqlite3"), database)
     for name in QUERIES:
         assert found[name] == expected[name], name
         assert found[f"filled_{name}"] == found[name], name

@@ -86,8 +86,8 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
                     f"the window behind '{sliding.name}' says when it ends (SLIDE, TUMBLING, …): it stands in a query "
                     "of its own, without subqueries, WITH or joins around it",
                     sliding,
-                    "CREATE STREAM x AS SELECT ISTREAM(…) FROM stream [NOW] JOIN …, and the window behind x; or CREATE QUERY q"
-                    " AS … with that window, then SELECT … FROM q",
+                    "CREATE STREAM x AS SELECT ISTREAM(…) FROM stream [NOW] JOIN …, and the window behind x; or CREATE"
+                    " QUERY q AS … with that window, then SELECT … FROM q",
                 )
             raise source.error(
                 f"'{streams[0].name}' is a stream: without a window behind it there are no subqueries, no WITH, and no "
