@@ -7,7 +7,7 @@ import re
 #: What stands where a URI, or a list of settings for a connection, has a password.
 _SECRETS = (
     re.compile(r"(?<=://)([^\s/@:']*:)([^\s/']+)(?=@)"),
-    re.compile(r"(?i)((?:password|passwd|pwd)\s*=\s*)([^\s'\"&;]+)"),
+    re.compile(r"(?i)((?:password|passwd|pwd)\s*=\s*)('+[^']*'*|\"[^\"]*\"?|[^\s'\"&;]+)"),
 )
 
 

@@ -91,6 +91,8 @@ def test_what_cannot_be_said(options: str, told: str) -> None:
 
 def test_passwords_are_not_in_texts() -> None:
     assert without_secrets("host=h Password = a1 user=u") == "host=h Password = ** user=u"
+    for text in ("(uri='host=h password=''my own''', driver='d')", "password='my own' user=u"):
+        assert "own" not in without_secrets(text) and len(without_secrets(text)) == len(text)
     (statement,) = parse("CREATE TABLE t (k TEXT) WITH (uri='postgresql://me:hidden@h:1/x?sslkey=k', table='a.b')")
     assert "hidden" not in repr(statement).replace(statement.text, "").replace(statement.script, "")
     definition = statement.definition  # type: ignore[attr-defined]

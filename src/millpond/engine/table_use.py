@@ -101,6 +101,8 @@ def version_at(progress: QueryProgress, instant: int) -> Mapping[str, int]:
 
 def tables_read(catalog: Catalog) -> list[TableDefinition]:
     """The tables that standing queries read."""
+    if not catalog.tables:
+        return []
     names = {
         t.name
         for q in catalog.queries.values()

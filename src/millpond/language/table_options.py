@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from millpond.errors import without_secrets
 from millpond.language.column_types import TIMES
 from millpond.language.duck import quote
 from millpond.language.durations import parse_duration
@@ -30,6 +29,9 @@ RELOAD = 600_000_000
 
 #: What a database cannot do, and what can be asked of it.
 NO_SIGNS, SPANS = "a database does not tell when its rows change", "reload='10 minutes' or 'never'"
+
+#: What may be seen of a list of settings for a connection.
+_SHOWN = ("host", "hostaddr", "server", "port", "dbname", "database")
 
 Reload = int | Literal["on change", "never"]
 
@@ -86,9 +88,12 @@ def shown_place(uri: str) -> str:
 
     >>> shown_place("postgresql://me:hidden@db:5432/x?sslkey=k"), shown_place("/data/a.sqlite")
     ('postgresql://db:5432/x', '/data/a.sqlite')
+    >>> shown_place("host=db user=me password='my own' dbname=x")
+    'host=db dbname=x'
     """
     if "://" not in uri:
-        return without_secrets(uri)
+        pairs = re.findall(r"(\w+)\s*=\s*('[^']*'|\S+)", uri)
+        return " ".join(f"{name}={value}" for name, value in pairs if name.lower() in _SHOWN) if pairs else uri
     try:
         parts = urlsplit(uri)
     except ValueError:
