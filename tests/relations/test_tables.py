@@ -182,7 +182,7 @@ CHANGING = [
     cuts=st.sets(st.integers(1, END - 1), max_size=3),
     window=st.sampled_from(["[NOW]", "[RANGE 3 MICROSECONDS]", "[ROWS 2]"]),
 )  # fmt: skip
-@settings(max_examples=max(8, settings.default.max_examples // 4), deadline=None)
+@settings(max_examples=max(5, settings.default.max_examples // 12), deadline=None)
 def test_tables_that_change_change_relations(
     text: str, rows: list[Any], first: list[Row], later: dict[int, list[Row]], cuts: set[int], window: str
 ) -> None:
