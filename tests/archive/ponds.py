@@ -57,7 +57,7 @@ def opened(path: Path, design: str = "plain", lateness: str = "1h") -> Any:
     pond = millpond.open(path, executor="inline")
     quoted = design.replace("'", "''")
     pond.sql(
-        "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, a BIGINT, k VARCHAR)"
+        "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, a BIGINT, k VARCHAR, payload BLOB)"
         f" WITH (progress = 'ts', lateness = '{lateness}', archive = '{quoted}')"
     )
     return pond
@@ -79,9 +79,14 @@ def rows(first: int, count: int, rng: np.random.Generator | None = None) -> pa.T
     )
 
 
-def take(pond: Any, first: int, count: int, rng: np.random.Generator | None = None) -> None:
-    """Ingest rows as one epoch."""
-    pond.ingest("s", rows(first, count, rng))
+def take(pond: Any, first: int, count: int, rng: np.random.Generator | None = None, payload: bool = True) -> None:
+    """Ingest rows as one epoch; with a payload that takes its 20 bytes a row, as most rows do."""
+    table = rows(first, count, rng)
+    if payload:
+        noise = np.random.default_rng(first).bytes(20 * count)
+        values = [noise[at : at + 20] for at in range(0, len(noise), 20)]
+        table = table.append_column("payload", pa.array(values, pa.binary()))
+    pond.ingest("s", table)
     pond.drain()
 
 

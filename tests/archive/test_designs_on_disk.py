@@ -215,6 +215,19 @@ def test_a_summary_is_of_every_row(tmp_path: Path) -> None:
         pond.sql(f"ALTER STREAM s SET (archive = '{summary}')")
 
 
+def test_of_versions_that_are_fine_enough_the_smallest_is_read(tmp_path: Path) -> None:
+    """Rows that follow each other take fewer bytes than half of them do, which have gaps."""
+    with opened(tmp_path / "p", "replicate(0.5)") as pond:
+        take(pond, 0, 5000, payload=False)
+        take(pond, 5000, 5000)
+        copies = {c.low: c.size for c in pond._core.streams[1].copies["sample-0.5"].segments}
+        smaller = [s.size < copies[s.low] for s in sorted(pond._core.streams[1].archive.segments, key=lambda s: s.low)]
+        table, counters, planned = scan(pond, 0.5)
+        assert smaller == [True, False]
+        assert [(p.copy, p.kept, p.thin) for p in planned.pieces] == [("", 0.5, True), ("sample-0.5", 0.5, False)]
+        assert counters.bytes < counters.full_bytes and counters.read == 5000 + (table["a"].to_numpy() >= 5000).sum()
+
+
 @pytest.mark.parametrize("design", ["replicate(0.9)", "modify"])
 @pytest.mark.parametrize("before", ["plain", "replicate(0.5)", ""])
 def test_sections_of_which_a_copy_has_no_row_are_made_once(tmp_path: Path, design: str, before: str) -> None:

@@ -26,7 +26,10 @@ def test_a_copy_outlives_the_rows(tmp_path: Path) -> None:
     design = "replicate(0.5 keep 40s, 0.9 keep 1h) keep 20s"
     with opened(tmp_path / "p", design) as pond:
         pond.sql("DROP STREAM s")
-        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (progress='ts', archive='{design}')")
+        pond.sql(
+            "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR, payload BLOB)"
+            f" WITH (progress='ts', archive='{design}')"
+        )
         stream = pond._core.catalog.stream("s").id
         days(pond, 12)
         before = {d: values(pond, d) for d in (0.0, 0.5, 0.9)}
@@ -60,7 +63,7 @@ def test_a_mark_whose_removal_was_cut_off_is_taken_back(tmp_path: Path, monkeypa
     with opened(tmp_path / "p", "replicate(0.5 keep 1h) keep 10s") as pond:
         pond.sql("DROP STREAM s")
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR)"
+            "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR, payload BLOB)"
             " WITH (progress='ts', archive='replicate(0.5 keep 1h) keep 10s')"
         )
         days(pond, 6)

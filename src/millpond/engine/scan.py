@@ -48,7 +48,7 @@ class Version:
     @property
     def stored(self) -> Copy:
         """The version as matching sees it."""
-        return Copy(self.copy, self.segment.kept, self.segment.blocks)
+        return Copy(self.copy, self.segment.kept, self.segment.blocks, self.segment.size)
 
 
 @dataclass(frozen=True)
