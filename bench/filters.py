@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.filters_budget import measured
 from bench.filters_spark import compare
 from millpond.adapt import (
     AGreedy,
@@ -77,6 +78,11 @@ def generate(rng: np.random.Generator, rows: int, selectivities: Sequence[float]
     return drops
 
 
+def sampler(seed: int) -> np.random.Generator:
+    """What draws the tuples to profile: other numbers than those that tuples are made of with the same seed."""
+    return np.random.default_rng((seed, 1))
+
+
 @dataclass
 class Counted:
     """Work per tuple in units of the cheapest filter: of tuples, and of profiling. timeline: of 2,000 tuples each."""
@@ -111,7 +117,7 @@ def run(
     Arguments:
         settled: tuples at the beginning that do not count: the order is found in them.
     """
-    n, rng = len(costs), np.random.default_rng(seed)
+    n, rng = len(costs), sampler(seed)
     orderer: Orderer | None = None
     order = tuple(range(n)) if start is None else tuple(start)
     probability = 0.0
@@ -159,7 +165,7 @@ def run_engine(parts: Iterable[Drops], costs: Floats, way: str, p: float, seed: 
 
     Its budget is not what is looked at: only evaluations are counted.
     """
-    n, rng = len(costs), np.random.default_rng(seed)
+    n, rng = len(costs), sampler(seed)
     names = [str(i + 1) for i in range(n)]
     decider = FilterReoptimiser("bench", n, FilterOptions(way, p, budget=1.0), order=start)
     work = extra = pending = 0.0
@@ -467,7 +473,7 @@ def main() -> None:
         for name in arguments.figures.split(",") if arguments.figures else figures:
             show(figures[name]())
     if arguments.only in (None, "time"):
-        for each in table_4_2():
+        for each in itertools.chain(table_4_2(), measured()):
             show(each)
     if arguments.only in (None, "spark"):
         seen, wanted = compare(arguments.rows, arguments.batches, arguments.rounds)

@@ -61,6 +61,13 @@ def test_a_stage_of_sweep_moves_one_filter_to_its_greedy_place() -> None:
     assert (sweep.stage, len(sweep.window.bits)) == (1, 0)
 
 
+def test_a_stage_of_sweep_does_not_move_a_filter_for_its_first_tuples() -> None:
+    sweep, better = Sweep((0, 1)), Profile(np.array([[0, 1]] * 20, np.int8))
+    assert [sweep.observe(better) for _ in range(4)] == [None] * 4
+    change = sweep.observe(better)
+    assert change is not None and change.order == (1, 0)
+
+
 @given(
     st.integers(2, 5).flatmap(
         lambda n: st.lists(st.lists(st.integers(0, 1), min_size=n, max_size=n).filter(any), min_size=1, max_size=40)

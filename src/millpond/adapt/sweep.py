@@ -12,6 +12,9 @@ import numpy as np
 from millpond.adapt.orderer import Orderer, OrderSettings, Reorder
 from millpond.adapt.profile import UNKNOWN, Profile, Times
 
+#: Of the tuples of a stage, the part that has to be there before a filter moves: each stage begins with none.
+SURE = 5
+
 
 class Sweep(Orderer):
     """In each stage the filter at position `stage` (rotating over the second to the last) is profiled.
@@ -48,6 +51,8 @@ class Sweep(Orderer):
         instead = (taken[:, None] >= places).sum(axis=0)
         times = self.times[self._order]
         wrong = np.flatnonzero(here / times[: self.stage] < self.settings.alpha * instead / times[self.stage])
+        if len(self.window.bits) < self.settings.window // SURE:
+            return None
         if len(wrong):
             self._order.insert(int(wrong[0]), self._order.pop(self.stage))
         if len(wrong) or len(self.window.bits) >= self.settings.window:
