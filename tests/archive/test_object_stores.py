@@ -12,9 +12,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -25,6 +26,7 @@ from millpond.engine import maintenance
 from millpond.engine.backup import backup, restore
 from millpond.engine.checking import check_archives
 from millpond.errors import StatementError
+from millpond.results import adhoc
 from millpond.tables import stores
 from tests.archive.ponds import rows, values
 
@@ -213,3 +215,46 @@ def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatc
         assert os.listdir(tmp_path / "p" / "streams") == ["s-1"]
         pond.maintain()
         assert os.listdir(tmp_path / "p" / "streams") == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_runs_a_stream_whose_archive_lies_in_a_store(
+    spark_pond: Callable[..., Any], inline_pond: Callable[..., Any], s3: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standing queries over it, back-fill and reduced scans as jobs, upkeep, a restart: as inline on a disk."""
+    monkeypatch.setattr(adhoc, "QUICK_ROWS", 100)  # ad hoc scans are jobs, too
+    place, options = s3
+    spark = _answers(spark_pond("p", storage=options), f", archive_at='{place}'")
+    assert spark == _answers(inline_pond("q"), "")
+    again = spark_pond("p")  # with the options of last time
+    assert again.sql("SELECT count(*) AS n FROM s REDUCE sample(0.9)").rows()[0][0] == spark["tenth again"][0]["n"]
+
+
+def _answers(pond: Any, more: str) -> dict[str, list[dict[str, Any]]]:
+    """What queries say of a stream that gets 9,000 rows, and then 1,000 after upkeep; the pond is closed then."""
+    pond.sql(
+        "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (progress='ts', lateness='1h',"
+        f" archive='replicate(0.5, 0.9)'{more})"
+    )
+    pond.sql("CREATE QUERY live AS SELECT k, sum(a) AS a FROM s [RANGE TUMBLING 1 SECOND] GROUP BY k")
+    for epoch in range(3):
+        pond.ingest("s", rows(epoch * 3000, 3000))
+        pond.drain()
+    if more:
+        at = pond._core.catalog.stream("s").options.archive_at
+        assert at.startswith("s3://") and not list((Path(pond.path) / "streams").rglob("*.parquet"))
+        assert len([n for n in stores.file_names(f"{at}/streams/s-1") if n.endswith(".parquet")]) >= 3
+    found = {"tenth": "SELECT count(*) AS n, avg(a) AS a FROM s REDUCE sample(0.9)"}
+    asked = {name: pond.sql(text).to_arrow() for name, text in found.items()}
+    pond.maintain()
+    since = "WITH (since='start') AS SELECT count(*) AS n FROM s"
+    pond.sql(f"CREATE QUERY late {since} [RANGE TUMBLING 3 SECONDS]")
+    pond.sql(f"CREATE QUERY less {since} REDUCE sample(0.5) [RANGE TUMBLING 3 SECONDS]")
+    pond.ingest("s", rows(9000, 1000))
+    pond.drain(final=True)
+    for name in ("live", "late", "less"):
+        asked[name] = pond.sql(f"SELECT * FROM {name} ORDER BY ALL").to_arrow()
+    asked["tenth again"] = pond.sql(found["tenth"]).to_arrow()
+    pond.close()
+    return {name: table.to_pylist() for name, table in asked.items()}
