@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from bench.filters import generate, run
-from bench.filters_spark import FILES, N, evaluated
+from bench.filters import generate, run, run_engine
+from bench.filters_budget import measured
+from bench.filters_spark import N, evaluated
 
 from millpond.adapt.greedy import expected_cost, greedy_order
 
@@ -31,6 +32,20 @@ def test_profiling_adds_what_the_model_says():
     assert found.profiling == pytest.approx(0.05 * (8 - found.tuples), rel=0.05)
 
 
+def test_the_engine_follows_a_flip_sooner_than_the_window_turns_over():
+    drops = generate(np.random.default_rng(3), 40_000, [0.2, 0.4, 0.6, 0.8], 1)
+    parts, start = [drops, drops[:, ::-1]], range(4)
+    alone, engine = (made(parts, np.ones(4), "a_greedy", 0.01, 3, start) for made in (run, run_engine))
+    assert engine.order[0] == 3
+    assert engine.tuples < alone.tuples and engine.timeline[22] < 0.7 * alone.timeline[22]
+
+
+def test_the_budget_is_measured():
+    (line,) = measured([(600, 60)])
+    assert line["seen"]["epochs_until_followed"] is not None and 0 < line["seen"]["share"] < 0.5
+
+
 def test_static_orders_of_the_comparison():
-    best, worst, together = (evaluated(200, order) for order in ("best", "worst", "together"))
-    assert best < worst < together == 200 * FILES * N
+    job = {"rows": 4000, "files": 20}
+    best, given, worst = (evaluated(job, order) for order in ("best", "given", "worst"))
+    assert 4000 < best < given < worst < 4000 * N
