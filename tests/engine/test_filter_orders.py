@@ -13,8 +13,8 @@ import millpond
 from millpond.adapt import filter_plans
 from millpond.engine import filter_orders
 from millpond.engine.epoch import propose, run_epoch
-from millpond.engine.filter_orders import subjects
 from millpond.engine.records import read_manifest
+from millpond.engine.subjects import subjects
 from millpond.errors import StatementError
 
 T0 = dt.datetime(2024, 5, 1)
@@ -245,7 +245,7 @@ def test_the_log_keeps_its_size_and_forgets_what_is_dropped(tmp_path, monkeypatc
     pond.ingest("s", batch(0, False))
     pond.drain()
     orders, catalog = pond._core.filters, pond._core.catalog
-    gone, *stay = (subject.name for subject in filter_orders.subjects(catalog))
+    gone, *stay = (subject.name for subject in subjects(catalog))
     assert orders.log(gone)
     pond.sql("DROP QUERY w")
     assert orders.of(pond._core.catalog, gone) is None and not orders.log(gone)

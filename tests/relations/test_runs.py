@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.relations import all_rows, matching, only_needed, runs, with_rows
-from millpond.relations.matching import Sought, partners
+from millpond.relations.matching import Sought, sought_in
 from millpond.relations.runs import KeyOrder, Run, key_order, spread_codes
 
 rows = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=12)
@@ -61,7 +61,7 @@ def test_runs_are_the_total_order_and_find_what_fits(deltas: list[Any], small: i
         Sought(r.order("k", order) or order(r), int(s), int(r.times[0]), int(r.times[-1]))
         for r, s in zip(found, starts, strict=False)
     ]
-    pairs = partners(sought, begin, end, reach, reach > 0, codes, latest, earliest, 10_000)
+    pairs = sought_in(sought, begin, end, reach, reach > 0, codes, latest, earliest).pairs(10_000)
     keys = expected["k"].to_numpy()
     wanted = [
         (n, m)
@@ -70,8 +70,12 @@ def test_runs_are_the_total_order_and_find_what_fits(deltas: list[Any], small: i
         if keys[m] == k and begin[m] <= low and end[m] >= high
     ]
     assert isinstance(pairs, tuple) and list(zip(*(p.tolist() for p in pairs), strict=True)) == wanted
+    matches = sought_in(sought, begin, end, reach, False, codes, latest, earliest)
+    assert np.flatnonzero(matches.some()).tolist() == sorted({n for n, _ in wanted})
     if wanted:
-        assert partners(sought, begin, end, reach, False, codes, latest, earliest, 0) == len(wanted)
+        assert matches.pairs(0) == len(wanted)
+        last = matches.take(np.array([wanted[-1][0]] * 2)).pairs(10_000)
+        assert isinstance(last, tuple) and last[1].tolist() == [m for n, m in wanted if n == wanted[-1][0]] * 2
 
 
 @pytest.mark.parametrize("keys", [1, 40])
@@ -81,7 +85,7 @@ def test_a_key_with_many_rows_is_searched_by_time(keys: int) -> None:
     sought = [Sought(order(run), 0, 0, 3_999)]
     asked = np.array([0, 1_999, 3_999])
     codes = spread_codes(asked % keys)
-    found = partners(sought, t, t + 401, 401, keys == 1, codes, asked, asked + 1, 10_000)
+    found = sought_in(sought, t, t + 401, 401, keys == 1, codes, asked, asked + 1).pairs(10_000)
     assert isinstance(found, tuple)
     for n, at in enumerate(asked):
         assert found[1][found[0] == n].tolist() == [m for m in range(max(0, at - 400), at + 1) if m % keys == at % keys]

@@ -163,7 +163,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             archive=_probed(core, catalog, progress, queries),
             hot=hot,
             moved=moved(catalog, hot, published.hot, adopt),
-            filters=core.filters.plans(catalog) if catalog.functions else {},
+            filters=core.filters.plans(catalog),
             tables=tables,
             unread=unread,
         )
@@ -278,7 +278,7 @@ def run_epoch(core: Core, epoch: int) -> None:
     for report in reports:
         for name, count in report["scans"].items():
             scans[name] += count
-    core.filters.learn(core.catalog, manifest.filters, epoch, manifest.clock, reports[0]["reports"])
+    core.filters.learn(core.catalog, manifest.filters, epoch, manifest.clock, [*reports[0]["reports"], *reports])
     elapsed = time.perf_counter() - started
     stages |= {"job": ran - started, "commit": committed - ran, "publish": time.perf_counter() - committed}
     with core.lock:

@@ -1,7 +1,4 @@
-"""The filters of standing queries and their orders in an open pond: who has which, what epochs taught, the plan log.
-
-A subject is what evaluates a condition once for all who share it: a synopsis, a store, a derived stream of rows.
-"""
+"""Orders of filters and of pipelines of joins in an open pond: what epochs taught of them, and the plan log."""
 
 from __future__ import annotations
 
@@ -9,78 +6,24 @@ import json
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millpond.adapt.filter_plans import FilterOptions, FilterPlan, FilterProfiler, FilterReoptimiser
+from millpond.adapt.filter_plans import FilterPlan, FilterProfiler, FilterReoptimiser
 from millpond.adapt.plan_log import LogEntry
 from millpond.adapt.statistics import Observation
 from millpond.catalog import Catalog
 from millpond.engine.screening import Screen
-from millpond.functions import display, function_of, references_in
-from millpond.synopses.conjunctions import Conjunction, conjunction_of
+from millpond.engine.subjects import Subject, stream_subject, subjects
+from millpond.synopses.conjunctions import conjunction_of
 from millpond.synopses.panes import casts_of
 from millpond.tables import write_durably
-from millpond.types import QueryOptions, StreamDefinition, from_json, to_json
+from millpond.types import StreamDefinition, from_json, to_json
 
 #: The file of the plan log, a JSON line each; beyond `LARGE` bytes, and twice as many as it was written with, it is
 #: written anew with what is remembered.
 FILE, LARGE = "plans.jsonl", 8 << 20
-
-
-def stream_subject(stream: StreamDefinition) -> str:
-    """The subject of a derived stream of rows."""
-    return f"stream {stream.id}"
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A condition that is evaluated for standing queries. users: their names, the oldest first."""
-
-    name: str
-    conjunction: Conjunction
-    options: FilterOptions
-    users: tuple[str, ...]
-
-    @property
-    def filters(self) -> tuple[str, ...]:
-        """The filters as a reader knows them."""
-        return tuple(display(f.sql) for f in self.conjunction.filters)
-
-    @property
-    def costs(self) -> list[float | None]:
-        """Microseconds that the filters are said to take, each."""
-        found: list[float | None] = []
-        for each in self.conjunction.filters:
-            told = [function_of(r).definition.cost for r in references_in(each.sql)]
-            found.append(sum(c for c in told if c is not None) if any(c is not None for c in told) else None)
-        return found
-
-
-def options_of(options: QueryOptions) -> FilterOptions:
-    """What the options of a query say about the order of its filters."""
-    return FilterOptions(
-        options.adapt, options.adapt_probability, options.adapt_window, options.adapt_alpha, options.adapt_budget
-    )
-
-
-def subjects(catalog: Catalog) -> Iterator[Subject]:
-    """The conditions with registered functions that map tasks evaluate."""
-    owned = [(s.owner, s.spec.where) for s in catalog.synopses.values()]
-    owned += [(s.owner, s.spec.where) for s in catalog.stores.values() if not s.spec.narrowed]
-    for owner, where in owned:
-        conjunction = conjunction_of(where)
-        if conjunction is not None:
-            users = sorted((u.definition for u in catalog.users(owner)), key=lambda d: d.id)
-            options = options_of(users[0].options) if users else FilterOptions()
-            yield Subject(owner, conjunction, options, tuple(u.name for u in users))
-    for stream in catalog.streams.values():
-        if stream.derived is not None and stream.derived.query is None:
-            conjunction = conjunction_of(stream.derived.where)
-            if conjunction is not None:
-                options = options_of(stream.derived.options or QueryOptions())
-                yield Subject(stream_subject(stream), conjunction, options, (stream.name,))
 
 
 class Screens:
@@ -165,7 +108,7 @@ class FilterOrders:
         clock: int,
         reports: Sequence[dict[str, Any]],
     ) -> None:
-        """Take in what the map tasks of a published epoch report, which had these plans."""
+        """Take in what the tasks of a published epoch report, which had these plans."""
         by_subject: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for report in reports:
             for name, each in report.get("filters", {}).items():
@@ -198,7 +141,7 @@ class FilterOrders:
                 self._rewrite()
 
     def of(self, catalog: Catalog, subject: str) -> tuple[Subject, FilterReoptimiser, Observation | None] | None:
-        """A subject, its re-optimiser and what was last seen; None for one without registered functions."""
+        """A subject, its re-optimiser and what was last seen; None where there is nothing to be ordered."""
         with self._lock:
             self._settle(catalog)
             found = self._reoptimisers.get(subject)
@@ -220,7 +163,7 @@ class FilterOrders:
                 del known_of[name]
         for name, subject in found.items():
             known = self._reoptimisers.get(name)
-            if known is not None and (known[0].conjunction, known[0].options) == (subject.conjunction, subject.options):
+            if known is not None and known[0].is_same(subject) and known[0].options == subject.options:
                 self._reoptimisers[name] = subject, known[1]
                 continue
             count, log = len(subject.filters), self._log.get(name, [])

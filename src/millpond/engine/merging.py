@@ -113,6 +113,7 @@ def merge_shard(
     advanced: dict[str, Any] = {}
     spent: dict[str, float] = defaultdict(float)
     scans: dict[str, int] = {}
+    observed: dict[str, Any] = {}
     merged = 0.0
     for synopsis in catalog.synopses.values():
         home = home_shard(synopsis.spec, synopsis.owner, manifest.shards)
@@ -164,6 +165,7 @@ def merge_shard(
             partial(_shown, pond, segments), state, results, advanced, failures, spent,
         )  # fmt: skip
         relational.run()
+        observed = relational.observed
         if relational.counters is not None:
             scans = {"groups": relational.counters.groups, "bytes": relational.counters.bytes}
     given: dict[str, int] = defaultdict(int)
@@ -193,6 +195,7 @@ def merge_shard(
         "written": written,
         "scans": scans,
         "spent": spent,
+        "filters": observed,
         "given": given,
         "passed": passed,
         "seconds": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from millpond.engine.bounds import answered_until, high_of, is_paired, pair_boun
 from millpond.engine.early import EARLY, due
 from millpond.engine.early_relations import Speculation
 from millpond.engine.floors import floored, revises
+from millpond.engine.join_orders import JoinOrders
 from millpond.engine.pair_answers import advance_pairs, moved, pairs_final, pairs_needed
 from millpond.engine.probing import Past, marked
 from millpond.engine.records import Floor, Manifest, QueryProgress
@@ -241,7 +242,7 @@ class Shard:
     """The relational queries of one shard in one epoch; `run` gives state, results and progress.
 
     parts: what the map tasks sent, by store. given: revision numbers of a query (by owner); early: what it has shown
-    early of instants from one on. spent: seconds by query.
+    early of instants from one on. spent: seconds by query. observed: what was seen of pipelines, by subject.
     """
 
     db: duckdb.DuckDBPyConnection
@@ -261,6 +262,7 @@ class Shard:
     failures: dict[str, str]
     spent: dict[str, float]
     counters: Counters | None = None
+    observed: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> None:
         """Store the epoch's rows, and answer every query."""
@@ -397,9 +399,12 @@ class Shard:
         if is_paired(standing):
             reached = pair_bounds(self.catalog, standing, self.progress, self.manifest.clock)
             return advance_pairs(self.db, query, options, inputs, before, reached, since, given)
+        orders = JoinOrders(standing, self.manifest.filters)
         done = advance_relation(
-            self.db, query, options, inputs, self._tables(standing), before, bound, since, given, known, speculation
-        )
+            self.db, query, options, inputs, self._tables(standing), before, bound, since, given, known, speculation,
+            orders,
+        )  # fmt: skip
+        self.observed |= orders.report()
         horizon = horizon_of(self.catalog, standing, done.progress, known)
         return replace(done, progress=trimmed(done.progress, horizon))
 

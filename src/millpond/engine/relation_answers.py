@@ -42,6 +42,7 @@ from millpond.relations import (
     spare_of,
 )
 from millpond.relations.contents import visible_from
+from millpond.relations.pipelines import Observer
 from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput
 
 Given = Callable[[int, int], pa.Table | None]
@@ -76,6 +77,7 @@ def advance_relation(
     given: Given,
     high: int,
     speculation: Speculation | None = None,
+    observer: Observer | None = None,
 ) -> Advanced:
     """Report the instants up to `bound`, and revise reported ones that rows of the epochs from `since` on change.
 
@@ -83,7 +85,7 @@ def advance_relation(
         use: the tables that it reads.
         given: (low, high) -> revision numbers given so far to instants in that range: columns end, revision.
         high: the least high watermark of the streams that have rows, before the epoch.
-        speculation: what early answers are made of; None: the query has none.
+        speculation: what early answers are made of; None: the query has none. observer: of the pipelines of a join.
     """
     relation = query.relation
     assert relation is not None
@@ -124,14 +126,14 @@ def advance_relation(
             until = min(until, max(highs)) if relation.operator != "rstream" else until
         before = [known_of(db, relation, item, i, spare, mended(i), since - 1) for item, i, spare in items]
         old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
-        old = answers(db, query, before, tables, low, until, _ticks(options, progress.first, old_last))
-        new = answers(db, query, contents, tables, low, until, _ticks(options, first, last))
+        old = answers(db, query, before, tables, low, until, _ticks(options, progress.first, old_last), observer)
+        new = answers(db, query, contents, tables, low, until, _ticks(options, first, last), observer)
         revised = _revisions(db, query, difference(db, query, old, new), given, status)
     low = max(progress.closed, progress.start)
     ticks = _ticks(options, first, last)
 
     def between(since: int, until: int) -> pa.Table:
-        return answers(db, query, contents, tables, since, min(until, FOR_EVER), ticks)
+        return answers(db, query, contents, tables, since, min(until, FOR_EVER), ticks, observer)
 
     closed = max(progress.closed, bound)
     found = between(low, bound) if bound > low else None

@@ -124,7 +124,7 @@ class Work:
 
 
 _OF_MAPS = ("stream", "rows", "late", "dead", "bytes", "lasted", "operators", "filters", "measures")
-_OF_MERGES = ("given", "spent", "measures")
+_OF_MERGES = ("given", "spent", "measures", "filters")
 
 
 def work_of(manifest: Manifest, reports: Sequence[dict[str, Any]], stages: Mapping[str, float]) -> Work:
@@ -153,7 +153,7 @@ def report_epoch(
     if not is_of_interest(manifest, catalog, core.published, queries):
         return
     states = state_readings(core, manifest, queries, progress)
-    states |= filter_readings(catalog, work.filters, work.maps, work.epoch, work.clock)[1]
+    states |= filter_readings(catalog, work.filters, [*work.maps, *work.merges], work.epoch, work.clock)[1]
     table = core.reporter.table(epoch_readings(catalog, work), states, manifest.clock)
     if table.num_rows:
         write_report(derived_folder(core.path, system), manifest.epoch, table)
@@ -201,7 +201,9 @@ def _add(catalog: Catalog, work: Work, found: Readings) -> None:
             if (standing := catalog.queries.get(int(number))) is not None:
                 of = found.setdefault((standing.definition.name, "query"), {})
                 of["seconds"] = of.get("seconds", 0.0) + seconds
-    for key, values in filter_readings(catalog, work.filters, work.maps, work.epoch, work.clock)[0].items():
+    for key, values in filter_readings(catalog, work.filters, [*work.maps, *work.merges], work.epoch, work.clock)[
+        0
+    ].items():
         of = found.setdefault(key, {})
         for each, value in values.items():
             of[each] = of.get(each, 0.0) + value

@@ -23,6 +23,7 @@ from millpond.language.joining import WHOLE, join_plan, spelt_out
 from millpond.language.paired import bare_window, check_pairs, paired_window
 from millpond.language.places import Source, nearest
 from millpond.language.probing import probes_of
+from millpond.language.products import check_products
 from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_text
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
 from millpond.language.semi import looks_at_many
@@ -157,6 +158,7 @@ class _Binder:
         )
         tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
         columns_of = {ref.alias: ref.columns for ref in refs}
+        check_products(tree, self.select, columns_of, self.source)
         joined = (
             None
             if elements or self.reduced

@@ -15,9 +15,10 @@ from millpond.language.dialect import render
 from millpond.language.duck import quote
 from millpond.language.expressions import unqualified
 from millpond.language.factors import conjuncts
+from millpond.language.join_graphs import alike_of
 from millpond.language.semi import looks_at_many, without_subquery
 from millpond.language.using import without_using
-from millpond.types import Column, JoinEquality, JoinPlan
+from millpond.types import Column, JoinCondition, JoinEquality, JoinPlan
 
 #: What a SELECT beside its joins must not have: its answer would not be a function of single joined rows.
 WHOLE = ("group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
@@ -89,6 +90,7 @@ def join_plan(
         return None
     owner = Owners(items, columns)
     equalities, residual = [], []
+    everything = set(range(len(items)))
     for test in tests:
         for node, negated in conjuncts(test):
             left = right = None
@@ -99,9 +101,11 @@ def join_plan(
                     JoinEquality(left, render(unqualified(node.this)), right, render(unqualified(node.expression)))
                 )
             else:
-                residual.append(f"({'NOT ' if negated else ''}({render(node)}))")
+                about = owner.all_of(node)
+                about = everything if about is None else about
+                residual.append(JoinCondition(tuple(sorted(about)), f"({'NOT ' if negated else ''}({render(node)}))"))
     sources = tuple(render(at(i.copy())) for i in items)
-    on = " AND ".join(residual) or None
+    on = " AND ".join(c.sql for c in residual) or None
     return JoinPlan(
         kind,
         tuple(i.name for i in items),
@@ -111,6 +115,9 @@ def join_plan(
         render(where) if where is not None else None,
         select,
         plain=_plain(tree.expressions, shown, owner, columns),
+        conditions=tuple(residual),
+        names=tuple(i.alias_or_name for i in items),
+        alike=alike_of(equalities, [columns[i.name] for i in items]) if kind == "inner" else (),
     )
 
 
@@ -163,6 +170,11 @@ class Owners:
 
     def of(self, node: exp.Expr) -> int | None:
         """The number of the only item whose columns an expression has; None: none, or several."""
+        found = self.all_of(node)
+        return found.pop() if found is not None and len(found) == 1 else None
+
+    def all_of(self, node: exp.Expr) -> set[int] | None:
+        """The numbers of the items whose columns an expression has; None where that is not known of a column."""
         found: set[int] = set()
         for each in node.find_all(exp.Column):
             if each.table:
@@ -174,4 +186,4 @@ class Owners:
             if len(owners) != 1 or each.name.lower() not in self.columns[owners[0]]:
                 return None
             found.add(owners[0])
-        return found.pop() if len(found) == 1 else None
+        return found

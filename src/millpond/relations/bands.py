@@ -24,7 +24,8 @@ from millpond.distinct import distinct
 from millpond.language.duck import quote
 from millpond.progress import FOREVER, NEVER
 from millpond.relations.contents import Ints
-from millpond.relations.joining import AT_ONCE, MISSING, ROWS_AT_MOST, side_by_side
+from millpond.relations.joining import AT_ONCE, ROWS_AT_MOST
+from millpond.relations.pipelines import MISSING, side_by_side
 from millpond.synopses import query_table
 from millpond.types import JoinPlan, Relational, RelationWindow
 
@@ -334,8 +335,8 @@ class _Join:
 
     def over(self, parts: tuple[Ints, ...], select: str, where: str | None, beside: pa.Table) -> pa.Table:
         """A SELECT over joined rows side by side."""
-        rows = [s.rows for s in self.seen]
-        return side_by_side(self.db, self.plan, self.free, rows, parts, select, where, beside)
+        rows = {n: s.rows for n, s in enumerate(self.seen)}
+        return side_by_side(self.db, self.plan, self.free, rows, dict(enumerate(parts)), select, where, beside)
 
 
 def _bounded(pairs: int) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from millpond.distinct import distinct
 from millpond.relations.contents import FOR_EVER, Content, Ints
 from millpond.relations.joining import joined_changes
+from millpond.relations.pipelines import Observer
 from millpond.relations.probes import INSTANT, TOGETHER, Probed
 from millpond.synopses import query_table
 from millpond.types import BoundQuery, Relational
@@ -91,16 +92,21 @@ def _changes(
     tables: TablesInTime,
     low: int,
     high: int,
+    observer: Observer | None,
 ) -> tuple[pa.Table, bool]:
     """As `_changes_within`, where tables change too: at an instant from which on they are others, the relation changes
     by what they make of what was in the windows just before it."""
     stretches = tables.between(low, high)
     switches = [since for since, _ in tables.stretches[1:] if low <= since < high]
     if len(stretches) == 1 and not switches:
-        return _changes_within(db, query, contents, stretches[0][2], low, high)
+        return _changes_within(db, query, contents, stretches[0][2], low, high, observer)
     c = _list(query)
     parts = [
-        query_table(db, f"SELECT _at, {c}, _net FROM d", d=_changes_within(db, query, contents, found, start, stop)[0])
+        query_table(
+            db,
+            f"SELECT _at, {c}, _net FROM d",
+            d=_changes_within(db, query, contents, found, start, stop, observer)[0],
+        )
         for start, stop, found in stretches
     ]
     for since in switches:
@@ -121,6 +127,7 @@ def _changes_within(
     tables: Tables,
     low: int,
     high: int,
+    observer: Observer | None,
 ) -> tuple[pa.Table, bool]:
     """How the relation changes at the instants low <= τ < high: columns `_at` (microseconds), c0, c1, …, `_net`.
 
@@ -132,7 +139,7 @@ def _changes_within(
     if _relation(query).plan == "elements":
         return _elements(db, query, _kept(contents)[0], tables, low, high), False
     if _relation(query).plan == "joined":
-        return joined_changes(db, _relation(query), _list(query), _kept(contents), tables, low, high)
+        return joined_changes(db, _relation(query), _list(query), _kept(contents), tables, low, high, observer)
     points = _instants(_leading(query, contents), low, high)
     parts = []
     for start, stop in _chunks(query, contents, points):
@@ -156,6 +163,7 @@ def answers(
     low: int,
     high: int,
     ticks: Ticks | None = None,
+    observer: Observer | None = None,
 ) -> pa.Table:
     """What the query reports for the instants low <= τ < high: `_at`, `_sign`, c0, c1, …, `_n` (how often).
 
@@ -163,7 +171,7 @@ def answers(
     an order that depends on the rows alone; a row that enters twice may stand there twice.
 
     Arguments:
-        ticks: the instants that RSTREAM reports.
+        ticks: the instants that RSTREAM reports. observer: of the pipelines of a join of many inputs.
     """
     operator = _relation(query).operator
     tables = tables if isinstance(tables, TablesInTime) else TablesInTime(((-FOR_EVER, tables),))
@@ -171,7 +179,7 @@ def answers(
         assert ticks is not None
         parts = [_reported(db, query, contents, t, a, b, ticks) for a, b, t in tables.between(low, high)]
         return pa.concat_tables(parts, promote_options="permissive")
-    net, ordered = _changes(db, query, contents, tables, low, high)
+    net, ordered = _changes(db, query, contents, tables, low, high, observer)
     if ordered:
         return _signed(net, operator)
     wanted = {"istream": "WHERE _net > 0", "dstream": "WHERE _net < 0", None: ""}[operator]

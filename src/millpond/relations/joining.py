@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millpond.distinct import distinct
 from millpond.language.duck import quote
+from millpond.language.join_graphs import graph_of
 from millpond.relations.contents import FOR_EVER, Content, Ints
-from millpond.relations.matching import Sought, partners
-from millpond.relations.sides import Side, as_they_are, codes_of, side_of
+from millpond.relations.pipelines import MISSING, Inputs, Observer, Pipeline, bounded
+from millpond.relations.sides import Side, as_they_are, side_of
 from millpond.synopses import query_table
 from millpond.types import JoinPlan, Relational
 
@@ -29,9 +29,6 @@ AT_ONCE = 200_000
 
 #: Joined rows that one epoch may make, of any part of a join: some gigabytes.
 ROWS_AT_MOST = 50_000_000
-
-#: Row number of a part that is missing.
-MISSING = -1
 
 
 @dataclass(frozen=True)
@@ -54,6 +51,7 @@ def joined_changes(
     tables: Mapping[str, pa.Table],
     low: int,
     high: int,
+    observer: Observer | None = None,
 ) -> tuple[pa.Table, bool]:
     """How a join changes at the instants low <= τ < high: columns `_at`, c0, c1, …, `_net`; as `evaluate._changes`.
 
@@ -61,13 +59,15 @@ def joined_changes(
     they are not grouped, and equal rows may stand side by side.
 
     Arguments:
-        names: c0, c1, … as a list.
+        names: c0, c1, … as a list. observer: says in which orders the inputs' pipelines go, and looks at what they do.
     """
     plan = relation.joined
     assert plan is not None
     known = {i.alias: (i, c) for i, c in zip(relation.inputs, contents, strict=True)}
-    sides = [side_of(db, plan, n, known, tables) for n in range(len(plan.items))]
-    join = _Join(db, plan, sides, relation.instants, low, min(high, FOR_EVER))
+    graph = graph_of(plan)
+    sides = [side_of(plan, graph, n, known, tables) for n in range(len(plan.items))]
+    inputs = Inputs(db, plan, graph, sides, relation.instants, ROWS_AT_MOST)
+    join = _Join(inputs, low, min(high, FOR_EVER), observer)
     event = _one(join.pairs(relation.operator) if plan.kind == "inner" else join.outer())
     enter, leave = (event.at[event.count == sign] for sign in (1, -1))
     if not len(leave) or not len(enter) or not len(np.intersect1d(distinct(enter), distinct(leave), True)):
@@ -88,41 +88,28 @@ def _one(events: Sequence[Event]) -> Event:
     return Event(parts, np.concatenate([e.at for e in events]), np.concatenate([e.count for e in events]))
 
 
-def side_by_side(
-    db: duckdb.DuckDBPyConnection,
-    plan: JoinPlan,
-    free: str,
-    rows: Sequence[pa.Table],
-    parts: Sequence[Ints],
-    select: str,
-    where: str | None,
-    beside: pa.Table,
-) -> pa.Table:
-    """A SELECT over joined rows.
-
-    Arguments:
-        free: a name that nothing in the query begins with. rows: of each FROM item's input. parts: row numbers, of the
-            first items or of all (MISSING: a row of NULLs). beside: columns that go with the joined rows.
-    """
-    inputs = {free: beside}
-    sources = []
-    for number, part in enumerate(parts):
-        name, alias = f"{free}{number}", plan.items[number]
-        inputs[name] = rows[number].take(pa.array(part, mask=part == MISSING))
-        sources.append(plan.sources[number].replace(quote(alias), quote(name), 1))
-    items = " POSITIONAL JOIN ".join([*sources, quote(free)])
-    tail = f" WHERE {where}" if where is not None else ""
-    return query_table(db, f"SELECT {select} FROM {items}{tail}", **inputs)
-
-
 @dataclass(frozen=True)
 class _Join:
-    db: duckdb.DuckDBPyConnection
-    plan: JoinPlan
-    sides: Sequence[Side]
-    free: str
+    inputs: Inputs
     low: int
     high: int
+    observer: Observer | None
+
+    @property
+    def db(self) -> duckdb.DuckDBPyConnection:
+        return self.inputs.db
+
+    @property
+    def plan(self) -> JoinPlan:
+        return self.inputs.plan
+
+    @property
+    def sides(self) -> Sequence[Side]:
+        return self.inputs.sides
+
+    @property
+    def free(self) -> str:
+        return self.inputs.free
 
     def pairs(self, operator: str | None = None) -> list[Event]:
         """Joined rows of an inner join that enter or leave in the stretch.
@@ -157,103 +144,22 @@ class _Join:
                 rows = rows[np.searchsorted(only, moved, "left") < np.searchsorted(only, moved, "right")]
             for start in range(0, len(rows), AT_ONCE):
                 found.append(self.pipeline(number, rows[start : start + AT_ONCE], moments, sign))
-                _bounded(sum(len(e.at) for e in found))
+                bounded(sum(len(e.at) for e in found), self.inputs.most)
         return found
 
     def pipeline(self, number: int, rows: Ints, moments: Ints, sign: int) -> Event:
-        """The rows of one input through the others: those for which it is the last to begin, or the first to end.
-
-        Of several that begin (end) at the same instant it is the first FROM item that counts.
-        """
-        at = moments[rows]
-        parts: dict[int, Ints] = {number: rows}
-        for other in self.order(number):
-            first = other < number
-            latest, earliest = (at - first, at + 1) if sign > 0 else (at - 1, at + first)
-            kept, matched = self.probe(parts, latest, earliest, other)
-            parts = {n: p[kept] for n, p in parts.items()} | {other: matched}
-            at = at[kept]
-        ordered = tuple(parts[n] for n in range(len(self.sides)))
-        return self.passing(Event(ordered, at, np.full(len(at), sign)))
-
-    def order(self, number: int) -> list[int]:
-        """In which order an input's pipeline meets the others: along equalities, without a needless product."""
-        order, bound = [], {number}
-        while len(bound) < len(self.sides):
-            left = [n for n in range(len(self.sides)) if n not in bound]
-            linked = [n for n in left if any(e.partner(n) in bound for e in self.plan.equalities)]
-            order.append((linked or left)[0])
-            bound.add(order[-1])
-        return order
-
-    def probe(self, parts: Mapping[int, Ints], latest: Ints, earliest: Ints, other: int) -> tuple[Ints, Ints]:
-        """Partners in another input: which of the given rows has one (several times if it has several), and which.
-
-        Arguments:
-            latest, earliest: of each given row: a partner begins at `latest` or before and ends at `earliest` or after.
-        """
-        side, plan = self.sides[other], self.plan
-        links = [(n, each.partner(other)) for n, each in enumerate(plan.equalities)]
-        linked = [(n, bound) for n, bound in links if bound is not None and bound in parts]
-        runs = [(run, side.order(self.db, run, [n for n, _ in linked])) for run in side.runs] if linked else []
-        mine = None
-        if runs and all(order is not None for _, order in runs):
-            columns = [self.sides[bound].keys_of(self.db, n, parts[bound]) for n, bound in linked]
-            mine = codes_of(self.db, columns)
-            kinds = {order.kinds for run, order in runs if order is not None and len(run)}
-        if mine is None or kinds - {mine.kinds}:
-            return self.compare(parts, latest, earliest, other, linked)
-        starts = np.cumsum([0, *(len(run) for run, _ in runs)])
-        sought = [
-            Sought(order, int(start), int(run.times[0]), int(run.times[-1]))
-            for (run, order), start in zip(runs, starts, strict=False)
-            if order is not None and len(run)
-        ]
-        asked = np.arange(len(latest)) if mine.valid is None else np.flatnonzero(mine.valid)
-        codes, latest, earliest = mine.codes[asked], latest[asked], earliest[asked]
-        found = partners(sought, side.begin, side.end, side.reach, side.plain, codes, latest, earliest, ROWS_AT_MOST)
-        if isinstance(found, int):
-            _bounded(found)
-            raise AssertionError
-        kept, matched = asked[found[0]], found[1]
-        if not mine.exact and len(kept):  # equal codes of different keys are possible
-            same = np.ones(len(kept), bool)
-            for column, (n, _) in zip(columns, linked, strict=True):
-                same &= pc.equal(column.take(pa.array(kept)), side.keys_of(self.db, n, matched)).to_numpy(False)
-            kept, matched = kept[same], matched[same]
-        return kept, matched
-
-    def compare(
-        self,
-        parts: Mapping[int, Ints],
-        latest: Ints,
-        earliest: Ints,
-        other: int,
-        linked: Sequence[tuple[int, int]],
-    ) -> tuple[Ints, Ints]:
-        """As `probe`, without equalities between keys of one type: DuckDB compares."""
-        side = self.sides[other]
-        frontier = {"_f": np.arange(len(latest)), "_l": latest, "_s": earliest}
-        probed = {"_r": np.arange(side.rows.num_rows), "_b": side.begin, "_e": side.end}
-        tests = ["r._b <= f._l AND r._e >= f._s"]
-        for n, bound in linked:
-            frontier[f"e{n}"] = self.sides[bound].keys_of(self.db, n, parts[bound])
-            probed[f"e{n}"] = side.keys_of(self.db, n, None)
-            tests.append(f"f.e{n} = r.e{n}")
-        sql = f"SELECT f._f, r._r FROM f JOIN r ON {' AND '.join(tests)} LIMIT {ROWS_AT_MOST + 1}"
-        found = query_table(self.db, sql, f=pa.table(frontier), r=pa.table(probed))
-        _bounded(found.num_rows)
-        kept, matched = found["_f"].to_numpy(), found["_r"].to_numpy()
-        # Which side DuckDB hashes depends on how many rows are held; what an epoch writes must not.
-        places = np.argsort(kept * np.int64(max(1, side.rows.num_rows)) + matched, kind="stable")
-        return kept[places], matched[places]
+        """The rows of one input through the others: those for which it is the last to begin, or the first to end."""
+        observer = self.observer
+        order = None if observer is None else observer.order(number)
+        way = Pipeline(self.inputs, number, rows, moments[rows], sign, order)
+        parts, at = way.run(None if observer is None else observer.piece(way))
+        return Event(tuple(parts[n] for n in range(len(self.sides))), at, np.full(len(at), sign))
 
     def passing(self, event: Event) -> Event:
         """Without the joined rows that fail the join's condition."""
         if self.plan.on is None or not len(event.at):
             return event
-        numbers = pa.table({f"{self.free}k": np.arange(len(event.at))})
-        kept = self.over(event, quote(f"{self.free}k"), self.plan.on, numbers)[0].to_numpy()
+        kept = self.inputs.holding(dict(enumerate(event.parts)), self.plan.on, len(event.at))
         return Event(tuple(p[kept] for p in event.parts), event.at[kept], event.count[kept])
 
     def images(self, event: Event, names: str) -> pa.Table:
@@ -273,8 +179,7 @@ class _Join:
 
     def over(self, event: Event, select: str, where: str | None, beside: pa.Table) -> pa.Table:
         """A SELECT over joined rows side by side."""
-        rows = [s.rows for s in self.sides]
-        return side_by_side(self.db, self.plan, self.free, rows, event.parts, select, where, beside)
+        return self.inputs.over(dict(enumerate(event.parts)), select, where, beside)
 
     # --- outer joins --------------------------------------------------------------------------------------------------
 
@@ -310,7 +215,7 @@ class _Join:
         begin, end = side.begin[touched], side.end[touched]
         # The partner counts where both are valid, somewhere between the instant before the stretch and its end.
         latest, earliest = np.minimum(end, self.high) - 1, np.maximum(begin + 1, self.low)
-        kept, matched = self.probe({number: touched}, latest, earliest, 1 - number)
+        kept, matched = self.inputs.probe({number: touched}, latest, earliest, 1 - number)
         parts = [np.empty(0, np.int64)] * 2
         parts[number], parts[1 - number] = touched[kept], matched
         found = self.passing(Event(tuple(parts), kept, np.ones(len(kept), np.int64)))
@@ -338,12 +243,3 @@ class _Join:
             inside = (at >= self.low) & (at < self.high)
             events.append(self.single(number, rows[inside], at[inside], sign))
         return events
-
-
-def _bounded(rows: int) -> None:
-    """Raises: ValueError when a join makes more rows than an epoch may."""
-    if rows > ROWS_AT_MOST:
-        raise ValueError(
-            f"the join would make more than {ROWS_AT_MOST} rows in one epoch; shorter windows, an equality between its"
-            " inputs or a filter below a window helps"
-        )

@@ -18,6 +18,8 @@ from millpond.compiled import compiled
 from millpond.relations.contents import Ints
 from millpond.relations.runs import KeyOrder, Words
 
+Places = npt.NDArray[np.int32]
+
 #: Stretches of an order up to this length are walked through, longer ones are searched.
 WALK = 16
 
@@ -35,7 +37,69 @@ class Sought:
     newest: int
 
 
-def partners(
+@dataclass(frozen=True)
+class Matches:
+    """Where in runs the partners of some rows can stand: what has been looked up by key and time, and not yet read.
+
+    spans: runs, and the stretch of each in which the partners of each row are. The other fields: as of `sought_in`.
+    """
+
+    spans: tuple[tuple[Sought, Places, Places], ...]
+    begin: Ints
+    end: Ints
+    plain: bool
+    latest: Ints
+    earliest: Ints
+
+    def some(self) -> npt.NDArray[np.bool_]:
+        """Which rows have a partner; each is looked for until the first is found."""
+        found = np.zeros(len(self.latest), np.bool_)
+        for each, first, last in self.spans:
+            if self.plain:
+                found |= last > first
+            else:
+                _some(
+                    each.order.places, each.start, self.begin, self.end, self.latest, self.earliest, first, last, found
+                )
+        return found
+
+    def take(self, rows: Ints) -> Matches:
+        """Those of some of the rows."""
+        spans = tuple((each, first[rows], last[rows]) for each, first, last in self.spans)
+        return Matches(spans, self.begin, self.end, self.plain, self.latest[rows], self.earliest[rows])
+
+    def pairs(self, most: int) -> tuple[Ints, Ints] | int:
+        """Which row, ascending, and which partner, those of a row in total order; or how many there would be.
+
+        Arguments:
+            most: how many pairs may be found.
+        """
+        counts = np.zeros(len(self.latest), np.int64)
+        for each, first, last in self.spans:
+            if self.plain:
+                counts += last - first
+            else:
+                _count(
+                    each.order.places, each.start, self.begin, self.end, self.latest, self.earliest, first, last, counts
+                )
+        total = int(counts.sum())
+        if total > most:
+            return total
+        rows = np.repeat(np.arange(len(counts)), counts)
+        found = np.empty(total, np.int64)
+        cursor = np.cumsum(counts) - counts
+        for each, first, last in self.spans:
+            if self.plain:
+                _copy(each.order.places, each.start, first, last, cursor, found)
+            else:
+                _write(
+                    each.order.places, each.start, self.begin, self.end, self.latest, self.earliest, first, last,
+                    cursor, found,
+                )  # fmt: skip
+        return rows, found
+
+
+def sought_in(
     sought: Sequence[Sought],
     begin: Ints,
     end: Ints,
@@ -44,9 +108,8 @@ def partners(
     codes: Words,
     latest: Ints,
     earliest: Ints,
-    most: int,
-) -> tuple[Ints, Ints] | int:
-    """Pairs of equal codes of which the row that is sought begins and ends in time.
+) -> Matches:
+    """Look up where rows with equal codes stand of which the begin and the end are in time.
 
     Arguments:
         sought: runs in total order. begin, end: validity of the rows of the content.
@@ -54,42 +117,22 @@ def partners(
         plain: every row begins at its time, and ends `reach` after it.
         codes: of the rows whose partners are sought. latest, earliest: a partner begins at `latest` or before and ends
             at `earliest` or after.
-        most: how many pairs may be found.
-
-    Returns: which row, ascending, and which partner, those of a row in total order; or how many there would be.
     """
-    counts = np.zeros(len(codes), np.int64)
-    if not len(codes):
-        return counts, counts.copy()
-    begin, end = (a if a.flags.writeable else a.copy() for a in (begin, end))
-    newest, oldest = int(latest.max()), int(earliest.min()) - reach
     spans = []
-    for each in sought:
-        order = each.order
-        if not len(order.times) or (reach >= 0 and each.newest < oldest) or each.oldest > newest:
-            continue
-        first, last = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
-        _stretches(
-            order.codes, order.times, order.directory, np.uint64(order.shift), reach, codes, latest, earliest,
-            first, last,
-        )  # fmt: skip
-        if plain:
-            counts += last - first
-        else:
-            _count(order.places, each.start, begin, end, latest, earliest, first, last, counts)
-        spans.append((each, first, last))
-    total = int(counts.sum())
-    if total > most:
-        return total
-    rows = np.repeat(np.arange(len(codes)), counts)
-    found = np.empty(total, np.int64)
-    cursor = np.cumsum(counts) - counts
-    for each, first, last in spans:
-        if plain:
-            _copy(each.order.places, each.start, first, last, cursor, found)
-        else:
-            _write(each.order.places, each.start, begin, end, latest, earliest, first, last, cursor, found)
-    return rows, found
+    if len(codes):
+        begin, end = (a if a.flags.writeable else a.copy() for a in (begin, end))
+        newest, oldest = int(latest.max()), int(earliest.min()) - reach
+        for each in sought:
+            order = each.order
+            if not len(order.times) or (reach >= 0 and each.newest < oldest) or each.oldest > newest:
+                continue
+            first, last = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
+            _stretches(
+                order.codes, order.times, order.directory, np.uint64(order.shift), reach, codes, latest, earliest,
+                first, last,
+            )  # fmt: skip
+            spans.append((each, first, last))
+    return Matches(tuple(spans), begin, end, plain, latest, earliest)
 
 
 @compiled
@@ -146,6 +189,27 @@ def _first_above(values: npt.NDArray[Any], low: np.int64, high: np.int64, value:
     while high > low and values[high - 1] > value:
         high -= 1
     return high
+
+
+@compiled
+def _some(
+    places: npt.NDArray[np.int32],
+    start: int,
+    begin: Ints,
+    end: Ints,
+    latest: Ints,
+    earliest: Ints,
+    first: npt.NDArray[np.int32],
+    last: npt.NDArray[np.int32],
+    found: npt.NDArray[np.bool_],
+) -> None:
+    for row in range(len(first)):
+        for at in range(first[row], last[row]):
+            if found[row]:
+                break
+            partner = np.int64(places[at]) + start
+            if begin[partner] <= latest[row] and end[partner] >= earliest[row]:
+                found[row] = True
 
 
 @compiled

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.language.duck import quote
+from millpond.language.join_graphs import JoinGraph
 from millpond.relations.contents import FOR_EVER, NOWHERE, Content, Ints
 from millpond.relations.runs import KeyOrder, Run, Words, key_order, spread_codes
 from millpond.synopses import query_table
@@ -68,11 +69,12 @@ class Side:
     """A FROM item of a join.
 
     number: which. rows, begin, end, runs, reach: as of `Content`. source: DuckDB SQL that gives it from its rows, which
-    are called `alias`. names: of the keys, by equality: what makes them and from what. keys: values by equality.
+    are called `alias`. names: of the keys of the join graph that it has: what makes them and from what. keys: values.
     """
 
     number: int
     plan: JoinPlan
+    graph: JoinGraph
     alias: str
     content: Content
     names: Mapping[int, str]
@@ -103,31 +105,31 @@ class Side:
     def plain(self) -> bool:
         return self.content.plain
 
-    def evaluated(self, db: duckdb.DuckDBPyConnection, equalities: Sequence[int], rows: pa.Table) -> pa.Table:
-        """The item's sides of equalities, for rows of its input."""
-        listed = ", ".join(f"({self.plan.equalities[n].side(self.number)}) AS e{n}" for n in equalities)
+    def evaluated(self, db: duckdb.DuckDBPyConnection, keys: Sequence[int], rows: pa.Table) -> pa.Table:
+        """The item's keys, by number, for rows of its input."""
+        listed = ", ".join(f"({self.graph.keys[n][self.number]}) AS e{n}" for n in keys)
         return query_table(db, f"SELECT {listed} FROM {self.plan.sources[self.number]}", **{self.alias: rows})
 
-    def keys_of(self, db: duckdb.DuckDBPyConnection, equality: int, rows: Ints | None) -> pa.ChunkedArray:
-        """The item's side of an equality for some rows; None: for all."""
-        if equality not in self.keys and rows is not None and len(rows) < self.rows.num_rows // 2:
-            return self.evaluated(db, [equality], self.rows.take(pa.array(rows)))[f"e{equality}"]
-        if equality not in self.keys:
-            self.keys[equality] = self.evaluated(db, [equality], self.rows)[f"e{equality}"]
-        return self.keys[equality] if rows is None else self.keys[equality].take(pa.array(rows))
+    def keys_of(self, db: duckdb.DuckDBPyConnection, key: int, rows: Ints | None) -> pa.ChunkedArray:
+        """The item's values of a key for some rows; None: for all."""
+        if key not in self.keys and rows is not None and len(rows) < self.rows.num_rows // 2:
+            return self.evaluated(db, [key], self.rows.take(pa.array(rows)))[f"e{key}"]
+        if key not in self.keys:
+            self.keys[key] = self.evaluated(db, [key], self.rows)[f"e{key}"]
+        return self.keys[key] if rows is None else self.keys[key].take(pa.array(rows))
 
-    def order(self, db: duckdb.DuckDBPyConnection, run: Run, equalities: Sequence[int]) -> KeyOrder | None:
-        """The rows of a run sorted by the item's sides of equalities; None where they cannot be."""
+    def order(self, db: duckdb.DuckDBPyConnection, run: Run, numbers: Sequence[int]) -> KeyOrder | None:
+        """The rows of a run sorted by some of the item's keys; None where they cannot be."""
 
         def make(run: Run) -> KeyOrder | None:
-            keys = self.evaluated(db, equalities, run.rows)
+            keys = self.evaluated(db, numbers, run.rows)
             found = codes_of(db, keys.columns)
             if found is None:
                 return None
             places = np.arange(len(found.codes)) if found.valid is None else np.flatnonzero(found.valid)
             return key_order(found.codes[places], places, run.times, found.exact, found.kinds)
 
-        return run.order(" and ".join(self.names[n] for n in equalities), make)
+        return run.order(" and ".join(self.names[n] for n in numbers), make)
 
     def taken(self, column: str, rows: Ints) -> pa.Array:
         """The values of a column in some rows; NULL where the row is negative."""
@@ -139,8 +141,8 @@ class Side:
 
 
 def side_of(
-    db: duckdb.DuckDBPyConnection,
     plan: JoinPlan,
+    graph: JoinGraph,
     number: int,
     contents: Mapping[str, tuple[RelationInput, Content]],
     tables: Mapping[str, pa.Table],
@@ -160,15 +162,15 @@ def side_of(
         always, ever = np.full(table.num_rows, NOWHERE), np.full(table.num_rows, FOR_EVER)
         content = Content(table, always, ever, (Run(table, always, np.arange(table.num_rows)),))
     names = {}
-    for n, each in enumerate(plan.equalities):
-        if each.partner(number) is None:
+    for n, key in enumerate(graph.keys):
+        if number not in key:
             continue
-        sql = each.side(number)
+        sql = key[number]
         plain = sql.strip('"').lower()
         # Queries that read other columns beside it, or call the stream otherwise, sort the same rows by the same key.
         known = types.get(plain) if sql in (quote(plain), plain, quote(sql.strip('"'))) else None
         names[n] = f"{sql} {known}" if known is not None else f"{sql} of {plan.sources[number]}"
-    return Side(number, plan, alias, content, names)
+    return Side(number, plan, graph, alias, content, names)
 
 
 def as_they_are(columns: Sequence[pa.Array], types: Sequence[pa.DataType]) -> list[pa.Array] | None:

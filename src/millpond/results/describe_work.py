@@ -9,9 +9,9 @@ from typing import Any
 
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.engine.filter_orders import subjects
 from millpond.engine.reporting import epoch_readings
 from millpond.engine.sizes import Size
+from millpond.engine.subjects import subjects
 
 #: Changes of an order that are told, the last ones.
 HISTORY = 5
@@ -37,7 +37,7 @@ def work_table(core: Core) -> dict[str, Any]:
 
 
 def filters_table(core: Core) -> list[dict[str, Any]]:
-    """The order of the filters of each condition with registered functions, and the last orders before it."""
+    """The order of each condition with registered functions and of each pipeline, and the last orders before it."""
     with core.lock:
         catalog = core.catalog
     rows = []
@@ -50,12 +50,11 @@ def filters_table(core: Core) -> list[dict[str, Any]]:
         rows.append(
             {
                 "queries": ", ".join(subject.users),
-                "order": " > ".join(subject.filters[i] for i in reoptimiser.order),
+                "order": " > ".join(subject.told(reoptimiser.order)),
                 "way": reoptimiser.way,
                 "changes": len(changes),
                 "history": [
-                    {"epoch": e.epoch, "order": [subject.filters[i] for i in e.plan], "reason": e.reason}
-                    for e in changes[-HISTORY:]
+                    {"epoch": e.epoch, "order": subject.told(e.plan), "reason": e.reason} for e in changes[-HISTORY:]
                 ],
             }
         )

@@ -1,7 +1,8 @@
-"""What EXPLAIN says of filters with registered functions: their order, what it rests on, and how it came about."""
+"""What EXPLAIN says of filters and of pipelines of joins: their order, what it rests on, and how it came about."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from millpond.adapt.filter_plans import FilterReoptimiser
 from millpond.adapt.plan_log import LogEntry
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.engine.filter_orders import stream_subject
+from millpond.engine.subjects import PipelineSubject, Subject, pipelines_of, stream_subject
 from millpond.results.explain_windows import moment
 from millpond.types import StreamDefinition
 
@@ -19,13 +20,15 @@ SHOWN = 5
 
 
 def subjects_of(core: Core, found: Standing | StreamDefinition) -> list[str]:
-    """The subjects whose filters a standing query or a derived stream has."""
+    """The subjects whose orders a standing query or a derived stream has."""
     if isinstance(found, StreamDefinition):
         query = None if found.derived is None else found.derived.query
         if query is None:
             return [stream_subject(found)]
         found = core.catalog.queries[query]
-    return list(dict.fromkeys(found.inputs)) if found.inputs else [found.synopsis]
+    if not found.inputs:
+        return [found.synopsis]
+    return [*dict.fromkeys(found.inputs), *(subject.name for subject in pipelines_of(found))]
 
 
 def filter_lines(core: Core, found: Standing | StreamDefinition, analyze: bool) -> list[str]:
@@ -36,7 +39,7 @@ def filter_lines(core: Core, found: Standing | StreamDefinition, analyze: bool) 
         if held is None:
             continue
         subject, reoptimiser, seen = held
-        lines.append(f"filters, in this order: {', '.join(subject.filters[i] for i in reoptimiser.order)}")
+        lines.append(f"{_titled(subject)}: {', '.join(_executed(subject, reoptimiser.order))}")
         lines.append(f"order: {_way(reoptimiser)}")
         if not analyze:
             continue
@@ -45,16 +48,17 @@ def filter_lines(core: Core, found: Standing | StreamDefinition, analyze: bool) 
                 each = seen.operators[i]
                 passed = "-" if each.selectivity is None else f"{each.selectivity:.3f}"
                 took = f", {each.seconds / each.rows_in * 1e6:.2f} us a row" if each.rows_in else ""
-                lines.append(f"filter {subject.filters[i]}: {each.rows_in:,} rows in, passes {passed}{took}")
+                named = f"{subject.kind} {_named(subject, i)}"
+                lines.append(f"{named}: {each.rows_in:,} rows in, passes {passed}{took}")
             lines.append(
                 f"profiling: {reoptimiser.profiled:.4f} of the dropped rows lately, {reoptimiser.share:.1%} of the time"
-                f" of filters (budget {reoptimiser.options.budget:.0%})"
+                f" of {subject.kind}s (budget {reoptimiser.options.budget:.0%})"
             )
         log = reoptimiser.log
-        lines += [_change(e, subject.filters) for e in log.entries if e.plan != e.under][-SHOWN:]
+        lines += [_change(e, subject) for e in log.entries if e.plan != e.under][-SHOWN:]
         if (static := log.best_static()) is not None:
             order, cost, ours = static
-            names = ", ".join(subject.filters[i] for i in order)
+            names = ", ".join(subject.told(order))
             lines.append(f"best order that never changes: {names}: {cost:.2f} us a row; the orders used: {ours:.2f}")
     return lines
 
@@ -71,11 +75,28 @@ def _way(reoptimiser: FilterReoptimiser) -> str:
     )
 
 
-def _change(entry: LogEntry, filters: tuple[str, ...]) -> str:
-    return (
-        f"changed after epoch {entry.epoch} ({moment(entry.time)}) to {', '.join(filters[i] for i in entry.plan)}:"
-        f" {entry.reason}"
-    )
+def _change(entry: LogEntry, subject: Subject) -> str:
+    told = ", ".join(subject.told(entry.plan))
+    return f"changed after epoch {entry.epoch} ({moment(entry.time)}) to {told}: {entry.reason}"
+
+
+def _titled(subject: Subject) -> str:
+    return f"pipeline of {subject.input}" if isinstance(subject, PipelineSubject) else "filters, in this order"
+
+
+def _named(subject: Subject, number: int) -> str:
+    name = subject.filters[number]
+    return f"{subject.input} > {name}" if isinstance(subject, PipelineSubject) else name
+
+
+def _executed(subject: Subject, order: Sequence[int]) -> list[str]:
+    """An order, with the inputs of a join that are not only asked whether there is a partner."""
+    if not isinstance(subject, PipelineSubject):
+        return subject.told(order)
+    pipeline = subject.pipeline(order)
+    growing = subject.graph.growing(subject.number, pipeline)
+    names = subject.plan.names
+    return [f"{names[n]} (joined at once)" if n in growing else names[n] for n in pipeline]
 
 
 def plan_table(core: Core, found: Standing | StreamDefinition) -> pa.Table:
@@ -83,15 +104,18 @@ def plan_table(core: Core, found: Standing | StreamDefinition) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for name in subjects_of(core, found):
         held = core.filters.of(core.catalog, name)
-        filters = held[0].filters if held is not None else ()
+        if held is None:
+            continue
+        subject, filters = held[0], held[0].filters
         for entry in core.filters.log(name):
             if len(entry.plan) == len(filters):
                 rows.append(
                     {
                         "time": entry.time,
                         "epoch": entry.epoch,
-                        "plan": [filters[i] for i in entry.plan],
-                        "under": [filters[i] for i in entry.under],
+                        "pipeline": subject.input if isinstance(subject, PipelineSubject) else None,
+                        "plan": subject.told(entry.plan),
+                        "under": subject.told(entry.under),
                         "changed": entry.plan != entry.under,
                         "rows": entry.rows,
                         "statistics": [(filters[int(k.split()[1]) - 1], v) for k, v in entry.statistics.items()],
@@ -104,6 +128,7 @@ def plan_table(core: Core, found: Standing | StreamDefinition) -> pa.Table:
         {
             "time": pa.timestamp("us"),
             "epoch": pa.int64(),
+            "pipeline": pa.string(),
             "plan": pa.list_(pa.string()),
             "under": pa.list_(pa.string()),
             "changed": pa.bool_(),

@@ -26,9 +26,9 @@ from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
-from millpond.relations.bands import alone_of
 from millpond.results.describe_work import work_lines
 from millpond.results.explain_filters import filter_lines
+from millpond.results.explain_joins import graph_lines, join_lines, pair_lines
 from millpond.results.gone import check_reach
 from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
@@ -309,8 +309,9 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         lines.append("plan: elements; a row's image enters and leaves with the row")
     elif relation.plan == "joined":
         lines.append("plan: joined; a joined row enters with its last part and leaves with its first")
+        lines += graph_lines(relation, standing is None)
     elif relation.plan == "paired":
-        lines += _pair_lines(relation)
+        lines += pair_lines(relation)
     elif relation.plan == "probed":
         lines += _probe_lines(core, query)
     elif relation.lifted is not None:
@@ -319,7 +320,7 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         lines.append("plan: recomputed, instant by instant (DuckDB cannot evaluate it for many instants at once)")
     if standing is not None:
         catalog = core.catalog
-        lines += _join_lines(relation) if relation.plan == "joined" else []
+        lines += join_lines(relation) if relation.plan == "joined" else []
         for owner in dict.fromkeys(standing.inputs):
             lines += [split_line(core, catalog.stores[owner])] if split_line(core, catalog.stores[owner]) else []
             others = sorted(q.definition.name for q in catalog.users(owner) if q.id != standing.id)
@@ -348,32 +349,6 @@ def split_line(core: Core, store: Store) -> str:
         "every shard has its rows" if store.deal == "copies" else f"its rows are dealt over the shards by {store.deal}"
     )
     return f"skew: of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {how}"
-
-
-def _join_lines(relation: Relational) -> list[str]:
-    """What EXPLAIN says of where the rows of a join are."""
-    plan = relation.joined
-    if plan is None or not plan.spread:
-        return ["rows: in one shard; they can be spread by equal columns that are part of the answer"]
-    names = {i.alias: i.stream for i in relation.inputs}
-    spread = ", ".join(f"{names[alias]} by {sql}" for alias, sql in zip(plan.items, plan.spread, strict=True) if sql)
-    return [f"rows: spread over the shards, {spread}"]
-
-
-def _pair_lines(relation: Relational) -> list[str]:
-    """What EXPLAIN says of a stream of pairs."""
-    join = relation.joined
-    assert join is not None
-    keys = " and ".join(f"{e.left_sql} = {e.right_sql}" for e in join.equalities) or "none: every pair within reach"
-    lines = [f"plan: paired; {join.kind} join, each pair once, when the second of its rows is there", f"keys: {keys}"]
-    names = [i.stream for i in relation.inputs]
-    lines.append(f"rows of {names[0]} are let go by the progress of {names[1]}, and those of {names[1]} by {names[0]}")
-    if join.kind in ("asof", "asof left"):
-        lines.append(f"a row of {names[0]} is joined with its latest partner when {names[1]} has passed it")
-    elif alone := alone_of(relation):
-        told = {"semi": "has no partner, and is left out,", "anti": "has no partner"}.get(join.kind, "is alone")
-        lines += [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in alone]
-    return lines
 
 
 def _probe_lines(core: Core, query: BoundQuery) -> list[str]:

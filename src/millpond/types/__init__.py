@@ -32,6 +32,7 @@ from millpond.types.queries import BoundQuery, QueryDefinition, QueryOptions
 from millpond.types.records import from_json, to_json
 from millpond.types.relations import (
     ConstantInput,
+    JoinCondition,
     JoinEquality,
     JoinPlan,
     Probe,
@@ -66,6 +67,7 @@ __all__ = [
     "Feed",
     "FunctionDefinition",
     "Interval",
+    "JoinCondition",
     "JoinEquality",
     "JoinFactor",
     "JoinPlan",

@@ -84,6 +84,14 @@ class JoinEquality:
 
 
 @dataclass(frozen=True)
+class JoinCondition:
+    """A condition of a join that is no equality of two FROM items: the items that it is about, and DuckDB SQL."""
+
+    items: tuple[int, ...]
+    sql: str
+
+
+@dataclass(frozen=True)
 class JoinPlan:
     """A join of windows and tables whose rows are valid while all their parts are.
 
@@ -98,6 +106,8 @@ class JoinPlan:
         are shown; else empty.
     deal: of each item, how rows of a frequent key are placed: by the hash of a column ('"a"'), or in every shard
         ('copies'); empty: as those of other keys.
+    conditions: what `on` consists of. names: of the items, as the query calls them.
+    alike: numbers of equalities that make columns of three items or more all equal, so that any two of them meet.
     """
 
     kind: Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof left"]
@@ -110,6 +120,9 @@ class JoinPlan:
     spread: tuple[str, ...] = ()
     plain: tuple[tuple[int, str], ...] = ()
     deal: tuple[str, ...] = ()
+    conditions: tuple[JoinCondition, ...] = ()
+    names: tuple[str, ...] = ()
+    alike: tuple[tuple[int, ...], ...] = ()
 
     @property
     def alone(self) -> tuple[int, ...]:

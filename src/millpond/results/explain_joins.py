@@ -1,0 +1,95 @@
+"""What EXPLAIN says of joins: how their inputs are linked, in which order each one's rows go, where rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond.language.join_graphs import JoinGraph, graph_of
+from millpond.relations.bands import alone_of
+from millpond.types import JoinPlan, Relational
+
+
+def graph_lines(relation: Relational, pipelines: bool) -> list[str]:
+    """The join graph and the usual pipeline of each input that changes; of two inputs only whether it is a product.
+
+    Arguments:
+        pipelines: whether they are told; of a standing query it is known what they are now (`explain_filters`).
+    """
+    plan = relation.joined
+    if plan is None or plan.kind != "inner":
+        return []
+    graph, names = graph_of(plan), names_of(relation)
+    lines = [f"join graph: {_shape(graph, names)}"] if graph.count > 2 or len(graph.parts) > 1 else []
+    if graph.count < 3 or not pipelines:
+        return lines
+    streams = {i.alias for i in relation.inputs}
+    for number, alias in enumerate(plan.items):
+        if alias not in streams:
+            continue
+        order = graph.order(number)
+        growing = graph.growing(number, order)
+        told = ", ".join(f"{names[n]} (joined at once)" if n in growing else names[n] for n in order)
+        lines.append(f"pipeline of {names[number]}: {told}")
+    return lines
+
+
+def _shape(graph: JoinGraph, names: Sequence[str]) -> str:
+    if graph.shape == "star":
+        around = names[graph.centres[0]]
+        same = next((key for key in graph.keys if len(key) == graph.count), None)
+        return (
+            f"star, {' = '.join(f'{names[n]}.{sql}' for n, sql in same.items())}" if same else f"star around {around}"
+        )
+    if graph.shape == "disconnected":
+        parts = " x ".join(", ".join(names[n] for n in part) for part in graph.parts)
+        return f"disconnected: {parts}, a Cartesian product"
+    return graph.shape
+
+
+def names_of(relation: Relational) -> list[str]:
+    """The FROM items of a join as the query calls them."""
+    plan = relation.joined
+    assert plan is not None
+    known = {i.alias: i.stream for i in relation.inputs} | {t.alias: t.name for t in relation.tables}
+    usual = [known.get(alias, alias) for alias in plan.items]
+    return list(plan.names) or usual
+
+
+def join_lines(relation: Relational) -> list[str]:
+    """Where the rows of a join are."""
+    plan = relation.joined
+    if plan is None or not plan.spread:
+        return [_together(relation, plan)]
+    names = {i.alias: i.stream for i in relation.inputs}
+    spread = ", ".join(f"{names[alias]} by {sql}" for alias, sql in zip(plan.items, plan.spread, strict=True) if sql)
+    return [f"rows: spread over the shards, {spread}"]
+
+
+def _together(relation: Relational, plan: JoinPlan | None) -> str:
+    """Why the rows of a join are in one shard."""
+    if plan is not None and plan.kind == "inner":
+        graph, names = graph_of(plan), names_of(relation)
+        streams = {n for n, alias in enumerate(plan.items) if alias in {i.alias for i in relation.inputs}}
+        if len(streams) > 1 and not any(streams <= key.keys() for key in graph.keys):
+            keys = "; ".join(" = ".join(f"{names[n]}.{sql}" for n, sql in key.items()) for key in graph.keys)
+            return f"rows: in one shard; no column is equal for all streams ({keys or 'there are no equalities'})"
+    return "rows: in one shard; they can be spread by equal columns that are part of the answer"
+
+
+def pair_lines(relation: Relational) -> list[str]:
+    """What EXPLAIN says of a stream of pairs."""
+    join = relation.joined
+    assert join is not None
+    keys = " and ".join(f"{e.left_sql} = {e.right_sql}" for e in join.equalities) or "none: every pair within reach"
+    lines = [f"plan: paired; {join.kind} join, each pair once, when the second of its rows is there", f"keys: {keys}"]
+    names = [i.stream for i in relation.inputs]
+    lines.append(f"rows of {names[0]} are let go by the progress of {names[1]}, and those of {names[1]} by {names[0]}")
+    if join.kind in ("asof", "asof left"):
+        lines.append(f"a row of {names[0]} is joined with its latest partner when {names[1]} has passed it")
+    elif alone := alone_of(relation):
+        told = {"semi": "has no partner, and is left out,", "anti": "has no partner"}.get(join.kind, "is alone")
+        lines += [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in alone]
+    return lines
+
+
+__all__ = ["graph_lines", "join_lines", "names_of", "pair_lines"]
