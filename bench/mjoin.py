@@ -9,9 +9,9 @@ the order of FROM), over the same rows in the same epochs, sharing the streams' 
 change is given to it: the first ten epochs of each phase do not count.
 
 One JSON object a line: `case: order` for each query (of both phases, an epoch on average: `probes`, the rows that were
-asked for in all inputs; `probe_s`, processor time that this took; `query_s`, time of the whole query), then `case:
-mjoin`: the adaptive order's probes and probe time as a share of those of the best fixed order of each phase
-(`correct`: at most 1.1 in probes, and the answers of all are equal; `time_within`: at most 1.1 in time as well).
+asked for in all inputs; `probe_s`, processor time that this took, without profiling; `query_s`, time of the whole
+query), then `case: mjoin`: the adaptive order's probes and probe time as a share of those of the best fixed order of
+each phase (`correct`: at most 1.1 in probes, and the answers of all are equal; `time_within`: at most 1.1 in time).
 """
 
 from __future__ import annotations
