@@ -237,7 +237,6 @@ def _check_kind(options: QueryOptions) -> None:
     for option, shown, given in (
         ("empty", "empty='report'", options.empty == "report"),
         ("flush", f"flush='{options.flush}'", options.flush != "at once"),
-        ("early", "'early'", options.early is not None),
         ("state", f"state='{options.state}'", options.state != "eager"),
     ):
         if given:

@@ -125,6 +125,7 @@ def test_answers_are_those_of_the_extents(data: st.DataObject) -> None:
         s.kind = kind
         s.pond.register_window_kind("uneven", kind)
         s.pond.sql(f"CREATE QUERY q AS {select}; CREATE QUERY paused AS {select}")
+        s.pond.sql(f"CREATE QUERY hasty WITH (early='2s') AS {select}")
         for number in range(len(taken) + 1):
             if number == start:
                 s.pond.sql(f"CREATE QUERY later AS {select} WITH (since='start')")
@@ -137,6 +138,7 @@ def test_answers_are_those_of_the_extents(data: st.DataObject) -> None:
                 new = [Row(t * S, len(bag) + i, {"k": k, "n": n}) for i, (t, k, n) in enumerate(rows)]
                 bag += new if union or stream == "a" else []
                 s.ingest(stream, new)
+                s.clock.advance(data.draw(st.integers(0, 3)) * S)
                 if data.draw(st.booleans()):
                     s.pond.step()
                 if data.draw(st.integers(0, 5)) == 0:
@@ -148,12 +150,34 @@ def test_answers_are_those_of_the_extents(data: st.DataObject) -> None:
         if len(bounds) == 1 and (bound := bounds.pop()) > -(2**61):
             assert_rows_equal(expected(kind, case, bag, bound), s.rows(shown + "q"), what="progress")
         s.pond.drain(final=True)
-        for query in ("q", "later", "paused"):
+        for query in ("q", "later", "paused", "hasty", "hasty FINAL"):
             assert_rows_equal(expected(kind, case, bag), s.rows(shown + query), what=f"{query}: final")
+        assert s.rows("SELECT DISTINCT status FROM hasty") in ([("closed",)], [])
         now = max((r.time for r in bag), default=0)
         ended = {row[:2] for row in expected(kind, case, bag, now)}
         held = [r for r in s.rows(select) if tuple(r[:2]) in ended]
         assert_rows_equal(expected(kind, case, bag, now), held, what="ad hoc")
+
+
+@many(1, 5)
+@given(st.data())
+def test_early_answers_are_those_of_windows_that_slide(data: st.DataObject) -> None:
+    """A kind whose windows are those of RANGE and SLIDE says the same, early, closed and late, revision by revision."""
+    step, length = data.draw(st.sampled_from([(10, 10), (5, 12), (7, 3)]))
+    with streams(f", lateness='{data.draw(st.integers(0, 9))}s'") as s:
+        s.pond.register_window_kind("uneven", Uneven(step, length, 1))
+        for name, window in (
+            ("kind", "KIND uneven"),
+            ("slide", f"RANGE {length} SECONDS SLIDE {step} SECONDS ALIGN START"),
+        ):
+            s.pond.sql(f"CREATE QUERY {name} WITH (early='2s') AS SELECT k, sum(n) AS t FROM a [{window}] GROUP BY k")
+        for number, (stream, rows) in enumerate(data.draw(batches)):
+            s.ingest(stream, [Row(t * S, 100 * number + i, {"k": k, "n": n}) for i, (t, k, n) in enumerate(rows)])
+            s.clock.advance(data.draw(st.integers(0, 3)) * S)
+            s.pond.step()
+        s.pond.drain(final=True)
+        log = "SELECT window_start, window_end, k, t, revision, op, status FROM {} ALL REVISIONS ORDER BY ALL"
+        assert s.rows(log.format("kind")) == s.rows(log.format("slide"))
 
 
 def test_late_rows_and_what_is_dropped(inline_pond: Factory) -> None:
@@ -273,7 +297,7 @@ def test_what_such_windows_cannot_be_asked_for(inline_pond: Factory) -> None:
     pond = inline_pond()
     pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
     pond.register_window_kind("months", Months())
-    for option in ("empty='report'", "early='1s'", "flush='slow'", "state='adaptive'"):
+    for option in ("empty='report'", "flush='slow'", "state='adaptive'"):
         with pytest.raises(MillpondError, match="not available for windows of a registered kind"):
             pond.sql(f"CREATE QUERY q AS SELECT n, count(*) AS c FROM s [KIND months] GROUP BY n WITH ({option})")
     with pytest.raises(MillpondError, match="there is no window kind 'mont'"):
