@@ -236,7 +236,6 @@ def _check_kind(options: QueryOptions) -> None:
     """Refuse what windows of a registered kind cannot be asked for."""
     for option, shown, given in (
         ("empty", "empty='report'", options.empty == "report"),
-        ("flush", f"flush='{options.flush}'", options.flush != "at once"),
         ("state", f"state='{options.state}'", options.state != "eager"),
     ):
         if given:

@@ -180,6 +180,28 @@ def test_early_answers_are_those_of_windows_that_slide(data: st.DataObject) -> N
         assert s.rows(log.format("kind")) == s.rows(log.format("slide"))
 
 
+@many(1, 5)
+@given(st.data())
+def test_answers_that_go_out_by_and_by(data: st.DataObject) -> None:
+    """A window of a kind waits as one that slides does, and says the same in the end."""
+    flush = data.draw(st.sampled_from(["flush='slow', flush_delay='4s'", "flush='lazy', flush_delay='60s'"]))
+    shown = "SELECT window_end, k, t, revision FROM {} ALL REVISIONS ORDER BY ALL"
+    with streams(f", lateness='{data.draw(st.integers(0, 9))}s'") as s:
+        s.pond.register_window_kind("uneven", Uneven(10, 10, 1))
+        for name, window in (("kind", "KIND uneven"), ("slide", "RANGE TUMBLING 10 SECONDS")):
+            s.pond.sql(f"CREATE QUERY {name} WITH ({flush}) AS SELECT k, sum(n) AS t FROM a [{window}] GROUP BY k")
+        for second in sorted(data.draw(st.lists(st.integers(0, 90), min_size=2, max_size=12))):
+            s.ingest("a", [Row(second * S, second, {"k": k, "n": second}) for k in ("x", "y", None)])
+            s.clock.advance(data.draw(st.integers(0, 3)) * S)
+            s.pond.step()
+            if flush.startswith("flush='lazy'"):  # goes out when two windows more have ended
+                bound = max(known.closed for known in s.pond._core.published.queries.values())
+                out, others = ({row[0][1] for row in s.rows(shown.format(name))} for name in ("kind", "slide"))
+                assert all(end + 20 * S <= bound for end in out) and others <= out
+        s.pond.drain(final=True)
+        assert s.rows(shown.format("kind")) == s.rows(shown.format("slide"))
+
+
 def test_late_rows_and_what_is_dropped(inline_pond: Factory) -> None:
     pond = inline_pond()
     pond.register_window_kind("uneven", Uneven(10, 10, 1))
@@ -297,7 +319,7 @@ def test_what_such_windows_cannot_be_asked_for(inline_pond: Factory) -> None:
     pond = inline_pond()
     pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
     pond.register_window_kind("months", Months())
-    for option in ("empty='report'", "flush='slow'", "state='adaptive'"):
+    for option in ("empty='report'", "state='adaptive'"):
         with pytest.raises(MillpondError, match="not available for windows of a registered kind"):
             pond.sql(f"CREATE QUERY q AS SELECT n, count(*) AS c FROM s [KIND months] GROUP BY n WITH ({option})")
     with pytest.raises(MillpondError, match="there is no window kind 'mont'"):
