@@ -139,7 +139,7 @@ def _places(pond: str) -> dict[str, str]:
     found = {folder: os.path.join(pond, folder) for folder in _tables(pond)}
     for stream in catalog_on_disk(pond).streams.values():
         if stream.options.archive_at is not None:
-            name = f"{stream.name.lower()}-{stream.id}"
+            name = stream.folder
             found[os.path.join("streams", name)] = copy_folder(pond, stream, "")
             for copy in copies_on_disk(pond, stream):
                 found[os.path.join("copies", name, copy)] = copy_folder(pond, stream, copy)

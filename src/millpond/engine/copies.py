@@ -29,7 +29,7 @@ GONE = ".gone-"
 
 def copies_folder(pond: str, stream: StreamDefinition) -> str:
     """The folder of a stream's copies."""
-    return os.path.join(archive_home(pond, stream), "copies", f"{stream.name.lower()}-{stream.id}")
+    return os.path.join(archive_home(pond, stream), "copies", stream.folder)
 
 
 def copy_folder(pond: str, stream: StreamDefinition, copy: str) -> str:

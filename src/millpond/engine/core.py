@@ -173,7 +173,7 @@ class Core:
 
     def make_stream(self, definition: StreamDefinition) -> StreamRuntime:
         """Make the parts of a new stream; what a making that was cut off left under its id is removed."""
-        intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
+        intake = os.path.join(self.path, "intake", definition.folder)
         made = archive_folder(self.path, definition), dead_folder(self.path, definition)
         for folder in (intake, *made, copies_folder(self.path, definition)):
             remove_tree(folder)
@@ -182,7 +182,7 @@ class Core:
 
     def open_stream(self, definition: StreamDefinition) -> StreamRuntime:
         """Open (and create where missing) the parts of a stream."""
-        intake = os.path.join(self.path, "intake", f"{definition.name.lower()}-{definition.id}")
+        intake = os.path.join(self.path, "intake", definition.folder)
         if definition.options.archive_at is not None:
             know(definition.options.archive_at, self.path, renew=True)
         log = IntakeLog(intake)

@@ -34,7 +34,7 @@ ADOPTED = 90_000
 
 def derived_folder(pond: str, stream: StreamDefinition) -> str:
     """Where tasks put the rows of a derived stream."""
-    return os.path.join(pond, "intake", f"{stream.name.lower()}-{stream.id}", "derived")
+    return os.path.join(pond, "intake", stream.folder, "derived")
 
 
 def announced(options: QueryOptions, bound: int) -> int:

@@ -19,7 +19,7 @@ def mark_elsewhere(pond: str, stream: StreamDefinition) -> None:
     """Note down where the archive of a stream lies, before anything is written there."""
     home = archive_home(pond, stream)
     if is_remote(home):
-        folder = os.path.join(pond, "streams", f"{stream.name.lower()}-{stream.id}")
+        folder = os.path.join(pond, "streams", stream.folder)
         os.makedirs(folder, exist_ok=True)
         write_json(os.path.join(folder, FILE), {"home": home})
 

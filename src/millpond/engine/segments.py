@@ -54,12 +54,12 @@ def archive_home(pond: str, stream: StreamDefinition) -> str:
 
 def archive_folder(pond: str, stream: StreamDefinition) -> str:
     """The folder of a stream's archive table."""
-    return os.path.join(archive_home(pond, stream), "streams", f"{stream.name.lower()}-{stream.id}")
+    return os.path.join(archive_home(pond, stream), "streams", stream.folder)
 
 
 def dead_folder(pond: str, stream: StreamDefinition) -> str:
     """The folder of a stream's dead-letter table."""
-    return os.path.join(pond, "dead", f"{stream.name.lower()}-{stream.id}")
+    return os.path.join(pond, "dead", stream.folder)
 
 
 def times_of(table: pa.Table, time: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

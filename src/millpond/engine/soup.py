@@ -34,7 +34,7 @@ _reader = BoxReader()
 
 def hot_folder(pond: str, stream: StreamDefinition) -> str:
     """The folder of a stream's files of matched blocks."""
-    return os.path.join(pond, "hot", f"{stream.name.lower()}-{stream.id}")
+    return os.path.join(pond, "hot", stream.folder)
 
 
 def blocks_name(epoch: int, task: int) -> str:

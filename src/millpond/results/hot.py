@@ -339,7 +339,7 @@ def retained_from(stream: StreamDefinition, published: Published) -> int:
 def blocks_path(pond: str, stream: StreamDefinition, segment: Segment) -> str:
     """Where the map task that wrote a segment put its blocks."""
     name = os.path.splitext(segment.path)[0] + ".blocks"
-    return os.path.join(pond, "hot", f"{stream.name.lower()}-{stream.id}", name)
+    return os.path.join(pond, "hot", stream.folder, name)
 
 
 class Outdated(Exception):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from millpond.types.columns import ARRIVAL, Column
 from millpond.types.outputs import Output
 from millpond.types.queries import QueryOptions
+
+#: How many bytes file systems take as the name of a folder.
+_FOLDER_BYTES = 255
+
+#: What would lead to another folder, where a path is taken for a URL as well.
+_LEADING_AWAY = re.compile(r"[/\\]|%(?=[0-9a-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,16 @@ class StreamDefinition:
     def column(self, name: str) -> Column | None:
         """The column of that name (case-insensitive), or None."""
         return next((c for c in self.all_columns if c.name.lower() == name.lower()), None)
+
+    @property
+    def folder(self) -> str:
+        """How its folders are called: by its name, as far as a file system takes that, and by its id.
+
+        >>> StreamDefinition("Rain/../Snow", (), id=7).folder
+        'rain_.._snow-7'
+        """
+        name, end = _LEADING_AWAY.sub("_", self.name.lower()).encode(), f"-{self.id}"
+        return name[: _FOLDER_BYTES - len(end)].decode(errors="ignore") + end
 
     @property
     def takes_back(self) -> bool:
