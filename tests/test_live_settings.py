@@ -59,6 +59,8 @@ def test_settings_change_while_the_pond_runs(folder: Path) -> None:
         ("ALTER SYSTEM SET targt = 1", "targt", "did you mean 'target'"),
         ("ALTER SYSTEM SET target = 'fast'", "'fast'", "seconds such as 2.0"),
         ("ALTER SYSTEM SET rows_per_epoch = 0", "0", "a number such as"),
+        ("ALTER SYSTEM SET eager_rows = -5", "-5", "'-5' is not a whole number from 0 on"),
+        ("ALTER SYSTEM SET target = -", "-", "'-' is not a value"),
         ("ALTER SYSTEM SET shards = 4", "shards", "cannot change while the pond is open"),
         ("ALTER SYSTEM SET share", "", "needs a value"),
         ("ALTER SYSTEM target = 1", "target", "SET name = value"),

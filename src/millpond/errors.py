@@ -58,6 +58,8 @@ class StatementError(MillpondError):
         self.message, self.text, self.expected, self.nearest = message, text, expected, nearest
         self.start = max(0, min(start, len(text)))
         self.end = min(max(self.start + 1, end if end is not None else self.start + 1), max(len(text), self.start + 1))
+        if self.nearest.lower() == text[self.start : self.end].lower():  # the name is right, and its value is not
+            self.nearest = ""
         before = text[: self.start]
         self.line = before.count("\n") + 1
         self.column = self.start - (before.rfind("\n") + 1) + 1

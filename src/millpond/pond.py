@@ -36,7 +36,7 @@ from millpond.results.describe import status
 from millpond.results.ready import ready_of
 from millpond.results.selection import start_ready
 from millpond.results.subscription import AnswerBatch, Cursor, subscribe
-from millpond.sources.ingest import to_table
+from millpond.sources.ingest import to_table, unknown_stream
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
@@ -138,7 +138,8 @@ class Pond(Functions):
         self._check()
         definition = self._core.catalog.stream(stream)
         if definition is None:
-            raise SourceError(f"there is no stream '{stream}'; CREATE STREAM {stream} (…) makes one")
+            taken = self._core.catalog.lookup(stream) or self._core.register.by_name(stream)
+            raise unknown_stream(stream, taken is not None)
         if definition.options.source == "system":
             raise SourceError(f"stream '{stream}' is the system's: its rows are what epochs report")
         if definition.derived is not None:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from millpond.engine.core import Core
 from millpond.engine.epoch import in_flight
-from millpond.errors import QueryError
+from millpond.errors import QueryError, StatementError
 from millpond.functions import Function, put, share, use, withdraw
+from millpond.language import Select, parse
 from millpond.language.duck import Refused, describe
 from millpond.language.functions import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.user_functions import signature
@@ -54,6 +56,10 @@ class UserFunctions:
             raise QueryError(f"'{name}' cannot be a function's name; letters, digits and single _ between them can")
         if low in _TAKEN:
             raise QueryError(f"'{low}' is a function of the language; choose another name")
+        if not _is_callable(low):
+            raise QueryError(f"'{low}' is a word of the language and could not be called; choose another name")
+        if isinstance(arguments, str):
+            raise QueryError(f"function '{low}': arguments are a list of types, such as [{arguments!r}]")
         types = tuple(_type(low, kind) for kind in arguments)
         _check_signature(low, function, len(types))
         if not types:
@@ -128,6 +134,16 @@ class UserFunctions:
             if reference in repr(registered.selection):
                 found.append(registered.name)
         return sorted(set(found))
+
+
+def _is_callable(name: str) -> bool:
+    """Whether a name with parentheses behind it is read as a call: not so SELECT, CAST or ISTREAM."""
+    try:
+        (statement,) = parse(f"SELECT {name}(a) FROM s")
+    except StatementError:
+        return False
+    item = statement.select.expressions[0] if isinstance(statement, Select) else None
+    return isinstance(item, exp.Anonymous) and item.name == name
 
 
 def _type(name: str, kind: str) -> str:
@@ -218,5 +234,9 @@ class Functions:
         self._check()
         found = self._core.catalog.query(name) or self._core.catalog.stream(name)
         if found is None:
+            if self._core.register.by_name(name) is not None:
+                raise QueryError(
+                    f"'{name}' is a row query: its functions are asked about every row, in no order that changes"
+                )
             raise QueryError(f"there is no window query, relation or stream '{name}'")
         return plan_table(self._core, found)

@@ -9,7 +9,7 @@ import pytest
 
 import millpond
 from millpond.engine.epoch import propose, run_epoch
-from millpond.errors import QueryError, StatementError
+from millpond.errors import QueryError, SourceError, StatementError
 from millpond.functions import registry
 
 T0 = dt.datetime(2024, 5, 1)
@@ -131,6 +131,11 @@ def test_what_cannot_be_registered(pond):
         ("no good", ["TEXT"], "TEXT", "cannot be a function's name"),
         ("f", ["TEXT", "TEXT"], "TEXT", "is registered with 2 arguments: too many positional arguments"),
         ("f", ["TEX"], "TEXT", "'TEX' is no type"),
+        ("f", "TEXT", "TEXT", r"arguments are a list of types, such as \['TEXT'\]"),
+        *(
+            (name, ["TEXT"], "TEXT", "is a word of the language")
+            for name in ("select", "cast", "if", "istream", "pairs")
+        ),
         ("f", ["TEXT"], "TEXT; DROP", "is no type"),
     ]:
         with pytest.raises(QueryError, match=message):
@@ -160,3 +165,27 @@ def test_an_epoch_that_is_repeated_has_the_functions_from_when_it_was_proposed(t
     again.close()
     opened(tmp_path / "pond").close()
     assert os.listdir(tmp_path / "pond" / "functions") == []
+
+
+def test_a_function_that_ends_the_process_fails_like_any_other(pond):
+    pond.register_function("ends", lambda addr: exit(3), arguments=["TEXT"])
+    pond.sql("""
+        CREATE QUERY q AS SELECT count(*) AS n FROM packets [TUMBLING 1 MINUTE] WHERE ends(addr);
+        CREATE QUERY r AS SELECT addr, ends(addr) AS e FROM packets WHERE ends(addr)
+    """)
+    packets(pond, ROWS[:2])
+    pond.drain()
+    letters = pond.sql(
+        "SELECT source, count(*) FROM dead(packets) WHERE reason LIKE '%ends failed: SystemExit: 3%' GROUP BY ALL"
+    )
+    assert sorted(letters.rows()) == [("query q", 2), ("query r", 2)]
+    for text in ("SELECT ends('a')", "SELECT count(*) FROM packets WHERE ends(addr)"):
+        with pytest.raises(QueryError, match="registered function ends failed: SystemExit: 3"):
+            pond.sql(text)
+    # What users see has the function's name, not the one that it has inside.
+    assert not any("udf__" in line for name in "qr" for (line,) in pond.sql(f"EXPLAIN {name}").rows())
+    assert 'ends("addr")' in [row[4] for row in pond.sql("SHOW SYNOPSES").rows()]
+    with pytest.raises(QueryError, match="'r' is a row query"):
+        pond.plans("r")
+    with pytest.raises(SourceError, match="'r' is not a stream, and only streams take rows"):
+        pond.ingest("r", [])

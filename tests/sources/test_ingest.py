@@ -80,6 +80,7 @@ def test_arrival_is_not_ours_to_give() -> None:
         ([ROW | {"ts": "soon"}], r"'soon' \(a string\) does not fit TIMESTAMP"),
         ([ROW, ROW | {"n": [1]}], r"row 1, column 'n' of stream 's': \[1\] \(a list\) does not fit INTEGER"),
         ([ROW, ROW | {"n": object()}], r"row 1, column 'n' .* \(a object\) does not fit INTEGER"),
+        ([ROW, ROW | {"sensor": "\ud800"}], r"row 1, column 'sensor' .* '\\ud800' \(a str\) does not fit VARCHAR"),
         ([ROW | {"n": 1, "N": 2}], "column 'N' is given twice"),
         (pa.table([[1], [2]], names=["n", "N"]), "column 'N' is given twice"),
         ({"ts": [DAY1], "n": [1, 2]}, r"different lengths \(ts: 1, n: 2\)"),

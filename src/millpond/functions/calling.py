@@ -60,7 +60,7 @@ def over_arrays(name: str, function: Callable[..., Any], vectorised: bool, retur
         try:
             made = function(*columns) if vectorised else list(map(function, *(c.to_pylist() for c in columns)))
             result = _array(made, returns)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a function that calls exit() must not end the pond's process
             raise UserFunctionError(f"{FAILED}{name} failed: {_told(error, own)}") from None
         if len(result) != count:
             raise UserFunctionError(f"{FAILED}{name} failed: it gave {len(result)} values for {count} rows")
@@ -79,7 +79,7 @@ def _array(made: Any, returns: pa.DataType) -> pa.Array:
     return found if found.type == returns else found.cast(returns)
 
 
-def _told(error: Exception, own: str | None) -> str:
+def _told(error: BaseException, own: str | None) -> str:
     """The error and the frames of it that are not the engine's."""
     lines = "".join(traceback.format_exception_only(error)).strip()
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]

@@ -346,6 +346,11 @@ class _Reader:
         self.places[name.lower()] = token.start, token.end + 1
         return Option(name.lower(), value, self.places[name.lower()], value_place)
 
+    def next_is_number(self) -> bool:
+        """Whether a number stands behind the token that is looked at."""
+        following = self.parser._next
+        return bool(following) and following.token_type == TokenType.NUMBER
+
     def option_value(self, name: str) -> tuple[str, tuple[int, int]]:
         first = self.token
         if self.word() in ("INTERVAL", "TIMESTAMP", "TIMESTAMPTZ"):
@@ -353,9 +358,14 @@ class _Reader:
         token = self.token
         if not token or token.text in (",", ")"):
             self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
-        value = token.text
+        sign = ""
+        if token.text in ("-", "+") and self.next_is_number():
+            sign = token.text.removeprefix("+")
+            self.parser._advance()
+            token = self.token
+        value = sign + token.text
         literal = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-        if not literal and not re.fullmatch(r"\w+(\.\d+)?", value):
+        if not literal and not re.fullmatch(r"-?\w+(\.\d+)?", value):
             self.fail(f"'{value}' is not a value", expected="a text in single quotes, a number, true or false")
         self.parser._advance()
         unit = self.word()

@@ -10,6 +10,7 @@ import pyarrow as pa
 from millpond.catalog import Catalog, Standing, Store
 from millpond.engine.core import Core
 from millpond.engine.sizes import Size
+from millpond.functions import display
 from millpond.results.explain_windows import duration
 from millpond.synopses import PanesSpec
 from millpond.types import RelationInput, RowWindow, Window
@@ -50,8 +51,8 @@ def show_synopses(core: Core) -> pa.Table:
         about = {
             "stream": ", ".join(catalog.streams[n].name for n in s.spec.streams),
             "pane": _pane(s.spec),
-            "filter": s.spec.where or "",
-            "keys": ", ".join(s.spec.keys),
+            "filter": display(s.spec.where or ""),
+            "keys": display(", ".join(s.spec.keys)),
             "components": len(s.spec.components),
             "state": s.spec.form,
         }
@@ -60,7 +61,7 @@ def show_synopses(core: Core) -> pa.Table:
         about = {
             "stream": ", ".join(catalog.streams[n].name for n in store.spec.streams),
             "pane": "rows",
-            "filter": store.spec.where or "",
+            "filter": display(store.spec.where or ""),
             "keys": _placing(store, core.published.hot.get(store.owner, {})),
             "components": len(store.spec.columns),
             "state": "rows",

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Registered
 from millpond.engine.core import Core
+from millpond.functions import display
 from millpond.language.reduce_clause import reduction_text
 from millpond.results.describe import show_windows
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
@@ -44,7 +45,7 @@ def explain_selection(
             lines += analysis_lines(answer.table)
     if registered is None:
         lines.append("ad hoc: nothing is kept")
-        return pa.table({"plan": pa.array(lines)})
+        return pa.table({"plan": pa.array([display(line) for line in lines])})
     form, reason = ready_of(core).keeper.form(registered.id, registered.options.materialize)
     lines.append(f"materialize: {registered.options.materialize}; now {form}: {reason}")
     last, calls = core.register.usage(registered.id)
@@ -52,7 +53,7 @@ def explain_selection(
     lines.append(f"status: {registered.status}; registered behind epoch {registered.registered_epoch}")
     others = [len(core.register.table(stream)) for stream in dict.fromkeys(registered.streams)]
     lines.append(f"the predicate index holds {' and '.join(map(str, others))} queries of the stream")
-    return pa.table({"plan": pa.array(lines)})
+    return pa.table({"plan": pa.array([display(line) for line in lines])})
 
 
 def _side(side: Side, named: bool) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.engine.core import Core
 from millpond.engine.history import Range, batches, segments_in
+from millpond.engine.tolerance import one_line
 from millpond.errors import QueryError
 from millpond.language import RelationQuery, RelationRef
 from millpond.results.answers import all_revisions, latest_answers
@@ -21,9 +23,13 @@ from millpond.types import ConstantInput, StreamDefinition, TableDefinition
 
 
 def select_relations(core: Core, query: RelationQuery) -> pa.Table:
-    """The answer of a SELECT without streams."""
+    """The answer of a SELECT without streams. Raises: QueryError when an expression of it fails on a row."""
     tables = {ref.alias: relation_of(core, ref, query.ends.get(ref.alias)) for ref in query.relations}
-    return query_table(connection(), query.sql, **tables).rename_columns([c.name for c in query.columns])
+    try:
+        answer = query_table(connection(), query.sql, **tables)
+    except duckdb.Error as error:
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    return answer.rename_columns([c.name for c in query.columns])
 
 
 def relation_of(core: Core, ref: RelationRef | ConstantInput, ends: tuple[int, int] | None = None) -> pa.Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -144,7 +146,9 @@ def _array(values: Any, carrier: Carrier, definition: StreamDefinition) -> pa.Ch
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         pass
     if all(v is None or isinstance(v, (str, int, float)) for v in values):  # numbers and text mixed
-        return _chunked(pa.array([v if v is None or isinstance(v, str) else str(v) for v in values], pa.string()))
+        with contextlib.suppress(UnicodeEncodeError):  # half a surrogate pair, say
+            return _chunked(pa.array([v if v is None or isinstance(v, str) else str(v) for v in values], pa.string()))
+        carrier = dataclasses.replace(carrier, arrow=pa.string())
     for row, value in enumerate(values):
         try:
             pa.array([value], carrier.arrow)
@@ -165,6 +169,12 @@ def _misfit(value: Any, kind: str, row: int, carrier: Carrier, definition: Strea
     )
 
 
+def unknown_stream(name: str, taken: bool) -> SourceError:
+    """The error of a name that rows cannot be ingested into. taken: it is a query's or a table's."""
+    what = f"'{name}' is not a stream, and only streams take rows"
+    return SourceError(what if taken else f"there is no stream '{name}'; CREATE STREAM {name} (…) makes one")
+
+
 def unknown_column(name: str, definition: StreamDefinition) -> SourceError:
     """The error of a column that a stream does not have, with the nearest that it has."""
     names = {c.name.lower(): c.name for c in definition.columns}
@@ -173,4 +183,4 @@ def unknown_column(name: str, definition: StreamDefinition) -> SourceError:
     return SourceError(f"stream '{definition.name}' has no column '{name}': {hint}")
 
 
-__all__ = ["to_table", "unknown_column"]
+__all__ = ["to_table", "unknown_column", "unknown_stream"]
