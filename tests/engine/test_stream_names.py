@@ -7,7 +7,7 @@ import pytest
 import millpond
 from millpond.types import StreamDefinition
 
-NAMES = ["a/b", "../../out", "..", "100%", "a%2Fb", "a#b?c", "a*[b]{c}", "a:b\\c", "~", 'a"b', "道" * 128, "x" * 128]
+NAMES = ["a/b", "../../out", "..", "a%2Fb", "100%\\ #?*", "道" * 128]
 
 
 def quoted(name: str) -> str:
