@@ -452,9 +452,9 @@ def main() -> None:
     parser.add_argument("--only", choices=("counted", "time", "spark"))
     parser.add_argument("--figures", default="", help="of those that are counted: 4.11,4.19,…; all, if you do not say")
     parser.add_argument("--total", type=int, default=2_000_000, help="tuples of the experiments that change")
-    parser.add_argument("--rows", type=int, default=320_000, help="of the comparison with Spark")
+    parser.add_argument("--rows", type=int, default=160_000, help="of the comparison with Spark")
     parser.add_argument("--batches", type=int, default=16, help="of these rows; the flip is in the middle")
-    parser.add_argument("--rounds", type=int, default=20_000, help="of mixing that a filter does there with each value")
+    parser.add_argument("--rounds", type=int, default=4_000, help="of mixing that a filter does there with each value")
     arguments = parser.parse_args()
     good = True
 
