@@ -7,6 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import millpond
@@ -120,6 +122,8 @@ def test_what_goes_wrong_is_told_and_what_was_read_stays(tmp_path: Path) -> None
         assert [r[2] for r in pond.sql("SELECT * FROM q").rows()] == [1, 1, 1]
         told = shown(pond)
         assert told["version"] == 1 and "oops" in told["problem"] and "t.csv" in told["problem"]
+        (line,) = [r[0] for r in pond.sql("EXPLAIN q").rows() if r[0].startswith("table t")]
+        assert "version 1, 1 rows; cannot be read now" in line and "oops" in line
         answer = pond.sql("SELECT v FROM t")
         assert answer.rows() == [(1,)] and "oops" in answer.message
         with pytest.raises(millpond.MillpondError, match=r"oops.*version 1 stays"):
@@ -139,6 +143,39 @@ def test_what_goes_wrong_is_told_and_what_was_read_stays(tmp_path: Path) -> None
             pond.sql("REFRESH TABLE u")
         with pytest.raises(millpond.StatementError, match="is read from files"):
             pond.sql("ALTER TABLE t SET (uri = 'x')")
+
+
+def test_neither_a_broken_file_nor_a_full_disk_stops_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, clock = tmp_path / "t.parquet", Clock()
+    pq.write_table(pa.table({"k": ["a"], "v": [1]}), source)
+    with millpond.open(tmp_path / "pond", executor="inline", clock=clock) as pond:
+        pond.sql(f"""
+            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
+            CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{source}');
+            CREATE QUERY q AS SELECT ISTREAM(s.k, v) FROM s [NOW] JOIN t ON t.k = s.k;
+        """)
+        pond.ingest("s", [row(1, "a"), row(2, "a")])
+        pond.drain()
+        source.write_bytes(b"PAR1 and nothing else")
+        pond.ingest("s", [row(3, "a")])
+        pond.drain()
+        assert shown(pond)["version"] == 1 and "t.parquet" in shown(pond)["problem"]
+
+        def full(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        pq.write_table(pa.table({"k": ["a"], "v": [2]}), source)
+        with monkeypatch.context() as patched:
+            for name in ("write_durably", "write_json"):
+                patched.setattr(f"millpond.engine.table_versions.{name}", full)
+            pond.ingest("s", [row(4, "a")])
+            pond.drain()
+            assert shown(pond)["version"] == 1 and "No space left" in shown(pond)["problem"]
+        clock.now += 10 * SECOND
+        pond.ingest("s", [row(5, "a"), row(6, "a")])
+        pond.drain()
+        assert shown(pond)["version"] == 2 and shown(pond)["problem"] is None
+        assert [r[2] for r in pond.sql("SELECT * FROM q ORDER BY at").rows()] == [1, 1, 1, 2, 2]
 
 
 def test_a_table_that_was_never_read_fails_the_query_not_the_pond(tmp_path: Path) -> None:

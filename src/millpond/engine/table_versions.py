@@ -12,11 +12,13 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.ipc
 
+from millpond.engine.tolerance import FAULTS, one_line
 from millpond.errors import MillpondError, SourceError
 from millpond.sources.databases import read_database
 from millpond.sources.tables import read_table, table_files
@@ -131,13 +133,13 @@ class TableVersions:
             if not force and not due(definition, state, signature, clock):
                 return state
             try:
-                rows = self._read(definition)
-            except (MillpondError, OSError) as error:
-                # The next look compares with what was there when it failed.
-                return self._keep(
-                    definition, replace(state, tried_at=clock, problem=str(error) or "…", signature=signature)
+                return self.take(definition, self._read(definition), clock, signature)
+            except (MillpondError, OSError, MemoryError, *FAULTS) as error:
+                problem = (
+                    str(error) if isinstance(error, MillpondError) else f"table '{definition.name}': {one_line(error)}"
                 )
-            return self.take(definition, rows, clock, signature)
+                # The next look compares with what was there when it failed.
+                return self._keep(definition, replace(state, tried_at=clock, problem=problem, signature=signature))
 
     def take(self, definition: TableDefinition, rows: pa.Table, clock: int, signature: str = "") -> TableState:
         """Keep what was read, as a new version where it differs from the last."""
@@ -213,9 +215,11 @@ class TableVersions:
         return read_database(definition, self.uri(definition), self.drivers())
 
     def _keep(self, definition: TableDefinition, state: TableState) -> TableState:
+        """Remember what is known of a table; what went wrong (a full disk, say) even where it cannot be written."""
         folder = table_folder(self.pond, definition)
-        os.makedirs(folder, exist_ok=True)
-        write_json(os.path.join(folder, "state.json"), to_json(state))
+        with suppress(OSError) if state.problem else nullcontext():
+            os.makedirs(folder, exist_ok=True)
+            write_json(os.path.join(folder, "state.json"), to_json(state))
         with self._guard:
             self._states[definition.id] = state
         return state

@@ -26,8 +26,20 @@ def show_tables(core: Core) -> pa.Table:
     )
 
 
+def table_line(core: Core, name: str) -> str:
+    """What EXPLAIN says of a table (or of whatever else is constant) that a relation reads."""
+    table = core.catalog.lookup(name)
+    if not isinstance(table, TableDefinition):
+        return f"constant: {name}"
+    state = core.tables.state(table)
+    read = f"version {state.version}, {state.rows} rows" if state.version else "not read yet"
+    holds = f"; rows hold from {table.valid_from}" if table.valid_from is not None else ""
+    holds += f" until {table.valid_to}" if table.valid_to is not None else ""
+    return f"table {name}: {read}{holds}" + (f"; cannot be read now: {state.problem}" if state.problem else "")
+
+
 def _reload(table: TableDefinition) -> str:
     return duration(table.reload) if isinstance(table.reload, int) else table.reload
 
 
-__all__ = ["show_tables"]
+__all__ = ["show_tables", "table_line"]

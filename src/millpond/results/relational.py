@@ -26,6 +26,7 @@ from millpond.language.reduce_clause import reduction_text
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
+from millpond.results.describe_tables import table_line
 from millpond.results.describe_work import work_lines
 from millpond.results.explain_filters import filter_lines
 from millpond.results.explain_joins import graph_lines, join_lines, pair_lines
@@ -304,7 +305,7 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
             lines.append(f"filter below the window: {item.where}")
         elif window.kind == "rows":
             lines.append("filters stay above the window: they do not commute with counting rows")
-    lines += [f"constant: {t.name}" for t in relation.tables]
+    lines += [table_line(core, t.name) for t in relation.tables]
     if relation.plan == "elements":
         lines.append("plan: elements; a row's image enters and leaves with the row")
     elif relation.plan == "joined":
