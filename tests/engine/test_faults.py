@@ -199,6 +199,23 @@ def test_a_stream_whose_making_was_cut_off_leaves_no_trace(inline_pond: Factory,
     assert DeltaTable(str(folder)).to_pyarrow_table()["new"].to_pylist() == [5]
 
 
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("file", "File exists"),
+        ("file/pond", "Not a directory"),
+        ("a\0b", "null byte"),
+        ("a%20b", "a %"),
+        ("a\\b", "a %"),
+    ],
+)
+def test_folders_that_cannot_be_a_ponds(inline_pond: Factory, tmp_path: Path, folder: str, reason: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PondError, match=f"cannot be a pond's folder: .*{reason}.*; give "):
+        inline_pond(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_one_process_at_a_time(inline_pond: Factory, tmp_path: Path) -> None:
     made(inline_pond)
     with pytest.raises(PondError, match="open already, here or in another process"):

@@ -56,7 +56,7 @@ from millpond.tables import SegmentTable, read_json, write_json
 from millpond.tables.chunks import SCHEMA as CHUNKS
 from millpond.tables.storage import storage_schema
 from millpond.tables.stores import know, remove_tree, write_options
-from millpond.types import StreamDefinition
+from millpond.types import StreamDefinition, leads_away
 
 FORMAT = 1
 _FOLDERS = (
@@ -333,12 +333,24 @@ def open_core(
         executor: makes the executor, given the pond's folder; called after the lock is held.
         storage: options of the object store that archives lie in, as deltalake has them; None: those of last time.
     Raises:
-        PondError: another process has it open, it is of another format, or DuckDB hashes differently than it did.
+        PondError: another process has it open, its folder cannot be made or written, it is of another format, or DuckDB
+            hashes differently than it did.
     """
     settings = read_settings(settings)
     path = os.path.abspath(path)
-    os.makedirs(path, exist_ok=True)
-    owner = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    if leads_away(path):
+        raise PondError(
+            f"{path} cannot be a pond's folder: Delta tables take a \\, and a % with two hex digits, for something "
+            "else; give it another name"
+        )
+    try:
+        os.makedirs(path, exist_ok=True)
+        owner = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    except (OSError, ValueError) as error:  # a file in its place, no permission, a NUL in its name
+        reason = getattr(error, "strerror", None) or error
+        raise PondError(
+            f"{path!r} cannot be a pond's folder: {reason}; give one that can be made and written"
+        ) from None
     try:
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -41,7 +41,7 @@ from millpond.types.relations import (
     RelationWindow,
 )
 from millpond.types.selections import Edge, Interval, JoinFactor, Selection, Side, Span
-from millpond.types.streams import Derivation, StreamDefinition, StreamOptions, TableDefinition
+from millpond.types.streams import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
 from millpond.types.windows import KindDefinition, Landmark, Reduction, RowWindow, Window
 
 __all__ = [
@@ -92,6 +92,7 @@ __all__ = [
     "TableDefinition",
     "Window",
     "from_json",
+    "leads_away",
     "micros_of",
     "moment_of",
     "to_json",

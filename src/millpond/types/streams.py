@@ -13,8 +13,17 @@ from millpond.types.queries import QueryOptions
 #: How many bytes file systems take as the name of a folder.
 _FOLDER_BYTES = 255
 
-#: What would lead to another folder, where a path is taken for a URL as well.
-_LEADING_AWAY = re.compile(r"[/\\]|%(?=[0-9a-f]{2})")
+#: What leads to another folder where a path is taken for a URL, as Delta tables do.
+_LEADING_AWAY = re.compile(r"\\|%(?=[0-9a-fA-F]{2})")
+
+
+def leads_away(path: str) -> bool:
+    """Whether Delta tables below a local path would lie elsewhere.
+
+    >>> leads_away("/ponds/100%"), leads_away("/ponds/100%20")
+    (False, True)
+    """
+    return _LEADING_AWAY.search(path) is not None
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ class StreamDefinition:
         >>> StreamDefinition("Rain/../Snow", (), id=7).folder
         'rain_.._snow-7'
         """
-        name, end = _LEADING_AWAY.sub("_", self.name.lower()).encode(), f"-{self.id}"
+        name, end = _LEADING_AWAY.sub("_", self.name.lower().replace("/", "_")).encode(), f"-{self.id}"
         return name[: _FOLDER_BYTES - len(end)].decode(errors="ignore") + end
 
     @property
