@@ -29,7 +29,7 @@ def _run(pond: Any) -> dict[str, Any]:
     def rows(first: int, count: int) -> pa.Table:
         times = pa.array(np.arange(first, first + count) * SECOND, pa.timestamp("us"))
         return pa.table(
-            {"ts": times, "k": pa.array(draw.integers(0, 5, count), pa.int32()), "v": draw.integers(0, 99, count)}
+            {"ts": times, "k": pa.array(draw.integers(0, 5, count), pa.int32()), "v": draw.integers(0, 2**40, count)}
         )
 
     for part in range(3):
