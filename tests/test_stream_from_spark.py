@@ -90,6 +90,9 @@ def test_what_does_not_fit(tmp_path: Path, inline_pond: Callable[..., Any], spar
         pond.stream_from(spark_session.range(3), "s")
     with pytest.raises(SourceError, match="map<string,int>, which no column of a stream can be"):
         pond.stream_from(frame.selectExpr("ts", "map('a', 1) AS m"), "s", progress="ts")
+    for trigger in ({"available": True}, {"processingTime": 5}, {"processingTime": "soon"}):
+        with pytest.raises(SourceError, match=r"is none of Spark's: .*; \{'availableNow': True\}"):
+            pond.stream_from(frame, "s", trigger=trigger, progress="ts")
     assert pond.status()["streams"] == {}
     pond.sql("CREATE STREAM s (ts TIMESTAMP, number BIGINT) WITH (progress = 'ts')")
     with pytest.raises(SourceError, match=r"has no column 'numbr': did you mean 'number'\?"):

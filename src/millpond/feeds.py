@@ -40,7 +40,7 @@ class Feeds:
         options: Mapping[str, Any],
     ) -> StreamingQuery:
         """See `Pond.stream_from`."""
-        check_frame(frame)
+        check_frame(frame, trigger)
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
             raise SourceError(f"a feed's name is letters, digits, _ and -, at most 64; not {name!r}")
         definition = self._stream(frame, stream, options)

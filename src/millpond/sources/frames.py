@@ -48,13 +48,22 @@ _NAMES: Final = {
 }
 
 
-def check_frame(frame: DataFrame) -> None:
-    """See that a DataFrame is a stream. Raises: SourceError when it is not."""
+def check_frame(frame: DataFrame, trigger: Mapping[str, Any]) -> None:
+    """See that a DataFrame is a stream, and that Spark knows the trigger. Raises: SourceError when not."""
     if not getattr(frame, "isStreaming", False):
         raise SourceError(
             "stream_from takes a streaming DataFrame (spark.readStream …); rows that are all there are ingested: "
             "pond.ingest(stream, frame.toArrow())"
         )
+    try:
+        if trigger:
+            frame.writeStream.trigger(**trigger)
+    except Exception as error:  # Spark's own kinds of wrong values, TypeError for a wrong name
+        told = str(error).strip().splitlines()[0]
+        raise SourceError(
+            f"trigger={dict(trigger)} is none of Spark's: {told}; {{'availableNow': True}} and "
+            "{'processingTime': '5 seconds'} are"
+        ) from None
 
 
 def create_statement(name: str, schema: StructType, options: Mapping[str, Any]) -> str:
