@@ -238,6 +238,25 @@ def test_failures_are_letters_and_too_many_stop_the_query(tmp_path):
         assert "live" in status["plain"]
 
 
+def test_a_function_that_gives_a_wrong_number_of_values_stops_its_queries(tmp_path):
+    """Asked for one row after the other `[True]` would fit, and every row would be counted."""
+    with opened(tmp_path / "pond") as pond:
+        pond.register_function("one", lambda v: pa.array([True]), arguments=["BIGINT"], vectorised=True)
+        pond.sql("""
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress = 'ts');
+            CREATE QUERY w AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS] WHERE one(v);
+            CREATE QUERY x AS SELECT count(*) FILTER (WHERE one(v)) AS n FROM s [TUMBLING 10 SECONDS];
+            CREATE QUERY plain AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS];
+        """)
+        times = pa.array([T0 + dt.timedelta(seconds=n) for n in range(12)], pa.timestamp("us"))
+        pond.ingest("s", pa.table({"ts": times, "v": list(range(12))}))
+        pond.drain()
+        status = {q[0]: " ".join(map(str, q)) for q in pond.sql("SHOW QUERIES").rows()}
+        assert "quarantined" in status["w"] and "it gave 1 values for" in status["w"]
+        assert "quarantined" in status["x"] and "it gave 1 values for" in status["x"]
+        assert pond.sql("SELECT n FROM plain").rows() == [(10,)]
+
+
 def test_the_log_keeps_its_size_and_forgets_what_is_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(filter_orders, "LARGE", 0)  # the file is written anew whenever it has doubled
     monkeypatch.setattr(filter_plans, "EVERY", 1)

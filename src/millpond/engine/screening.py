@@ -25,7 +25,7 @@ from millpond.adapt.local_order import LocalOrder
 from millpond.engine.sampling import Flags, Ints, Step, dropped, sampled
 from millpond.engine.tolerance import FAILING_ROWS, one_line
 from millpond.engine.watch import Watch
-from millpond.functions import function_of
+from millpond.functions import function_of, miscounted
 from millpond.language.duck import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
@@ -172,6 +172,8 @@ class Screen:
             try:
                 mask[low:high] = holds(part.slice(low, high - low))
             except duckdb.Error as error:
+                if miscounted(error):
+                    raise
                 if isinstance(error, duckdb.FatalException):
                     reset()
                 if high - low > 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from millpond.functions import FAILED, display
+from millpond.functions import FAILED, display, miscounted
 from millpond.synopses.kernel import reset
 
 #: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
@@ -39,6 +39,8 @@ def bisect(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> Parted:
         try:
             result = make(piece)
         except duckdb.Error as error:
+            if miscounted(error):
+                raise
             if isinstance(error, duckdb.FatalException):
                 reset()
             if piece.num_rows <= 1 or len(bad) > FAILING_ROWS:

@@ -5,7 +5,7 @@ connections; `calling` makes of a Python function one over Arrow arrays, with NU
 function is called with is the business of who evaluates: DuckDB, or `engine.screening` for a condition.
 """
 
-from millpond.functions.calling import FAILED, UserFunctionError, over_arrays
+from millpond.functions.calling import FAILED, UserFunctionError, miscounted, over_arrays
 from millpond.functions.registry import (
     Function,
     display,
@@ -25,6 +25,7 @@ __all__ = [
     "display",
     "function_of",
     "install",
+    "miscounted",
     "over_arrays",
     "put",
     "references_in",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,6 +26,22 @@ class UserFunctionError(duckdb.Error):
 
     A failure of DuckDB, since rows on which an expression fails are treated alike wherever they are met.
     """
+
+
+#: What a function is told that gave more or fewer values than it was asked for.
+_MISCOUNTED = re.compile(re.escape(FAILED) + r".* failed: it gave \d+ values for \d+ rows")
+
+
+def miscounted(error: BaseException) -> bool:
+    """Whether a failure is that a function gave a wrong number of values, which is no fault of a row.
+
+    Asked for one row after the other it might give what fits, and nobody would know. Of what a function raises DuckDB
+    hands on the text alone.
+
+    >>> miscounted(ValueError("registered function f failed: it gave 1 values for 3 rows")), miscounted(ValueError("f"))
+    (True, False)
+    """
+    return _MISCOUNTED.search(str(error)) is not None
 
 
 def over_arrays(name: str, function: Callable[..., Any], vectorised: bool, returns: pa.DataType) -> Call:
