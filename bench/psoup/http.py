@@ -81,7 +81,7 @@ def measure(pond: Path, asked: list[list[Any]], options: argparse.Namespace) -> 
                     continue
                 requests = [[f"/v1/queries/{q[0]}/answer", q[4]] for q in chosen]
                 job = {**base, "clients": 1, "accept": media, "requests": requests}
-                first = load.run({**job, "seconds": 0.001})  # on a new machine code is compiled meanwhile
+                first = load.run({**job, "seconds": 0.0})  # on a new machine code is compiled meanwhile
                 found = load.run({**job, "seconds": min(1.0, seconds)})
                 median = statistics.median(found["ms"])
                 lines.append(
