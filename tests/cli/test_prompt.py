@@ -241,14 +241,24 @@ def test_watch_repeats_until_ctrl_c(tmp_path: Path) -> None:
 def test_follow_goes_on_from_a_cursor(pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompts, "_PATIENCE", 0.1)
     shown = Console(file=io.StringIO(), width=80)
+    followed: list[float] = []
+    subscribe = pond.subscribe
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        followed.append(time.monotonic())
+        return subscribe(*arguments, **more)
+
+    monkeypatch.setattr(pond, "subscribe", noted)
 
     def follow(command: str, patience: float) -> str:
+        """What is shown until Ctrl-C, which comes when there are rows, or so many seconds after it has begun."""
         shown.file = io.StringIO()
+        followed.clear()
         with create_pipe_input() as source:
             source.send_text(f"{command}\n\\q\n")
-            # Ctrl-C comes a moment after something was shown, or after so many seconds.
-            since = time.monotonic()
-            with interrupted(lambda: "row" in shown.file.getvalue() or time.monotonic() - since > patience):
+            with interrupted(
+                lambda: "row" in shown.file.getvalue() or (bool(followed) and time.monotonic() - followed[0] > patience)
+            ):
                 Prompt(pond, console=shown, source=source, screen=DummyOutput()).run()
         return str(shown.file.getvalue())
 
