@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from bench.common import emit
 from bench.oscar.archives import BASE, Archive
+from millpond.engine.loop import UPKEEP
 
 #: Queries, and how often each is asked: every so many times what one takes alone. Two processors are full then.
 QUERIES, EVERY = 8, 4.0
@@ -59,8 +60,12 @@ def _run(archive: Archive, question: str, period: float, each: int, seconds: flo
             if not pond.step():
                 time.sleep(0.01)
 
+    def keep_up() -> None:  # as a pond that runs does beside its epochs: else every epoch's file stays
+        while not over.wait(UPKEEP):
+            pond.maintain()
+
     workers = [threading.Thread(target=ask, args=(n,), daemon=True) for n in range(QUERIES)]
-    workers.append(threading.Thread(target=run, daemon=True))
+    workers += [threading.Thread(target=work, daemon=True) for work in (run, keep_up)]
     for worker in workers:
         worker.start()
     at: list[float] = []

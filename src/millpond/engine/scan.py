@@ -292,7 +292,8 @@ def _read(
     path = file_path(pond, stream, piece.copy, piece.segment)
     with open_input(path) as opened, pq.ParquetFile(opened, pre_buffer=is_remote(path)) as file:
         groups = groups_in(file.metadata, time, wanted, piece.groups)
-        there = [n for n in stored.names if n in file.schema_arrow.names]
+        written = set(file.schema_arrow.names)
+        there = [n for n in stored.names if n in written]
         read = file.read_row_groups(groups, columns=there, use_threads=False)
         if counters is not None:
             full = _of_whole(pond, stream, piece, wanted, there) if piece.copy else None
