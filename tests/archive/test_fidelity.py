@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,9 +118,9 @@ def test_runs_are_asked_in_order_with_a_memory() -> None:
     runs = [Run(0, 10, 5, 30), Run(10, 20, 5, 30), Run(20, 30, 5, 30)]
     asked: list[tuple[int, float]] = []
 
-    def previous(step: Step):  # type: ignore[no-untyped-def]
+    def previous(step: Step) -> pa.Table:
         asked.append((step.low, step.drop))
-        return object()
+        return pa.table({})
 
     found = run_steps(function, "f", (0.25,), runs, previous)
     assert [s.drop for s in found] == [0.25, 0.5, 0.75]

@@ -148,7 +148,7 @@ def test_a_commit_whose_answer_was_lost_is_there(tmp_path: Path, store: Store, m
                 return getattr(inner, name)
 
             def create_write_transaction(self, *arguments: object, **named: object) -> None:
-                inner.create_write_transaction(*arguments, **named)  # type: ignore[arg-type]  # passed on
+                inner.create_write_transaction(*arguments, **named)  # type: ignore[arg-type]  # whatever was given is passed on
                 raise OSError("the connection was lost")
 
         monkeypatch.setattr(archive, "_table", Losing())

@@ -16,6 +16,7 @@ from millpond.engine.epoch import propose, run_epoch
 from millpond.engine.records import read_manifest
 from millpond.engine.subjects import subjects
 from millpond.errors import StatementError
+from tests.engine.written import state_bytes
 
 T0 = dt.datetime(2024, 5, 1)
 N = 3
@@ -60,15 +61,6 @@ def answers(pond):
 def subject_of(pond, query):
     """What evaluates the condition of a query; the names of subjects are hashes, and each has its own options."""
     return next(s.name for s in subjects(pond._core.catalog) if s.users == (query,))
-
-
-def state_bytes(path):
-    found = {}
-    for folder in ("state", "results"):
-        for name in sorted(os.listdir(path / folder)):
-            if name.endswith(".parquet"):
-                found[name] = (path / folder / name).read_bytes()
-    return found
 
 
 def run(path, way, drawn=False):

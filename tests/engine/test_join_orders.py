@@ -1,7 +1,6 @@
 """Orders of pipelines in a pond: learnt between epochs, kept over restarts, and of no influence on any answer."""
 
 import datetime as dt
-import os
 import random
 from collections import Counter
 
@@ -13,6 +12,7 @@ import millpond
 from millpond.engine import relating
 from millpond.engine.epoch import propose, run_epoch
 from millpond.engine.records import read_manifest
+from tests.engine.written import state_bytes
 
 T0 = dt.datetime(2024, 5, 1)
 NAMES = ("r", "x", "y", "z")
@@ -84,15 +84,6 @@ def expected(tests, given):
         " SELECT t, ra, rb, xb, yb, zb, sum(n) FROM d GROUP BY ALL HAVING sum(n) <> 0"
     )
     return {tuple(row[:-1]): int(row[-1]) for row in db.sql(sql).fetchall()}
-
-
-def state_bytes(path):
-    found = {}
-    for folder in ("state", "results"):
-        for name in sorted(os.listdir(path / folder)):
-            if name.endswith(".parquet"):
-                found[name] = (path / folder / name).read_bytes()
-    return found
 
 
 def test_answers_do_not_depend_on_the_orders(tmp_path):

@@ -105,17 +105,22 @@ def test_an_epoch_sees_what_its_manifest_names(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
+def joined(pond: Any, source: Path) -> None:
+    """Rows of a stream with those of a table, and two of them."""
+    pond.sql(f"""
+        CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
+        CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{source}');
+        CREATE QUERY q AS SELECT ISTREAM(s.k, v) FROM s [NOW] JOIN t ON t.k = s.k;
+    """)
+    pond.ingest("s", [row(1, "a"), row(2, "a")])
+    pond.drain()
+
+
 def test_what_goes_wrong_is_told_and_what_was_read_stays(tmp_path: Path) -> None:
     source, clock = tmp_path / "t.csv", Clock()
     source.write_text("k,v\na,1\n")
     with millpond.open(tmp_path / "pond", executor="inline", clock=clock) as pond:
-        pond.sql(f"""
-            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
-            CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{source}');
-            CREATE QUERY q AS SELECT ISTREAM(s.k, v) FROM s [NOW] JOIN t ON t.k = s.k;
-        """)
-        pond.ingest("s", [row(1, "a"), row(2, "a")])
-        pond.drain()
+        joined(pond, source)
         source.write_text("k,v\na,oops\n")
         pond.ingest("s", [row(3, "a"), row(4, "a")])
         pond.drain()
@@ -149,13 +154,7 @@ def test_neither_a_broken_file_nor_a_full_disk_stops_epochs(tmp_path: Path, monk
     source, clock = tmp_path / "t.parquet", Clock()
     pq.write_table(pa.table({"k": ["a"], "v": [1]}), source)
     with millpond.open(tmp_path / "pond", executor="inline", clock=clock) as pond:
-        pond.sql(f"""
-            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
-            CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{source}');
-            CREATE QUERY q AS SELECT ISTREAM(s.k, v) FROM s [NOW] JOIN t ON t.k = s.k;
-        """)
-        pond.ingest("s", [row(1, "a"), row(2, "a")])
-        pond.drain()
+        joined(pond, source)
         source.write_bytes(b"PAR1 and nothing else")
         pond.ingest("s", [row(3, "a")])
         pond.drain()

@@ -16,6 +16,7 @@ from tests.sources.postgres import Server, running
 import millpond
 from millpond.errors import SourceError, StatementError, without_secrets
 from millpond.language import parse
+from millpond.language.statements import CreateTable
 from millpond.sources.databases import read_database
 from millpond.types import Column, TableDefinition
 
@@ -95,7 +96,8 @@ def test_passwords_are_not_in_texts() -> None:
         assert "own" not in without_secrets(text) and len(without_secrets(text)) == len(text)
     (statement,) = parse("CREATE TABLE t (k TEXT) WITH (uri='postgresql://me:hidden@h:1/x?sslkey=k', table='a.b')")
     assert "hidden" not in repr(statement).replace(statement.text, "").replace(statement.script, "")
-    definition = statement.definition  # type: ignore[attr-defined]
+    assert isinstance(statement, CreateTable)
+    definition = statement.definition
     assert definition.path == "postgresql://h:1/x" and definition.driver == "adbc_driver_postgresql.dbapi"
     assert definition.query == 'SELECT "k" FROM "a"."b"' and definition.reload == 600_000_000
 

@@ -1,8 +1,8 @@
 """Tables that live in databases: asked through a Python module that DB-API 2.0 (PEP 249) describes, or ADBC.
 
-An ADBC driver gives Arrow at once (`fetch_arrow_table`, as other modules do by now); what any other module gives is
-rows of Python values, which are made columns piece by piece. Only modules that who opened the pond has allowed are
-imported: a statement that comes over HTTP names a module, and importing one runs it.
+An ADBC driver gives Arrow (`fetch_record_batch` or `fetch_arrow_table`, as other modules do by now); what any other
+module gives is rows of Python values, which are made columns piece by piece. Only modules that who opened the pond has
+allowed are imported: a statement that comes over HTTP names a module, and importing one runs it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,12 @@ def read_database(definition: TableDefinition, uri: str, allowed: Sequence[str])
     try:
         with contextlib.closing(module.connect(place)) as link, contextlib.closing(link.cursor()) as cursor:
             cursor.execute(definition.query)
-            found = cursor.fetch_arrow_table() if hasattr(cursor, "fetch_arrow_table") else _fetched(name, cursor)
+            if hasattr(cursor, "fetch_record_batch"):
+                found = _read(name, cursor.fetch_record_batch())
+            elif hasattr(cursor, "fetch_arrow_table"):
+                found = cursor.fetch_arrow_table()
+            else:
+                found = _fetched(name, cursor)
     except SourceError:
         raise
     except Exception as error:  # every module has exceptions of its own
@@ -88,6 +93,18 @@ def _told(error: Exception, secrets: Sequence[str]) -> str:
     return without_secrets(text)[:500]
 
 
+def _read(name: str, reader: pa.RecordBatchReader) -> pa.Table:
+    """The rows of a cursor that gives Arrow batch by batch."""
+    batches: list[pa.RecordBatch] = []
+    count = 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if count > MOST_ROWS:
+            raise SourceError(f"{name}: it has more than {MOST_ROWS:,} rows")
+    return pa.Table.from_batches(batches, reader.schema)
+
+
 def _fetched(name: str, cursor: Any) -> pa.Table:
     """The rows of a cursor."""
     names = [str(column[0]) for column in cursor.description or ()]
@@ -109,7 +126,7 @@ def _column(pieces: Sequence[Sequence[Any]]) -> pa.ChunkedArray:
     try:
         arrays = [pa.array(piece) for piece in pieces]
         return pa.chunked_array(arrays) if arrays else pa.chunked_array([], pa.null())
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):  # no type has them all
         texts = [[None if v is None else str(v) for v in piece] for piece in pieces]
         return pa.chunked_array([pa.array(t, pa.string()) for t in texts], pa.string())
 
