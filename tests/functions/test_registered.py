@@ -1,16 +1,20 @@
 """Registered functions: callable wherever a query says something of a row, kept, refused with a place."""
 
+import contextlib
 import datetime as dt
 import os
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import millpond
+import millpond.language.duck as duck
 from millpond.engine.epoch import propose, run_epoch
 from millpond.errors import QueryError, SourceError, StatementError
 from millpond.functions import registry
+from millpond.types import Column
 
 T0 = dt.datetime(2024, 5, 1)
 BAD = {"10.0.0.1", "10.0.0.7"}
@@ -189,3 +193,22 @@ def test_a_function_that_ends_the_process_fails_like_any_other(pond):
         pond.plans("r")
     with pytest.raises(SourceError, match="'r' is not a stream, and only streams take rows"):
         pond.ingest("r", [])
+
+
+@pytest.mark.parametrize(
+    ("ask", "refused"),
+    [
+        (lambda: duck.evaluate("TRY_CAST('12' AS INTEGER)"), None),
+        (lambda: duck.evaluate("error('no')"), duckdb.Error),
+        (lambda: duck.describe("SELECT 1 AS one"), None),
+        (lambda: duck.describe("SELECT nothing"), duck.Refused),
+        (lambda: [duck.TypedRelation((Column("a", "INTEGER"),)).types([f"a + {n}"]) for n in range(9)], None),
+        (lambda: duck.TypedRelation((Column("a", "INTEGER"),)).types(["b"]), duck.Refused),
+    ],
+)
+def test_a_function_can_be_registered_after_any_question(pond, ask, refused):
+    # DuckDB takes no new function while a question's rows have not been fetched to their end.
+    with pytest.raises(refused) if refused else contextlib.nullcontext():
+        ask()
+    pond.register_function("late", size, arguments=["VARCHAR"], returns="INTEGER", vectorised=True)
+    pond.sql("CREATE QUERY q AS SELECT late(addr) AS n FROM packets WHERE late(addr) > 3")

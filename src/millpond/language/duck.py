@@ -29,7 +29,11 @@ _functions = 0
 
 
 def _connection() -> duckdb.DuckDBPyConnection:
-    """The one connection, with every registered function; `_LOCK` must be held."""
+    """The one connection, with every registered function; `_LOCK` must be held.
+
+    It is asked for outside what turns DuckDB's refusals into the user's mistakes: that a function cannot be put into it
+    is never one. DuckDB does that only when the rows of the last question have been fetched to their end.
+    """
     global _functions
     connection = _plain_connection()
     _functions = install(connection, _functions)
@@ -96,8 +100,9 @@ def describe(sql: str) -> tuple[Column, ...]:
     (Column(name='a', type='INTEGER'),)
     """
     with _LOCK:
+        connection = _connection()
         try:
-            rows = _connection().execute(f"DESCRIBE {sql}").fetchall()
+            rows = connection.execute(f"DESCRIBE {sql}").fetchall()
         except duckdb.Error as error:
             raise Refused(error) from None
         except (UnicodeError, ValueError, RuntimeError) as error:  # lone surrogates and the like
@@ -138,9 +143,10 @@ class TypedRelation:
             self._asked += 1
             if self._asked == _OFTEN:
                 self._keep()
+            connection = _connection()
             try:
                 # A relation of the client is bound when it is made, and never run.
-                return [str(kind) for kind in _connection().sql(f"SELECT {fields} FROM {self._from} AS t").types]
+                return [str(kind) for kind in connection.sql(f"SELECT {fields} FROM {self._from} AS t").types]
             except duckdb.Error as error:
                 raise Refused(error) from None
             except (UnicodeError, ValueError, RuntimeError) as error:  # lone surrogates and the like
@@ -150,8 +156,9 @@ class TypedRelation:
         """Become an empty table; a relation that cannot be one stays a subquery."""
         fields = ", ".join(f"{quote(c.name)} {c.type}" for c in self._columns)
         name = f"relation_{id(self)}"
+        connection = _connection()
         with contextlib.suppress(duckdb.Error, UnicodeError, ValueError, RuntimeError):
-            _connection().execute(f"CREATE TEMP TABLE {name} ({fields})")
+            connection.execute(f"CREATE TEMP TABLE {name} ({fields})")
             self._table = self._from = name
 
     def forget(self) -> None:
@@ -210,5 +217,5 @@ def evaluate(sql: str) -> object:
     12
     """
     with _LOCK:
-        row = _connection().execute(f"SELECT {sql}").fetchone()
-    return None if row is None else row[0]
+        ((value,),) = _connection().execute(f"SELECT {sql}").fetchall()
+    return value
