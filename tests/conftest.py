@@ -112,11 +112,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deep = os.environ.get("HYPOTHESIS_PROFILE") == "deep" or "deep" in (config.option.markexpr or "")
     repeats = pytest.mark.skip(reason="a repetition: run it with HYPOTHESIS_PROFILE=deep, or -m deep")
     for item in items:
-        if not deep and "deep" in item.keywords:
+        marks = {mark.name for mark in item.iter_markers()}  # keywords also have the names of folders above
+        if not deep and "deep" in marks:
             item.add_marker(repeats)
-        if not soak and "soak" in item.keywords:
+        if not soak and "soak" in marks:
             item.add_marker(skip)
-        if {"spark", "cluster"} & set(item.keywords) and not _SPARK.search(item.nodeid):
+        if {"spark", "cluster"} & marks and not _SPARK.search(item.nodeid):
             raise pytest.UsageError(f"{item.nodeid} starts Spark: 'spark' or 'cluster' must be in its name")
 
 
