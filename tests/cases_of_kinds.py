@@ -1,8 +1,9 @@
-"""How many cases there were of each kind of window: ponds in which a query over one was registered.
+"""How many cases there were of each kind of window: different queries over one, each in a pond with its own stream.
 
 `make test-deep` asks for ten thousand and more of each kind (`MILLPOND_CASES_OF_A_KIND`) and fails with fewer. A case
-of a property test is a pond with a random stream, cuts, restarts and queries; so what is counted is what ran, not what
-was planned. Asking ad hoc counts as well. Every process of xdist counts for itself.
+of a property test is a query in a pond with a random stream, cuts and restarts; so what is counted is what ran, not
+what was planned. The same SELECT in the same pond, registered again or asked ad hoc, is the same case. Every process
+of xdist counts for itself.
 """
 
 from __future__ import annotations
@@ -34,41 +35,49 @@ SEVERAL = "several in one SELECT"
 COUNTED: Counter[str] = Counter()
 
 #: What ponds were asked for, by their folders; those of the last cases.
-_seen: dict[str, set[str]] = {}
+_seen: dict[str, set[tuple[str, str]]] = {}
 _REMEMBERED = 1_000
 
 _BRACKETS = re.compile(r"\[[^\[\]']*(?:'[^']*'[^\[\]']*)*\]")
+_OPTIONS = re.compile(r"\s+WITH\s*\((?:[^()']|'[^']*')*\)\s*$", re.IGNORECASE)
 _WINDOW = re.compile(r"\[\s*(RANGE|ROWS|NOW|PARTITION|KIND|TUMBLING|SLIDE)\b", re.IGNORECASE)
 
 
-def kinds_in(text: str) -> set[str]:
-    """The kinds of windows in a script.
+def kinds_in(statement: str) -> set[str]:
+    """The kinds of windows in a statement.
 
-    >>> sorted(kinds_in("SELECT count(*) FROM s [RANGE 5 MINUTES SLIDE 1 ROW]; SELECT k FROM s [NOW]"))
-    ['by tuple', 'now']
     >>> sorted(kinds_in("SELECT sum(a) [RANGE 1 m SLIDE 1 m], sum(a) [RANGE 2 m SLIDE 1 m], [1, 2] FROM s"))
     ['by time', 'several in one SELECT']
     """
+    windows = [w.group(0).upper() for w in _BRACKETS.finditer(statement) if _WINDOW.match(w.group(0))]
+    found = {name for w in windows if (name := next((n for n, pattern in KINDS if re.search(pattern, w)), None))}
+    behind = re.findall(r"\)\s*\[\s*RANGE\b", statement.upper())
+    return found | ({SEVERAL} if len(behind) > 1 and "FROM" in statement.upper() else set())
+
+
+def cases_in(script: str) -> set[tuple[str, str]]:
+    """The kinds of windows in a script, each with the SELECT that has it: without the query's name and options.
+
+    >>> sorted(cases_in("SELECT a FROM s [NOW]; CREATE QUERY q AS SELECT a FROM s [NOW] WITH (since='start')"))
+    [('now', 'SELECT a FROM s [NOW]')]
+    """
     found = set()
-    for statement in text.split(";"):
-        windows = [w.group(0).upper() for w in _BRACKETS.finditer(statement) if _WINDOW.match(w.group(0))]
-        for window in windows:
-            kind = next((name for name, pattern in KINDS if re.search(pattern, window)), None)
-            found |= {kind} if kind else set()
-        behind = re.findall(r"\)\s*\[\s*RANGE\b", statement.upper())
-        found |= {SEVERAL} if len(behind) > 1 and "FROM" in statement.upper() else set()
+    for statement in script.split(";"):
+        if kinds := kinds_in(statement):
+            select = _OPTIONS.sub("", statement[max(0, statement.upper().find("SELECT")) :]).strip()
+            found |= {(kind, select) for kind in kinds}
     return found
 
 
 def count_ponds() -> None:
-    """From now on, count the ponds of this process by the kinds of windows that they are asked for."""
+    """From now on, count the queries of this process's ponds by their kinds of windows."""
     run, register = millpond.Pond.run, millpond.Pond.register
 
     def note(pond: Any, text: str) -> None:
         seen = _seen.setdefault(pond.path, set())  # a pond that is opened again is the same case
-        new = kinds_in(text) - seen
+        new = cases_in(text) - seen
         seen |= new
-        COUNTED.update(new)
+        COUNTED.update(kind for kind, _ in new)
         if len(_seen) > _REMEMBERED:
             del _seen[next(iter(_seen))]
 
@@ -117,4 +126,4 @@ class Cases:
             terminalreporter.line(f"{kind:30} {COUNTED[kind]:10,}{few}")
 
 
-__all__ = ["COUNTED", "Cases", "count_ponds", "kinds_in"]
+__all__ = ["COUNTED", "Cases", "cases_in", "count_ponds", "kinds_in"]

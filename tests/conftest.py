@@ -1,8 +1,8 @@
 """Fixtures for everybody: ponds without a JVM, ponds on the one Spark session of the run, hypothesis profiles.
 
-`HYPOTHESIS_PROFILE` or `--hypothesis-profile` chooses `ci` (hundreds of cases in all, the default) or `deep` (ten
-thousand and more; `HYPOTHESIS_EXAMPLES` sets how many per test; tests marked `deep` run, too: they repeat what others
-prove, at other moments or with more data).
+`HYPOTHESIS_PROFILE` or `--hypothesis-profile` chooses `ci` (hundreds of cases in all, the default) or `deep` (ten times
+as many per test, ten thousand and more of each kind of window; `HYPOTHESIS_EXAMPLES` sets how many examples a test has;
+tests marked `deep` run, too: they repeat what others prove, at other moments or with more data).
 
 Folders of tests lie in memory where the system has room for them, since fsync is most of what a small pond costs. A
 killed process loses nothing there either: what the tests kill is processes, not machines.
@@ -36,7 +36,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "deep",
-    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "1500")),
+    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "150")),
     deadline=None,
     suppress_health_check=_CHECKS,
     print_blob=True,

@@ -17,8 +17,8 @@ def many(usual: float, deep: float, least: int = 4) -> settings:
     """How many examples a property gets, as multiples of what its profile says.
 
     Arguments:
-        usual: at any time. deep: in deep mode, where each kind of window has to come to ten thousand cases (see
-            `tests.cases_of_kinds`), and a kind that few tests are about needs more in these. least: at any time.
+        usual: at any time. deep: in deep mode, where some have to come to ten thousand cases of each kind of window
+            (see `tests.cases_of_kinds`). least: at any time.
     """
     share = deep if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else usual
     return settings(max_examples=max(least, int(settings.default.max_examples * share)))

@@ -124,6 +124,11 @@ def _seen(case: Case, table: Table, connection: Any) -> list[int]:
     return [time for (time,) in found]
 
 
+def seen(case: Case, table: Table) -> list[int]:
+    """Event times of the rows that the query sees: those that pass WHERE."""
+    return _seen(case, table, table.load())
+
+
 def over(
     case: Case, table: Table, rows: Sequence[Row], start: int, end: int
 ) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:

@@ -17,7 +17,6 @@ from tests.properties.landmarks import hourly_streams, landmark_cases
 from tests.properties.queries import EXACT
 from tests.properties.streams import TYPES, Drawn, cuts, streams
 from tests.properties.test_catching_up import held_back
-from tests.quick import many
 
 #: Every example runs many epochs.
 FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
@@ -34,7 +33,6 @@ def _agree(p: Pond, case: Case, rows: Sequence[Sequence[object]], stream: Drawn,
     assert_rows_equal(starts(wanted(rows)), p.answers(case, name), floor=floor(stream.rows), what=case.query())
 
 
-@many(1, 4)
 @given(st.data())
 def test_final_answers(data: st.DataObject) -> None:
     stream = data.draw(some_streams)

@@ -24,7 +24,6 @@ from tests.properties.queries import BOUNDED, EXACT, HOLISTIC, ORDERED, cases
 from tests.properties.streams import TYPES, Drawn, cuts, permutations, streams
 from tests.properties.test_catching_up import _pause_or_resume, _upkeep, held_back
 from tests.properties.test_invariances import files
-from tests.quick import many
 
 LATE = pytest.mark.parametrize("late", ["drop", "revise"])
 DAY = 86_400_000_000
@@ -32,11 +31,15 @@ DAY = 86_400_000_000
 
 @st.composite
 def row_cases(
-    draw: st.DrawFn, unit: int, pool: tuple[str, ...] = BOUNDED + HOLISTIC + ORDERED, extra: bool = True
+    draw: st.DrawFn,
+    unit: int,
+    pool: tuple[str, ...] = BOUNDED + HOLISTIC + ORDERED,
+    extra: bool = True,
+    form: str | None = None,
 ) -> RowCase:
-    """A query over a window that ends with rows."""
+    """A query over a window that ends with rows; of the given form, if one is given."""
     case = replace(draw(cases(unit, pool, extra=extra)), range_us=None, slide_us=0, origin_us=0, align_start=False)
-    form = draw(st.sampled_from(["rows", "partitioned rows", "by tuple"]))
+    form = form or draw(st.sampled_from(["rows", "partitioned rows", "by tuple"]))
     some: list[tuple[str, ...]] = [("k",), ("g",), ("k", "b")]
     choices = {"rows": [()], "partitioned rows": some, "by tuple": [(), (), *some]}
     partition = draw(st.sampled_from(choices[form]))
@@ -67,7 +70,6 @@ def _fits(stream: Drawn, *queries: RowCase) -> bool:
     return max(times) - min(times) < min(max(DAY, 10 * (c.range or 0)) for c in queries)
 
 
-@many(1, 5)
 @given(st.data())
 def test_final_answers(data: st.DataObject) -> None:
     stream = data.draw(streams())

@@ -33,7 +33,7 @@ def several(draw: st.DrawFn, unit: int, pool: tuple[str, ...] = BOUNDED + HOLIST
     )  # fmt: skip
 
 
-@many(0.5, 5.5, 5)
+@many(0.5, 0.5, 5)
 @given(st.data())
 def test_final_answers(data: st.DataObject) -> None:
     """Live, back-filled and ad hoc."""

@@ -128,7 +128,7 @@ KINDS += [[w for w in WINDOWS if "UNBOUNDED" in w], [w for w in WINDOWS if w != 
 
 
 @pytest.mark.parametrize("shape", [ONE[1], ONE[2], ONE[4], ONE[9]])
-@many(0.25, 2, 2)
+@many(0.25, 0.25, 2)
 @given(data=st.data())
 def test_one_stream(shape: str, data: Any) -> None:
     """Over a window of each kind at once, and over whatever window."""

@@ -21,7 +21,6 @@ from tests.oracle.case import span
 from tests.oracle.evaluate import over
 from tests.progress.test_unions import TYPES, S, Streams, streams
 from tests.properties.harness import wanted
-from tests.quick import many
 from tests.windows.months import Months
 
 Factory = Callable[..., Any]
@@ -106,7 +105,6 @@ class Kinds(Streams):
         return millpond.open(self.folder, executor="inline", clock=self.clock, window_kinds={"uneven": self.kind})
 
 
-@many(1, 8)
 @given(st.data())
 def test_answers_are_those_of_the_extents(data: st.DataObject) -> None:
     """On a stream and a union: live, back-filled, paused, restarted, with late rows, ad hoc."""
@@ -159,7 +157,6 @@ def test_answers_are_those_of_the_extents(data: st.DataObject) -> None:
         assert_rows_equal(expected(kind, case, bag, now), held, what="ad hoc")
 
 
-@many(1, 5)
 @given(st.data())
 def test_early_answers_are_those_of_windows_that_slide(data: st.DataObject) -> None:
     """A kind whose windows are those of RANGE and SLIDE says the same, early, closed and late, revision by revision."""
@@ -180,7 +177,6 @@ def test_early_answers_are_those_of_windows_that_slide(data: st.DataObject) -> N
         assert s.rows(log.format("kind")) == s.rows(log.format("slide"))
 
 
-@many(1, 5)
 @given(st.data())
 def test_answers_that_go_out_by_and_by(data: st.DataObject) -> None:
     """A window of a kind waits as one that slides does, and says the same in the end."""
