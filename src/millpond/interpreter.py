@@ -215,9 +215,13 @@ class Interpreter:
             check_options(self.core.catalog, bound, QueryOptions())
             if bound.relation is not None:
                 table = select_relational(self.core, bound)
-                return table, "; ".join(n for n in (note_of(table), table_note(self.core, bound.relation.tables)) if n)
+                return table, "; ".join(
+                    n for n in (note_of(table), table_note(self.core, [t.name for t in bound.relation.tables])) if n
+                )
             table = select_stream(self.core, bound)
-            return table, said_with(self.core, table, bound)
+            tables = () if bound.lookup is None else bound.lookup.tables
+            said = (said_with(self.core, table, bound), table_note(self.core, [t.name for t in tables]))
+            return table, "; ".join(n for n in said if n)
         read = [q for r in bound.relations if (q := self.core.catalog.query(r.name)) is not None]
         notes = [
             f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "")
@@ -226,7 +230,9 @@ class Interpreter:
         ]
         note = f"answers so far; query {', '.join(notes)}" if notes else ""
         table = select_relations(self.core, bound)
-        return table, "; ".join(n for n in (note, table_note(self.core, bound.relations)) if n)
+        return table, "; ".join(
+            n for n in (note, table_note(self.core, [r.name for r in bound.relations if r.kind == "table"])) if n
+        )
 
     def _explain(self, statement: lang.Explain) -> pa.Table:
         if isinstance(statement.target, str):

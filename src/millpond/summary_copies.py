@@ -57,6 +57,8 @@ def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> Boun
     query = lang.bind_query(statements[0].select, declared.query, 0, _Names(schema, stream))
     if query.stream.lower() != stream.name.lower() or query.feeds:
         raise _refused(f"a summary of {stream.name} reads {stream.name} and nothing else: '{declared.query}'")
+    if query.lookup is not None:
+        raise _refused(f"a summary of {stream.name} reads {stream.name} and no tables: '{declared.query}'")
     if query.reduce is not None:
         raise _refused(f"a summary is of every row: leave REDUCE out of '{declared.query}'")
     window = query.window
@@ -137,7 +139,13 @@ def _shared(synopses: dict[str, Synopsis], needed: PanesSpec) -> Synopsis | None
         same = (have.stream, have.time, have.where, have.keys, have.panes) == (
             needed.stream, needed.time, needed.where, needed.keys, needed.panes,
         )  # fmt: skip
-        plain = have.rows is None and not have.feeds and have.form == "eager" and have.landmark is None
+        plain = (
+            have.rows is None
+            and not have.feeds
+            and have.lookup is None
+            and have.form == "eager"
+            and have.landmark is None
+        )
         components = {c.name for c in needed.components} <= {c.name for c in have.components}
         if same and plain and components and have.agrees(needed) and not have.single:
             return synopsis

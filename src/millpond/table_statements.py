@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from millpond import language as lang
 from millpond.engine.core import Core
+from millpond.engine.table_use import table_names
 from millpond.errors import Refusal, SourceError, StatementError
-from millpond.language import RelationRef
 from millpond.language.table_options import NO_SIGNS, SPANS
 from millpond.results.explain_windows import moment
 from millpond.sources.databases import read_database
-from millpond.types import ConstantInput, TableDefinition, to_json
+from millpond.types import TableDefinition, to_json
 
 
 class TableStatements:
@@ -81,8 +81,7 @@ class TableStatements:
         users = [
             q.definition.name
             for q in self.core.catalog.queries.values()
-            if q.definition.query.relation is not None
-            and any(t.name == table.name for t in q.definition.query.relation.tables)
+            if table.name in table_names(q.definition.query)
         ]
         if users:
             start, end = lang.token_place(statement, statement.name)
@@ -94,11 +93,11 @@ class TableStatements:
         self.core.tables.drop(table)
 
 
-def table_note(core: Core, read: Sequence[RelationRef | ConstantInput]) -> str:
+def table_note(core: Core, names: Sequence[str]) -> str:
     """What is to be said of the tables that an answer was made of: that one could not be read anew."""
     notes = []
-    for each in read:
-        table = core.catalog.lookup(each.name) if each.kind == "table" else None
+    for name in names:
+        table = core.catalog.lookup(name)
         if isinstance(table, TableDefinition) and (state := core.tables.state(table)).problem:
             at = "never" if state.read_at is None else moment(state.read_at)
             notes.append(f"table {table.name} is as it was read at {at}: {state.problem}")

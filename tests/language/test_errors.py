@@ -187,7 +187,7 @@ WRONG = [
     (f"{Q} SELECT count(*) «OVER» () FROM reading {W}", "", ""),
     (f"{Q} SELECT count(*) FROM reading {W} WHERE n IN (SELECT «1»)", "subqueries", ""),
     (f"{Q} SELECT count(*) FROM reading {W} QUALIFY «1»", "QUALIFY", ""),
-    (f"{Q} SELECT count(*) FROM reading {W} JOIN «slow» ON true", "joins of streams with windows", ""),
+    (f"{Q} SELECT count(*) FROM reading {W} JOIN «slow» ON true", "is a query, and a window joins", ""),
     ("SELECT * FROM «reading» JOIN slow ON true", "joins", ""),
     (f"{Q} SELECT count(*) AS «window_end» FROM reading {W}", "every answer has", ""),
     (f"{Q} SELECT «corr»(mph) FROM reading {W}", "takes 2 arguments", ""),

@@ -24,6 +24,7 @@ from millpond.engine.core import Core
 from millpond.engine.derived import announced
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.history import Range, close_history, fed_tasks, map_history, merge_history, tasks_of
+from millpond.engine.lookup_versions import seen_by
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.needs import keep_since, read_since
@@ -181,6 +182,8 @@ def _run(core: Core, owner: str) -> None:
         snapshots = [core.streams[s.id].archive.snapshot[1] for s in streams]
         removed = max((gone for gone in snapshots if gone is not None), default=None)
     queries = [q.definition.query for q in users]
+    lookup = seen_by(core, queries[0], owner).lookup
+    synopsis = replace(synopsis, spec=replace(synopsis.spec, lookup=lookup))
     state = progress_of(catalog, synopsis.spec, before.progress)
     low = min(read_since(q, start_of(q, state.bound), state.high) for q in users)
     wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)

@@ -18,6 +18,7 @@ from millpond.engine.backfill import Adoption, ready_backfills
 from millpond.engine.bounds import answered_until, bound_of, high_of, is_paired, specs_of
 from millpond.engine.core import Core, copies_of
 from millpond.engine.derived import bounds_of, pass_adopted, takeable
+from millpond.engine.lookup_versions import stretches_now
 from millpond.engine.merging import end_of_need, query_owner, results_folder
 from millpond.engine.probing import probed_streams
 from millpond.engine.records import (
@@ -166,6 +167,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             filters=core.filters.plans(catalog),
             tables=tables,
             unread=unread,
+            lookups=stretches_now(catalog, published.lookups, progress, queries, tables),
         )
         core.check_fence()
         write_manifest(core.path, manifest)
@@ -402,6 +404,7 @@ def _publish(
         | {f"streams/{r.definition.name}": r.archive.version for r in list(core.streams.values())},
         manifest.hot,
         manifest.tables,
+        manifest.lookups,
     )
     core.check_fence()
     write_published(core.path, published)

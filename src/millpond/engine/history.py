@@ -14,6 +14,7 @@ from millpond.engine.catching_up import catch_up
 from millpond.engine.core import Core
 from millpond.engine.cuts import CUT, merge_cuts, without_cut
 from millpond.engine.group_bounds import GroupBounds
+from millpond.engine.lookups import joined_rows, of_stream, tolerant_join
 from millpond.engine.mapping import Parcel, cut, tolerant_partial
 from millpond.engine.own_marks import counted
 from millpond.engine.records import QueryProgress
@@ -141,12 +142,19 @@ def map_history(
     columns = own_names(spec, stream, spec.columns_of(first))
     for read in batches(pond, stream, segments, wanted, columns) if tables is None else tables(columns):
         rows = entering(counted(read, stream.options) if by_cut else read, spec, stream.id, schema)
+        own = rows.column_names
+        if spec.lookup is not None and strict:
+            rows = joined_rows(pond, rows, spec.lookup, spec.time)
+        elif spec.lookup is not None:
+            rows, failed = tolerant_join(pond, rows, spec.lookup, spec.time)
+            if letters is not None and failed is not None:
+                letters.append(failed)
         extra = f"_bound AS {CUT}" if by_cut else ""
         if strict:
             table = partial(db, spec, rows, extra)
         else:
             table, failed = tolerant_partial(db, spec, rows, extra)
-            if letters is not None and failed is not None:
+            if letters is not None and (failed := of_stream(failed, own)) is not None:
                 letters.append(failed)
         if not table.num_rows:
             continue

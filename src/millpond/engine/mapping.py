@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time as clock
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial as partial_call
 from typing import Any
@@ -21,6 +21,7 @@ from millpond.engine.derived import pass_rows, write_passed
 from millpond.engine.entries import live_name, write_entry
 from millpond.engine.filter_orders import Screens
 from millpond.engine.forms import settled, tuples_of
+from millpond.engine.lookups import live_lookup, of_stream, tolerant_join
 from millpond.engine.own_marks import counted
 from millpond.engine.records import Manifest
 from millpond.engine.screening import HOLDS
@@ -28,8 +29,9 @@ from millpond.engine.segments import DEAD, HIDDEN, RowsWriter, archive_folder, d
 from millpond.engine.skew import heavy
 from millpond.engine.soup import meet_queries
 from millpond.engine.taking import Taking, row_texts
-from millpond.engine.tolerance import FAILING_ROWS, FAULTS, bisect, one_line
+from millpond.engine.tolerance import FAULTS, one_line, tolerant
 from millpond.engine.unions import entering
+from millpond.errors import SourceError
 from millpond.language.duck import quote
 from millpond.relations import rows_of
 from millpond.synopses import PanesSpec, connection, merge_partials, partial, query_table
@@ -55,7 +57,7 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
     split = manifest.splits[task]
     stream = catalog.streams[split.stream]
     screens = Screens(manifest.filters)
-    taking, partials = Taking(manifest, stream, split), Partials(manifest, catalog, stream, screens)
+    taking, partials = Taking(manifest, stream, split), Partials(manifest, catalog, stream, screens, pond)
     file = f"e{manifest.epoch:012d}-{task:05d}.parquet"
     writes, epochs = DurableWrites(), (manifest.epoch, manifest.epoch)
     archive = RowsWriter(writes, archive_folder(pond, stream), file, stream.options.time, epochs)
@@ -208,8 +210,10 @@ class Partials:
     operators: by synopsis, rows that came in, rows of partials made of them, seconds.
     """
 
-    def __init__(self, manifest: Manifest, catalog: Catalog, stream: StreamDefinition, screens: Screens) -> None:
-        self.manifest, self.catalog, self.stream, self.screens = manifest, catalog, stream, screens
+    def __init__(
+        self, manifest: Manifest, catalog: Catalog, stream: StreamDefinition, screens: Screens, pond: str
+    ) -> None:
+        self.manifest, self.catalog, self.stream, self.screens, self.pond = manifest, catalog, stream, screens, pond
         self.dead: list[pa.Table] = []
         self.failures: dict[str, str] = {}
         self.operators: dict[str, list[float]] = {}
@@ -231,19 +235,23 @@ class Partials:
             first = row_schema(self.catalog.streams[spec.stream]) if spec.feeds else piece.schema
             begun = clock.perf_counter()
             try:
-                entered, failing = entering(counting, spec, self.stream.id, first), None
+                entered = own = entering(counting, spec, self.stream.id, first)
+                failing: pa.Table | None = None
+                if spec.lookup is not None:
+                    lookup = live_lookup(spec.lookup, owner, self.manifest)
+                    entered, failing = tolerant_join(self.pond, entered, lookup, spec.time)
                 screen = self.screens.of(owner, spec.where, casts(spec))
                 if screen is not None:
                     # Windows that end with rows are of all rows: their condition chooses among these, and not before.
                     screened = screen.screen(entered, mark=spec.rows is not None)
-                    entered, failing = screened.rows, screened.failed
+                    entered, failing = screened.rows, _together(failing, of_stream(screened.failed, own.column_names))
                     if screened.marked is not None:
                         entered = screened.marked
                     spec = replace(spec, where=None if screened.marked is None else quote(HOLDS))
                 make = partial_call(partial if spec.form == "eager" else tuples_of, connection(), spec)
                 table, failed = tolerant(make, entered)
-                failed = _together(failing, failed)
-            except duckdb.Error as error:
+                failed = _together(failing, of_stream(failed, own.column_names))
+            except (duckdb.Error, SourceError) as error:
                 self.failures[owner] = one_line(error)
                 continue
             self._made.setdefault(owner, []).append(table)
@@ -299,22 +307,6 @@ def tolerant_partial(
     Raises: duckdb.Error when more than FAILING_ROWS rows fail.
     """
     return tolerant(lambda rows: partial(db, spec, rows, extra), segment)
-
-
-def tolerant(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-    """What `make` makes of a segment, without the rows that it fails on; see `tolerant_partial`."""
-    try:
-        return make(segment), None
-    except duckdb.Error as error:
-        if segment.num_rows == 0:
-            raise
-        first = error
-    parted = bisect(make, segment)
-    # Where each half works and the whole does not, the fault is in the aggregate, not in a row.
-    if parted.failed is None or parted.failed.num_rows > FAILING_ROWS:
-        raise first
-    kept = pa.concat_tables(parted.good) if parted.good else segment.slice(0, 0)
-    return make(kept), parted.failed
 
 
 def home_shard(spec: PanesSpec, owner: str, shards: int) -> int | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engine.mapping import tolerant
 from millpond.engine.own_marks import counted
+from millpond.engine.tolerance import tolerant
 from millpond.engine.unions import Fed
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import Rows, rows_of

@@ -10,7 +10,7 @@ from millpond.adapt.filter_plans import FilterPlan
 from millpond.engine.matching_pace import UNLIMITED
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment, read_json, write_json
-from millpond.types import from_json, to_json
+from millpond.types import TableStretch, from_json, to_json
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,6 @@ class Floor:
     closed: int
     edge: int
     sides: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class TableStretch:
-    """Which versions of its tables a query sees at instants from `since` on (microseconds). versions: by table id."""
-
-    since: int
-    versions: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,7 +124,8 @@ class Manifest:
     each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
     hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`). moved: per store, keys
     whose rows of earlier epochs every shard takes over. tables: versions of the tables that queries read, by id;
-    unread: of those that never could be read, why.
+    unread: of those that never could be read, why. lookups: per synopsis whose rows are joined with tables, which
+    versions rows see, by their event time.
     """
 
     epoch: int
@@ -161,6 +154,7 @@ class Manifest:
     filters: dict[str, FilterPlan] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    lookups: dict[str, tuple[TableStretch, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -178,7 +172,7 @@ class StreamCounts:
 class Published:
     """What readers see: written when all tables of the epoch are committed.
 
-    tables: versions of Delta tables. versions: of the tables that queries read, by id.
+    tables: versions of Delta tables. versions: of the tables that queries read, by id. lookups: see `Manifest`.
     """
 
     epoch: int = 0
@@ -192,6 +186,7 @@ class Published:
     tables: dict[str, int] = field(default_factory=dict)
     hot: dict[str, dict[str, str]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
+    lookups: dict[str, tuple[TableStretch, ...]] = field(default_factory=dict)
 
 
 def manifest_path(pond: str, epoch: int) -> str:

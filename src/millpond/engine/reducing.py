@@ -79,7 +79,7 @@ class Sums:
 
 def sums_of(query: BoundQuery, stream: StreamDefinition, strict: bool = False) -> Sums | None:
     """The query as its past can be summed up; None where it must see rows."""
-    if query.window is None or query.row_window is not None or query.feeds or not query.grouped:
+    if query.window is None or query.row_window is not None or query.feeds or not query.grouped or query.lookup:
         return None
     return Sums(query, stream, strict)
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from millpond.engine.core import Core
 from millpond.engine.history import Range, batches, segments_in
-from millpond.engine.mapping import tolerant
 from millpond.engine.own_marks import counted
 from millpond.engine.portions import AtHand, portion_rows
 from millpond.engine.probing import Past, marked
@@ -17,6 +16,7 @@ from millpond.engine.records import Published
 from millpond.engine.reducing import Scan, portions, resolve
 from millpond.engine.relating import Input, empty_rows
 from millpond.engine.segments import row_schema
+from millpond.engine.tolerance import tolerant
 from millpond.engine.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.errors import QueryError
 from millpond.progress import NEVER, StreamProgress

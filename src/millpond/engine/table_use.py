@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from millpond.catalog import Catalog
-from millpond.engine.records import QueryProgress, TableStretch
+from millpond.engine.records import QueryProgress
 from millpond.engine.table_versions import table_version
 from millpond.errors import SourceError
 from millpond.progress import NEVER
 from millpond.relations import TablesInTime
-from millpond.types import Relational, TableDefinition
+from millpond.types import BoundQuery, Relational, TableDefinition, TableStretch
 
 
 @dataclass(frozen=True)
@@ -99,17 +99,18 @@ def version_at(progress: QueryProgress, instant: int) -> Mapping[str, int]:
     return next((s.versions for s in reversed(progress.tables) if s.since <= instant), progress.tables[0].versions)
 
 
+def table_names(query: BoundQuery) -> list[str]:
+    """The names of the tables that a standing query reads."""
+    found = [] if query.relation is None else [t.name for t in query.relation.tables]
+    return found if query.lookup is None else [t.name for t in query.lookup.tables]
+
+
 def tables_read(catalog: Catalog) -> list[TableDefinition]:
     """The tables that standing queries read."""
     if not catalog.tables:
         return []
-    names = {
-        t.name
-        for q in catalog.queries.values()
-        if q.definition.query.relation is not None
-        for t in q.definition.query.relation.tables
-    }
+    names = {name for q in catalog.queries.values() for name in table_names(q.definition.query)}
     return [t for _, t in sorted(catalog.tables.items()) if t.name in names]
 
 
-__all__ = ["TableUse", "tables_read", "trimmed", "version_at"]
+__all__ = ["TableUse", "table_names", "tables_read", "trimmed", "version_at"]

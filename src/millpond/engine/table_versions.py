@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -57,7 +58,19 @@ class TableState:
     signature: str = ""
 
 
-def table_folder(pond: str, definition: TableDefinition) -> str:
+class Named(Protocol):
+    """A table, by its name and id."""
+
+    @property
+    def name(self) -> str:
+        """As it was declared."""
+
+    @property
+    def id(self) -> int:
+        """As the catalog gave it."""
+
+
+def table_folder(pond: str, definition: Named) -> str:
     """Where the versions of a table lie."""
     return os.path.join(pond, TABLES, f"{definition.name.lower()}-{definition.id}")
 
@@ -67,7 +80,7 @@ def version_path(folder: str, version: int) -> str:
     return os.path.join(folder, f"{version:09d}.arrow")
 
 
-def table_version(pond: str, definition: TableDefinition, version: int) -> pa.Table:
+def table_version(pond: str, definition: Named, version: int) -> pa.Table:
     """The rows of a version.
 
     Raises: SourceError when it is not there any more.

@@ -8,7 +8,7 @@ import shutil
 from millpond.engine.backfill import ready_backfills
 from millpond.engine.core import Core
 from millpond.engine.records import last_record, read_manifest, read_published
-from millpond.engine.table_use import tables_read
+from millpond.engine.table_use import table_names, tables_read
 from millpond.engine.table_versions import TABLES
 from millpond.types import TableDefinition
 
@@ -58,16 +58,15 @@ def sweep_tables(core: Core) -> None:
         waiting = {q for a in ready_backfills(core, published=False) for q in a.queries}
         filling = {q.id for q in catalog.queries.values() if "backfilling" in (q.status, q.reason)} | waiting
         read_by_filling = {
-            t.name
-            for q in catalog.queries.values()
-            if q.id in filling and q.definition.query.relation is not None
-            for t in q.definition.query.relation.tables
+            name for q in catalog.queries.values() if q.id in filling for name in table_names(q.definition.query)
         }
         kept: dict[int, int] = {}
         for definition in catalog.tables.values():
             key = str(definition.id)
             progress = [*published.queries.values(), *(manifest.queries.values() if manifest is not None else ())]
             named = [s.versions[key] for q in progress for s in q.tables if key in s.versions]
+            looked = [*published.lookups.values(), *(manifest.lookups.values() if manifest is not None else ())]
+            named += [s.versions[key] for each in looked for s in each if key in s.versions]
             named += [r.versions[key] for r in (*records, published) if key in r.versions]
             named += [manifest.tables[key]] if manifest is not None and key in manifest.tables else []
             if definition.name not in read_by_filling:

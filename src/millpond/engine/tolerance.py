@@ -55,6 +55,22 @@ def bisect(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> Parted:
     return Parted(good, made, pa.concat_tables(bad) if bad else None)
 
 
+def tolerant(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+    """What `make` makes of a segment, without the rows that it fails on; see `bisect`."""
+    try:
+        return make(segment), None
+    except duckdb.Error as error:
+        if segment.num_rows == 0:
+            raise
+        first = error
+    parted = bisect(make, segment)
+    # Where each half works and the whole does not, the fault is in the aggregate, not in a row.
+    if parted.failed is None or parted.failed.num_rows > FAILING_ROWS:
+        raise first
+    kept = pa.concat_tables(parted.good) if parted.good else segment.slice(0, 0)
+    return make(kept), parted.failed
+
+
 def one_line(error: Exception) -> str:
     """An error's text as one line, without the SQL that it quotes, which is the engine's and not the user's."""
     text = str(error).partition("\n\nLINE ")[0]

@@ -7,15 +7,17 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millpond.language.aggregate_windows import CallWindows, refuse_windowed_calls
+from millpond.language.aggregate_windows import CallWindows, refuse_windowed_calls, windowed_calls
 from millpond.language.corrections import over_corrections
 from millpond.language.dialect import UNION
+from millpond.language.duck import quote
 from millpond.language.expressions import check_arguments, has_aggregate
 from millpond.language.factors import conjuncts
 from millpond.language.fidelity_columns import with_fidelity
 from millpond.language.from_items import Schema, bound_window, find, of_answers, side_stream
 from millpond.language.grouping import GroupScope
 from millpond.language.impossible import check_constants
+from millpond.language.lookups import LookupScope, allowed_clauses, bound_lookup, joined_tables
 from millpond.language.outputs import SelectItem, constant, expand_stars, names_of, order_terms, select_items
 from millpond.language.places import Source
 from millpond.language.reduce_clause import bound_reduction
@@ -81,6 +83,9 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
             return bind_relation(select, text, source, schema)
         if not _is_plain(select):
             sliding = next((t for t in select.find_all(exp.Table) if t.meta.get(WINDOW) is not None), None)
+            beside = isinstance(select, exp.Select) and len(streams) == 1 and _is_plain(select, ("joins",))
+            if beside and (sliding is not None or windowed_calls(select, text)):
+                return SelectBinder(select, text, source, schema, False).bind()
             if sliding is not None:
                 raise source.error(
                     f"the window behind '{sliding.name}' says when it ends (SLIDE, TUMBLING, …): it stands in a query "
@@ -100,8 +105,9 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
         raise source.error("the query is nested too deeply") from None
 
 
-def _is_plain(select: exp.Expr) -> bool:
-    if not isinstance(select, exp.Select) or any(select.args.get(k) for k in ("joins", "laterals", "with_")):
+def _is_plain(select: exp.Expr, allowed: tuple[str, ...] = ()) -> bool:
+    refused = {"joins", "laterals", "with_"} - set(allowed)
+    if not isinstance(select, exp.Select) or any(select.args.get(k) for k in refused):
         return False
     return len(list(select.find_all(exp.Query))) == 1
 
@@ -119,14 +125,24 @@ class SelectBinder:
 
     def bind(self) -> BoundQuery:
         """The bound query."""
-        self.check_clauses()
-        table, stream = self.stream()
+        joined = joined_tables(self.select, self.schema, self.source)
+        self.check_clauses(allowed_clauses(self.select, joined, self.source))
+        table, stream = self.stream() if joined is None else self.named(joined.stream, True)
         window = bound_window(table, stream, self.source, self.schema)
         self.row_window = bound_row_window(table, stream, self.source)
         self.calls = CallWindows(self.select, self.text, table.meta.get(WINDOW), stream, self.source)
         window = window or self.calls.query
         feeds = union_feeds(table, stream, self.schema, self.source)
-        bound = self.bind_rows(table, window, RowScope(self.source, stream, table.alias or stream.name))
+        alias = table.alias or stream.name
+        rows = (
+            LookupScope(self.source, stream, alias, joined.tables) if joined else RowScope(self.source, stream, alias)
+        )
+        bound = self.bind_rows(table, window, rows)
+        if joined is not None and isinstance(rows, LookupScope):
+            one = self.row_window is not None
+            lookup = bound_lookup(joined, rows, stream, self.select, self.schema, one)
+            where = f"{quote(lookup.met)} AND ({bound.where})" if one and bound.where else bound.where
+            bound = replace(bound, lookup=lookup, where=quote(lookup.met) if one and not where else where)
         bound = replace(bound, feeds=feeds) if feeds else bound
         if window is not None or self.row_window is not None:
             bound = over_corrections(bound, table, stream, self.source)
@@ -185,7 +201,7 @@ class SelectBinder:
 
     def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
         """The SELECT list as it is bound."""
-        return written
+        return [rows.item(i) for i in written] if isinstance(rows, LookupScope) else written
 
     def stream(self) -> tuple[exp.Table, StreamDefinition]:
         """The FROM item."""
@@ -194,13 +210,13 @@ class SelectBinder:
             raise self.source.error("a query needs a stream", None, "FROM stream [RANGE …]")
         return self.named(clause.this)
 
-    def named(self, table: exp.Expr) -> tuple[exp.Table, StreamDefinition]:
-        """The stream that a FROM item names."""
+    def named(self, table: exp.Expr, with_tables: bool = False) -> tuple[exp.Table, StreamDefinition]:
+        """The stream that a FROM item names. with_tables: what it is joined with are tables."""
         source = self.source
         if not isinstance(table, exp.Table):
             raise source.error("subqueries in FROM are not available over streams yet", table, "the name of a stream")
         check_arguments(table, ("this", "alias", "db", "catalog"), source)
-        if self.select.args.get("joins") and table.meta.get(UNION):
+        if not with_tables and self.select.args.get("joins") and table.meta.get(UNION):
             raise source.error("unions of streams cannot be joined yet", table, "one union with a window behind it")
         alias = table.args.get("alias")
         if alias is not None and alias.args.get("columns"):

@@ -84,6 +84,11 @@ def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, st
         raise source.error("the query is nested too deeply") from None
 
 
+def bind_join(select: exp.Select, source: Source, schema: Schema) -> BoundQuery:
+    """Bind the join of a stream without a window and tables; its `relation` has the SQL over rows of each of them."""
+    return _Binder(select, "", source, schema, True).bind()
+
+
 #: ISTREAM, DSTREAM, RSTREAM and PAIRS.
 ToStream = Literal["istream", "dstream", "rstream", "pairs"]
 

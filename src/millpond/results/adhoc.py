@@ -16,6 +16,7 @@ from millpond.engine.core import Core
 from millpond.engine.evaluation import no_panes
 from millpond.engine.executors import Executor, InlineExecutor
 from millpond.engine.history import Range, batches, close_history, fed_tasks, map_history, segments_in, tasks_of
+from millpond.engine.lookup_versions import seen_by
 from millpond.engine.mapping import Parcel
 from millpond.engine.portions import SCAN, AtHand, Portion, counted_parcel, map_portions, portion_rows, take_counters
 from millpond.engine.records import QueryProgress
@@ -205,6 +206,7 @@ def grouped(
 
     Returns: the answers, and the event time below which retention had removed rows (None: it had not).
     """
+    query = seen_by(core, query)
     shards = 1 if spec_of(query, stream).single else core.settings.shards
     streams = streams_read(core, query, stream)
     ranges = [wanted] * len(streams) if isinstance(wanted, Range) else list(wanted)

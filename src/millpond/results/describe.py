@@ -21,7 +21,7 @@ from millpond.results.adhoc import select_stream
 from millpond.results.coverage import Coverage, coverage_of
 from millpond.results.describe_settings import show_settings
 from millpond.results.describe_synopses import show_synopses
-from millpond.results.describe_tables import show_tables
+from millpond.results.describe_tables import show_tables, table_line
 from millpond.results.describe_work import filters_table, work_lines, work_table
 from millpond.results.explain_filters import filter_lines
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
@@ -235,6 +235,9 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
         lines += [] if reading is None else [reading]
         return _lines(lines)
     spec = catalog.synopses[standing.synopsis].spec if standing is not None else spec_of(query, stream)
+    if query.lookup is not None:
+        lines.append(f"joined: {query.lookup.said}; each row as it comes, before the windows")
+        lines += [table_line(core, t.name) for t in query.lookup.tables]
     if query.window is not None:
         lines.append(window_line(query.window))
         lines += _filter_and_keys(query)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.engine.history import Range
+from millpond.engine.lookup_versions import seen_by
 from millpond.engine.records import published_path, read_published
 from millpond.engine.reducing import Scan
 from millpond.engine.unions import is_retained, progress_of
@@ -95,7 +96,7 @@ def _made(
     scan: Scan | None = None,
 ) -> pa.Table:
     """The answer for the window that ends at `now`, read by `scan`."""
-    query = standing.definition.query
+    query = seen_by(core, standing.definition.query, standing.synopsis)
     final = "true" if progress.bound > now or as_of == "progress" else "false"
     shown = ", ".join(quote(o.name) for o in query.select)
     before = now + 1 if closed else now

@@ -25,7 +25,13 @@ def decision_for(
 ) -> Decision | None:
     """The cost rule on the newest rows of a stream's archive; None where it does not apply: no rows, or no RANGE."""
     window = query.window
-    if window is None or window.landmark is not None or window.kind is not None or not segments:
+    if (
+        window is None
+        or query.lookup is not None
+        or window.landmark is not None
+        or window.kind is not None
+        or not segments
+    ):
         return None
     newest = max(segments, key=lambda s: (s.high, s.path))
     time = stream.options.time

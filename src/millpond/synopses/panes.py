@@ -29,6 +29,7 @@ from millpond.types import (
     BoundQuery,
     Feed,
     Landmark,
+    Lookup,
     QueryOptions,
     Reduction,
     StreamDefinition,
@@ -54,6 +55,7 @@ class PanesSpec:
     reduce: how much of the past was left out when it was filled: its rows have weights.
     interval: rows are seen at the start of their interval (REDUCE BY INTERVAL, microseconds); None: at their own time.
     narrowed: (quoted column, type) of columns that were widened since; rows are taken with this type, or fail.
+    lookup: tables that its rows are joined with first; what is evaluated is over the joined rows.
     """
 
     stream: int
@@ -75,6 +77,7 @@ class PanesSpec:
     reduce: Reduction | None = None
     interval: int | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
+    lookup: Lookup | None = None
 
     def window_of(self, query: BoundQuery) -> Window:
         """The query's windows as they lie over its panes; without panes each is one of its own."""
@@ -121,7 +124,7 @@ class PanesSpec:
 
     def columns_of(self, stream: StreamDefinition) -> list[str]:
         """The stream's columns that the synopsis reads."""
-        own = {self.time, *(["op"] if self.signed else [])}
+        own = {self.time, *(["op"] if self.signed else []), *(self.lookup.needs if self.lookup is not None else ())}
         return [c.name for c in stream.all_columns if quote(c.name) in self.texts or c.name in own]
 
     @property
@@ -139,6 +142,7 @@ class PanesSpec:
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
         kept = [] if self.form == "eager" else [self.form]
         kept += [] if self.reduce is None else [to_json(self.reduce)]
+        own += [] if self.lookup is None else [to_json(replace(self.lookup, seen=()))]
         text = json.dumps([parts, [c.name for c in self.components], *marks, *rows, *union, *kept, *own])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -146,7 +150,7 @@ class PanesSpec:
     def _sharable(self) -> tuple[object, ...]:
         """What must be the same for two queries to share a synopsis."""
         shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds, self.panes.kind)
-        return (*shape, self.form, self.landmark, self.reduce, self.narrowed)
+        return (*shape, self.form, self.landmark, self.reduce, self.narrowed, self.lookup)
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
@@ -197,6 +201,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
             carries, and as partials otherwise.
     """
     assert query.window is not None or query.row_window is not None
+    stream = joined_stream(stream, query.lookup)
     components: dict[str, Component] = {}
     for aggregate in query.aggregates:
         components.update({c.name: c for c in components_of(aggregate, stream.options.time).components})
@@ -214,6 +219,7 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         landmark=None if query.window is None else query.window.landmark,
         reduce=query.reduce,
         signed=query.signed,
+        lookup=query.lookup,
     )
     used = {quote(name) for name in spec.columns_of(stream)}
     spec = replace(
@@ -228,6 +234,11 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
     if query.window.kind is not None:
         return spec
     return replace(spec, form=form, carried=carried)
+
+
+def joined_stream(stream: StreamDefinition, lookup: Lookup | None) -> StreamDefinition:
+    """A stream as its rows are when they have been joined with tables."""
+    return stream if lookup is None else replace(stream, columns=(*stream.all_columns, *lookup.columns))
 
 
 def carried_by(spec: PanesSpec, stream: StreamDefinition) -> tuple[str, ...] | None:

@@ -35,7 +35,7 @@ def rolls_up(have: PanesSpec, needed: PanesSpec, query: BoundQuery) -> bool:
         return False
     if not {c.name for c in needed.components} <= {c.name for c in have.components}:
         return False
-    if have.interval is not None:
+    if have.interval is not None or have.lookup is not None or needed.lookup is not None:
         return False
     if needed.interval is not None:
         return needed.interval % have.panes.width == 0 and have.panes.phase == 0

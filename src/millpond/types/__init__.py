@@ -35,10 +35,13 @@ from millpond.types.relations import (
     JoinCondition,
     JoinEquality,
     JoinPlan,
+    Lookup,
     Probe,
     Relational,
     RelationInput,
     RelationWindow,
+    TableRef,
+    TableStretch,
 )
 from millpond.types.selections import Edge, Interval, JoinFactor, Selection, Side, Span
 from millpond.types.streams import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
@@ -74,6 +77,7 @@ __all__ = [
     "Key",
     "KindDefinition",
     "Landmark",
+    "Lookup",
     "OrderTerm",
     "Output",
     "Probe",
@@ -90,6 +94,8 @@ __all__ = [
     "StreamDefinition",
     "StreamOptions",
     "TableDefinition",
+    "TableRef",
+    "TableStretch",
     "Window",
     "from_json",
     "leads_away",

@@ -7,7 +7,7 @@ from typing import Literal
 
 from millpond.types.columns import COVERED, EXACT, NUMBER, SECOND, STATUS, Column
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
-from millpond.types.relations import Relational
+from millpond.types.relations import Lookup, Relational
 from millpond.types.windows import Reduction, RowWindow, Window
 
 
@@ -22,6 +22,7 @@ class BoundQuery:
     reduce: how much of the past its scans may leave out; the aggregates are estimates then, and `select` has columns
         that say how good they are.
     signed: rows of the stream with `op = '-'` take others back.
+    lookup: tables that the rows are joined with before they enter windows; expressions are over the joined rows then.
 
     All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
     quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
@@ -51,6 +52,7 @@ class BoundQuery:
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
     signed: bool = False
+    lookup: Lookup | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from millpond.types.columns import Column
@@ -63,6 +63,46 @@ class ConstantInput:
     kind: str
     name: str
     columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class TableStretch:
+    """Which versions of its tables a query sees at instants from `since` on (microseconds). versions: by table id."""
+
+    since: int
+    versions: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableRef:
+    """A table that a query reads. alias: what its SQL calls it."""
+
+    alias: str
+    name: str
+    id: int
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Tables that each row of a stream is joined with before it enters a window.
+
+    alias: what the SQL calls the rows. sql: DuckDB SQL over the rows (columns `needs` and their number, `number`) and
+        the tables: for each joined row that number and `columns`. columns: of tables, as joined rows have them.
+    one: a row meets one row of the tables at most, and stays, marked by the column `met`, where it meets none; for
+        windows that count rows.
+    said: the joins in words. seen: in a job, which versions of the tables rows see, by their event time; else empty.
+    """
+
+    alias: str
+    tables: tuple[TableRef, ...]
+    sql: str
+    columns: tuple[Column, ...]
+    needs: tuple[str, ...]
+    number: str
+    one: bool = False
+    met: str = ""
+    said: str = ""
+    seen: tuple[TableStretch, ...] = ()
 
 
 @dataclass(frozen=True)
