@@ -20,7 +20,7 @@ from millpond.language.factors import conjuncts
 from millpond.language.from_items import Schema
 from millpond.language.impossible import check_constants
 from millpond.language.joining import WHOLE, join_plan, spelt_out
-from millpond.language.paired import bare_window, check_pairs, paired_window
+from millpond.language.paired import bare_window, check_pairs, pair_checks, paired_window
 from millpond.language.places import Source, nearest
 from millpond.language.probing import probes_of
 from millpond.language.products import check_products
@@ -146,6 +146,9 @@ class _Binder:
         lifted = self.lifted(tree, instants, refs)
         pushed = self.pushed(tree)
         elements = self.elements(tree)
+        columns_of = {ref.alias: ref.columns for ref in refs}
+        spelt = spelt_out(tree, columns_of) if self.pairs else None
+        paired = {} if spelt is None else pair_checks(spelt, columns_of)
         inputs = tuple(
             RelationInput(
                 ref.alias,
@@ -153,7 +156,7 @@ class _Binder:
                 self.windows[ref.alias],
                 ref.columns,
                 " AND ".join(f"({each})" for each in pushed[ref.alias]) or None if ref.alias in pushed else None,
-                self.checks(tree, ref) if elements else (),
+                self.checks(tree, ref) if elements else paired.get(ref.alias, ()),
                 self.reductions.get(ref.alias),
                 signed=self.streams[ref.alias].takes_back,
                 feeds=self.feeds[ref.alias],
@@ -162,7 +165,6 @@ class _Binder:
             if ref.kind == "stream"
         )
         tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
-        columns_of = {ref.alias: ref.columns for ref in refs}
         check_products(tree, self.select, columns_of, self.source)
         joined = (
             None

@@ -130,13 +130,22 @@ class MillpondParser(DuckDBParser):
         inside = self._curr.token_type == TokenType.L_PAREN
         if inside:
             self._advance()
+        name = word.text.upper()
+        if self._curr and self._curr.text.upper() == "DISTINCT" and self._curr.token_type == TokenType.DISTINCT:
+            if name == "PAIRS":
+                self.raise_error(
+                    "PAIRS gives each pair by itself, and DISTINCT needs many: a window over a stream of pairs"
+                )
+            self.raise_error(f"DISTINCT stands in a SELECT of its own: SELECT {name}(*) FROM (SELECT DISTINCT …)")
+        if inside and self._curr and self._curr.token_type == TokenType.R_PAREN:
+            self.raise_error(f"{name} needs columns: {name}(*), {name}(a, b)")
         items, excluded = super()._parse_projections()
         if inside:
             if self._curr.token_type != TokenType.R_PAREN:
-                self.raise_error(f"the parenthesis of {word.text.upper()} is not closed")
+                self.raise_error(f"the parenthesis of {name} is not closed")
             self._advance()
             if self._curr.token_type == TokenType.COMMA:
-                self.raise_error(f"{word.text.upper()} stands around the whole select list")
+                self.raise_error(f"{name} stands around the whole select list")
         for item in items:
             item.meta[TO_STREAM] = (word.text.lower(), (word.start, word.end + 1))
         return items, excluded

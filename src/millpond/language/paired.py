@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from millpond.language.dialect import render
+from millpond.language.expressions import unqualified
+from millpond.language.factors import conjuncts
+from millpond.language.joining import Owners
 from millpond.language.places import Source
 from millpond.language.window_clause import WINDOW, WindowClause
-from millpond.types import JoinPlan, RelationWindow
+from millpond.types import Column, JoinPlan, RelationWindow
 
 if TYPE_CHECKING:
     from millpond.language.relations import RelationRef
@@ -47,6 +51,36 @@ def bare_window(table: exp.Table, select: exp.Expr, source: Source) -> WindowCla
         if isinstance(clause, WindowClause) and clause.slide is not None and clause.slide == clause.range:
             return clause
     raise source.error(f"how long may a row of {table.name} be joined? PAIRS needs a window here", table, WINDOWS)
+
+
+def pair_checks(tree: exp.Select, columns: Mapping[str, Sequence[Column]]) -> dict[str, tuple[str, ...]]:
+    """By generated name of a FROM item, the expressions over its rows alone that a pair needs.
+
+    They are evaluated when a row arrives, so that one on which they fail is a dead letter and has no part in any pair.
+
+    Arguments:
+        tree: the bound SELECT, with ON in the place of USING. columns: of each item.
+    """
+    joins = tree.args.get("joins") or []
+    items = [tree.args["from_"].this, *(j.this for j in joins)]
+    if any(not isinstance(i, exp.Table) or i.name not in columns for i in items):
+        return {}
+    owners = Owners(items, columns)
+    waiting = [i.this if isinstance(i, exp.Alias) else i for i in tree.expressions]
+    waiting += [factor for j in joins if j.args.get("on") for factor, _ in conjuncts(j.args["on"])]
+    found: dict[str, list[str]] = {i.name: [] for i in items}
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, exp.Star | exp.Column | exp.Literal) or node.find(exp.Star) is not None:
+            continue
+        owner = owners.of(node)
+        if owner is None:
+            # What stands in a branch may be evaluated where the branch is taken only.
+            if not isinstance(node, exp.Case | exp.If | exp.Coalesce | exp.And | exp.Or | exp.Lambda):
+                waiting += [n for n in node.iter_expressions()]
+        elif (text := render(unqualified(node))) not in found[items[owner].name]:
+            found[items[owner].name].append(text)
+    return {name: tuple(texts) for name, texts in found.items()}
 
 
 def check_pairs(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.catalog import Standing, Store
 from millpond.engine.bounds import specs_of
@@ -66,13 +67,17 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
     for item in query.relation.inputs:
         streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
         begin = now - item.window.range if item.window.kind == "range" else None
+        begin = _since(query.relation, now) - item.window.range if query.relation.plan == "paired" else begin
         check_reach(core, streams, begin, now, item.reduce is not None, files=True)
     scans: list[Scan] = []
     first = standing.first_epoch
-    versions = _versions(core, standing, published, now)
-    found = _at(core, query, published, now, live_from=first, scans=scans, versions=versions)
     final = "true" if progress_of(core.published, inputs) > now else "false"
     shown_at = f'make_timestamp({now}) AS "at"'
+    if query.relation.plan == "paired":
+        found, shown_at = _pairs_at(core, query, published, now), 'make_timestamp(_at) AS "at"'
+    else:
+        versions = _versions(core, standing, published, now)
+        found = _at(core, query, published, now, live_from=first, scans=scans, versions=versions)
     sql = f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL"
     return _told(query_table(connection(), sql, f=found), scans)
 
@@ -225,6 +230,29 @@ def _at(
             return snapshot(connection(), query, contents, _tables(core, relation, versions), instant)
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+
+
+def _since(relation: Relational, now: int) -> int:
+    """Where the window of a stream of pairs begins that ends at `now`: of its streams' windows the longer counts."""
+    window = max((i.window for i in relation.inputs), key=lambda w: w.range)
+    return now - ((now - window.origin) % window.range if window.kind == "tumbling" else window.range)
+
+
+def _pairs_at(core: Core, query: BoundQuery, published: Published, now: int) -> pa.Table:
+    """The pairs of the window that ends at `now`, as they are known now: columns `_at`, c0, c1, …
+
+    Whatever comes later, a row has no partner yet when there is none up to `now`.
+    """
+    relation = query.relation
+    assert relation is not None
+    since = _since(relation, now)
+    with core.pinned():
+        inputs = read_inputs(core, relation.inputs, published, since, now, most=INPUT_ROWS, relation=relation)
+        try:
+            found = all_pairs(connection(), query, inputs, (FOREVER, FOREVER))
+        except FAULTS as error:
+            raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    return found.filter(pc.and_(pc.greater_equal(found["_at"], since), pc.greater(found["_n"], 0)))
 
 
 def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list[Known]:
