@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -85,12 +85,12 @@ def sampler(seed: int) -> np.random.Generator:
 
 @dataclass
 class Counted:
-    """Work per tuple in units of the cheapest filter: of tuples, and of profiling. timeline: of 2,000 tuples each."""
+    """Work per tuple in units of the cheapest filter: of tuples, and of profiling. orders: after 2,000 tuples each."""
 
     tuples: float
     profiling: float
     order: tuple[int, ...]
-    timeline: list[float]
+    orders: list[tuple[int, ...]] = field(default_factory=list)
 
     @property
     def total(self) -> float:
@@ -111,11 +111,13 @@ def run(
     seed: int = 0,
     start: Sequence[int] | None = None,
     settled: int = 0,
+    even: bool = False,
 ) -> Counted:
     """Filter tuples, a batch after the other, under an order that is kept (or static, where `way` is an order).
 
     Arguments:
         settled: tuples at the beginning that do not count: the order is found in them.
+        even: Independent profiles with p as well, not with half of the usual.
     """
     n, rng = len(costs), sampler(seed)
     orderer: Orderer | None = None
@@ -123,13 +125,13 @@ def run(
     probability = 0.0
     if isinstance(way, str):
         default = WAYS[way].defaults()
-        probability = default.probability if p is None or way == "independent" else p
+        probability = default.probability if p is None or (way == "independent" and not even) else p
         orderer = WAYS[way](order, OrderSettings(probability, default.window, default.alpha), costs)
     else:
         order = tuple(way)
     work = extra = 0.0
     seen = 0
-    timeline, pending = [], 0.0
+    orders: list[tuple[int, ...]] = []
     for drops in (part[low : low + BATCH] for part in parts for low in range(0, len(part), BATCH)):
         order = order if orderer is None else orderer.order
         placed = drops[:, list(order)]
@@ -152,12 +154,10 @@ def run(
         seen += len(drops)
         if seen > settled:
             work, extra = work + done, extra + more
-        pending += done
         if seen % 2000 == 0:
-            timeline.append(pending / 2000)
-            pending = 0.0
+            orders.append(order)
     counted = max(1, seen - settled)
-    return Counted(work / counted, extra / counted, order if orderer is None else orderer.order, timeline)
+    return Counted(work / counted, extra / counted, order if orderer is None else orderer.order, orders)
 
 
 def run_engine(parts: Iterable[Drops], costs: Floats, way: str, p: float, seed: int, start: Sequence[int]) -> Counted:
@@ -168,8 +168,8 @@ def run_engine(parts: Iterable[Drops], costs: Floats, way: str, p: float, seed: 
     n, rng = len(costs), sampler(seed)
     names = [str(i + 1) for i in range(n)]
     decider = FilterReoptimiser("bench", n, FilterOptions(way, p, budget=1.0), order=start)
-    work = extra = pending = 0.0
-    seen, timeline = 0, []
+    work = extra = 0.0
+    seen, orders = 0, list[tuple[int, ...]]()
     for drops in (part[low : low + BATCH] for part in parts for low in range(0, len(part), BATCH)):
         plan = decider.plan
         order = list(plan.order)
@@ -189,11 +189,10 @@ def run_engine(parts: Iterable[Drops], costs: Floats, way: str, p: float, seed: 
             came, went = int((first >= position).sum()), int((any_drop & (first == position)).sum())
             operators[number] = OperatorStatistics(names[number], came, came - went)
         decider.observe(Observation(seen, 0, tuple(operators), done, 0.0, Profile(bits, costs)))
-        seen, work, pending = seen + len(drops), work + done, pending + done
+        seen, work = seen + len(drops), work + done
         if seen % 2000 == 0:
-            timeline.append(pending / 2000)
-            pending = 0.0
-    return Counted(work / seen, extra / seen, decider.order, timeline)
+            orders.append(plan.order)
+    return Counted(work / seen, extra / seen, decider.order, orders)
 
 
 def optimal(drops: Drops, costs: Floats) -> tuple[int, ...]:
@@ -224,7 +223,7 @@ def stable(n: int, selectivity: float, gamma: int, costs: Floats | None = None, 
         found["optimal"].append(run([drops], own, optimal(drops, own), settled=settled))
     return {
         way: Counted(float(np.mean([e.tuples for e in each])), float(np.mean([e.profiling for e in each])),
-                     each[-1].order, [])
+                     each[-1].order)
         for way, each in found.items()
     }  # fmt: skip
 
@@ -313,42 +312,56 @@ def periods(rng: np.random.Generator, period: int, count: int, gamma: int = 2) -
             yield generate(rng, rows, UNEVEN, gamma)[:, drawn]
 
 
-def figure_4_19() -> dict[str, Any]:
-    """A permutation after 600,000 tuples: how long each way takes to its new order.
+def figure_4_19(permutations: int = 6, tuples: int = 600_000) -> dict[str, Any]:
+    """A permutation of selectivities in the middle: how long each way takes to the new greedy order.
 
-    LocalSwaps is no later than A-Greedy here, other than in the thesis: after an exchange it goes on with the few
-    tuples that say something of the new neighbours, whatever their number.
+    Several permutations are drawn. What counts is what the order in use costs, over a sample of the tuples, compared
+    with the greedy one: a way has arrived when that is within 3 % and stays so for 50,000 tuples. Independent, whose
+    orders are others, has when it is within 3 % of where it ends; it is as quick as A-Greedy where both profile as
+    much, and does with half of that by itself.
     """
-    costs, seeds = np.ones(8), range(3)
-    drawn = [np.random.default_rng(seed) for seed in seeds]
-    parts = [[generate(g, 600_000, UNEVEN, 2), generate(g, 600_000, UNEVEN, 2)[:, ::-1]] for g in drawn]
-    runs = {way: [run(parts[s], costs, way, 0.01, s, range(8)) for s in seeds] for way in WAYS}
-    runs["engine"] = [run_engine(parts[s], costs, "a_greedy", 0.01, s, range(8)) for s in seeds]
-    found = {
-        way: Counted(0.0, 0.0, each[0].order, np.mean([e.timeline for e in each], axis=0).tolist())
-        for way, each in runs.items()
-    }
-    best = [expected_cost(part[:50_000], costs, greedy_order(part[:50_000], costs)) for part in parts[0]]
-    settle, steps = {}, {}
-    for way, each in found.items():
-        after = np.array(each.timeline[300:])
-        last = float(np.median(after[-100:]))
-        smooth = np.convolve(after, np.ones(5) / 5, "valid")
-        held = np.convolve(smooth < 1.1 * last, np.ones(10), "valid") == 10
-        settle[way] = 2000 * int(np.argmax(held)) if held.any() else 600_000
-        steps[way] = float(np.abs(np.diff(smooth)).max())
-    end = {w: (float(np.mean(f.timeline[100:300])), float(np.mean(f.timeline[-150:]))) for w, f in found.items()}
+    costs, held = np.ones(8), 25
+    settle: dict[str, list[int]] = {}
+    steps: dict[str, list[float]] = {}
+    sides: dict[str, list[tuple[float, float]]] = {}
+    timeline: dict[str, list[list[float]]] = {}
+    for seed in range(permutations):
+        drawn = np.random.default_rng(seed)
+        parts = [generate(drawn, tuples, UNEVEN, 2), generate(drawn, tuples, UNEVEN, 2)[:, drawn.permutation(8)]]
+        samples = [part[:50_000] for part in parts]
+        best = [expected_cost(each, costs, greedy_order(each, costs)) for each in samples]
+        runs = {way: run(parts, costs, way, 0.01, seed, range(8)) for way in WAYS}
+        runs["independent, p = .01"] = run(parts, costs, "independent", 0.01, seed, range(8), even=True)
+        runs["engine"] = run_engine(parts, costs, "a_greedy", 0.01, seed, range(8))
+        for way, each in runs.items():
+            half = len(each.orders) // 2
+            over: list[Floats] = []
+            for side, orders in enumerate((each.orders[:half], each.orders[half:])):
+                known = {o: expected_cost(samples[side], costs, o) / best[side] for o in dict.fromkeys(orders)}
+                over.append(np.array([known[o] for o in orders]))
+            end = float(np.mean(over[1][len(over[1]) // 2 :]))
+            near = over[1] <= 1.03 * (end if way.startswith("independent") else 1)
+            whole = np.convolve(near, np.ones(held), "valid") == held
+            settle.setdefault(way, []).append(2000 * int(np.argmax(whole)) if whole.any() else tuples)
+            steps.setdefault(way, []).append(float(-np.diff(over[1]).min()))
+            sides.setdefault(way, []).append((float(np.mean(over[0][len(over[0]) // 3 :])), end))
+            timeline.setdefault(way, []).append([float(np.mean(over[1][i : i + 5])) for i in range(0, 100, 5)])
+    after = {way: int(np.mean(each)) for way, each in settle.items()}
+    step = {way: float(np.mean(each)) for way, each in steps.items()}
+    ends = {way: np.mean(each, axis=0) for way, each in sides.items()}
+    quick = after["independent, p = .01"] < 1.3 * after["a_greedy"] and after["independent"] < after["sweep"]
     return line(
         "4.19-4.21",
-        {"tuples_until_settled": settle, "before_and_after": {w: [round(x, 3) for x in v] for w, v in end.items()},
-         "greedy": [round(b, 3) for b in best],
-         "timeline": {w: [round(x, 2) for x in f.timeline[290:420:10]] for w, f in found.items()}},
-        a_greedy_before_sweep=settle["a_greedy"] < 0.6 * settle["sweep"],
-        engine_before_sweep=settle["engine"] < 0.6 * settle["sweep"],
-        swaps_are_smoother=steps["local_swaps"] <= 1.1 * steps["sweep"],
-        independent_is_quick=settle["independent"] <= settle["sweep"],
-        independent_is_worse=all(i > a for i, a in zip(end["independent"], end["a_greedy"], strict=True)),
-        a_greedy_is_near_greedy=all(e < 1.15 * b for e, b in zip(end["a_greedy"], best, strict=True)),
+        {"tuples_until_settled": after, "largest_step": {w: round(x, 3) for w, x in step.items()},
+         "over_greedy_before_and_after": {w: [round(float(x), 3) for x in each] for w, each in ends.items()},
+         "over_greedy_each_10000": {w: [round(float(x), 2) for x in np.mean(e, axis=0)] for w, e in timeline.items()}},
+        a_greedy_before_sweep=after["a_greedy"] < 0.6 * after["sweep"],
+        a_greedy_before_swaps=after["a_greedy"] < 0.6 * after["local_swaps"],
+        engine_is_first=after["engine"] < min(after[way] for way in WAYS),
+        swaps_are_smoother=step["local_swaps"] <= step["sweep"],
+        independent_is_quick=quick,
+        independent_is_worse=bool((ends["independent"] > ends["a_greedy"]).all()),
+        a_greedy_is_near_greedy=bool((ends["a_greedy"] < 1.05).all()),
     )  # fmt: skip
 
 

@@ -124,7 +124,7 @@ class WindowQueries:
         history = [any(self.has_history(s.id) for s in each) for each in fed]
         stored = assign_stores(
             catalog, wanted.query, streams, self._next_epoch, history, wanted.number,
-            self.core.settings.shards, wanted.options.since is not None, self.core.settings.share,
+            self.core.settings.shards, wanted.options.since is not None, self.core.settings.share, wanted.options,
         )  # fmt: skip
         standing = wanted.standing("", self._next_epoch, stored.waits, inputs=stored.inputs)
         if stored.waits:

@@ -1,9 +1,11 @@
 """Orders of filters in a pond: learnt between epochs, kept over restarts, and of no influence on any answer."""
 
+import builtins
 import datetime as dt
 import json
 import os
 import random
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -118,6 +120,73 @@ def test_conditions_over_windows_that_end_with_rows_choose_among_all_rows(tmp_pa
         assert pond._core.filters.of(pond._core.catalog, subject_of(pond, "c"))[2].rows == 300
 
 
+CQL = {
+    "r": "SELECT ISTREAM(k, v) FROM s [RANGE 2 SECONDS] WHERE k < 3 AND {0} AND NOT {1}",
+    "n": "SELECT ISTREAM(k, v) FROM s [ROWS 50] WHERE NOT ({0} AND k > 1) AND {2}",
+    "p": "SELECT k, max(v) AS top FROM s [PARTITION BY k ROWS 7] WHERE {0} AND v < 500 GROUP BY k",
+    "j": "SELECT ISTREAM(a.k, a.v AS v, b.v AS w) FROM s [ROWS 40] a, s [RANGE 1 SECOND] b"
+    " WHERE a.k = b.k AND {a0} AND NOT {b1} AND b.v % 3 = 0",
+    "u": "SELECT ISTREAM(v) FROM (s UNION ALL s2) [ROWS 30] WHERE {1}",
+}
+
+
+def cql(text, how):
+    called = {str(i): how.format(c="v", i=i) for i in range(N)}
+    called |= {f"{a}{i}": how.format(c=f"{a}.v", i=i) for a in "ab" for i in range(2)}
+    return re.sub(r"\{(\w\d?)\}", lambda m: called[m[1]], text)
+
+
+def test_cql_asks_a_filter_once_for_a_row_whatever_its_windows(tmp_path):
+    """Also where windows end with rows: what was asked is kept with the row. Against the same conditions in SQL."""
+    calls = []
+    builtins.calls_of_bit = calls  # what is registered is a copy of the function, with what it refers to
+
+    def counted(value, number):
+        import builtins
+
+        builtins.calls_of_bit.append(number)
+        return bool(value >> number & 1)
+
+    pond = opened(tmp_path / "pond")
+    pond.register_function("bit", counted, arguments=["BIGINT", "BIGINT"])
+    for name in ("s", "s2"):
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress = 'ts', lateness = '1 s')")
+    rows = 60
+
+    def create(prefix, how, names=CQL, extra=""):
+        for name in names:
+            pond.sql(f"CREATE QUERY {prefix}_{name} {extra} AS {cql(CQL[name], how)}")
+
+    create("called", "bit({c}, {i})")
+    create("plain", "(({c} >> {i}) & 1 = 1)")
+    for number in (0, 1, 0):  # the third is late
+        calls.clear()
+        data = batch(number, number > 0, rows)
+        pond.ingest("s", data)
+        pond.ingest("s2", data)
+        pond.step()
+        # r: 2 filters, n: 2, p: 1, j: 2 over two inputs, u: 1 over two streams; and the rows that are profiled.
+        assert len(calls) < (2 + 2 + 1 + 2 + 2) * rows + 2 * rows
+        if number == 1:
+            pond._core.close()  # killed
+            pond = opened(tmp_path / "pond")
+    told = [line for (line,) in pond.sql("EXPLAIN called_n").rows()]
+    assert any(line.startswith("filters, in this order: ") and line.count("bit(") == 2 for line in told)
+    assert any(line.startswith("filter: ") and "asked when a row comes and kept with it" in line for line in told)
+    assert not any("_holds" in line or "udf__" in line for line in told)
+    create("later", "bit({c}, {i})", "nj", "WITH (since = '2024-05-01')")
+    pond.sql("DRAIN FINAL")
+    for name in CQL:
+        found = pond.sql(f"SELECT * FROM called_{name} ORDER BY ALL").rows()
+        assert found and found == pond.sql(f"SELECT * FROM plain_{name} ORDER BY ALL").rows()
+        if name in "nj":
+            backfilled = pond.sql(f"SELECT * FROM later_{name} ORDER BY ALL").rows()
+            assert [row[:-1] for row in found] == [row[:-1] for row in backfilled]  # without the revision
+            asked = [sorted(pond.sql(f"INVOKE {p}_{name}").rows()) for p in ("called", "plain")]
+            assert asked[0] == asked[1]
+    pond.close()
+
+
 def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     pond = declare(tmp_path / "pond")
     # One has all dropped rows profiled; the other has the defaults, where 600 rows do not pay for a look in each epoch.
@@ -161,6 +230,34 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     told = [row for (row,) in again.sql("EXPLAIN w").rows()]
     assert "order: kept by sweep: p = 1, window 400 profile tuples, alpha = 0.8" in told
     again.close()
+
+
+def test_a_query_with_other_options_has_its_condition_to_itself(tmp_path):
+    def states(pond):
+        queries = [pond._core.catalog.query(name) for name in "abcxyz"]
+        return [q.synopsis or q.inputs[0] for q in queries]
+
+    with opened(tmp_path / "pond") as pond:
+        pond.register_function("bit", bit, arguments=["BIGINT", "BIGINT"])
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress = 'ts')")
+        for names, text in (("abc", "count(*) AS n FROM s [TUMBLING 1 SECOND]"), ("xyz", "ISTREAM(v) FROM s [ROWS 9]")):
+            for name, way in zip(names, ("a_greedy", "a_greedy", "sweep"), strict=True):
+                pond.sql(f"CREATE QUERY {name} WITH (adapt = '{way}') AS SELECT {text} WHERE bit(v, 0) AND bit(v, 1)")
+        a, b, c, x, y, z = states(pond)
+        assert a == b != c and x == y != z
+        assert [line for (line,) in pond.sql("EXPLAIN c").rows() if line.startswith("order: kept by sweep: ")]
+        pond.sql("ALTER QUERY b SET (adapt = 'off')")
+        told = next(line for (line,) in pond.sql("EXPLAIN b").rows() if line.startswith("order: "))
+        assert told.startswith("order: kept by a_greedy") and "as a wants it" in told
+        pond.ingest("s", [{"ts": T0, "v": 3}])
+        pond.step()
+        pond.sql("ALTER SYSTEM SET share = off")
+        pond.step()
+        assert len(set(states(pond))) == 6
+        pond.sql("ALTER SYSTEM SET share = on")
+        pond.step()
+        a, b, c, x, y, z = states(pond)
+        assert len({a, b, c}) == 3 and x == y != z
 
 
 def test_a_repeated_epoch_writes_the_same_bytes(tmp_path):

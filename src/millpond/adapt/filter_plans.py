@@ -134,9 +134,14 @@ def bits_of(text: str, filters: int) -> Bits:
     >>> bits_of("01?110", 3).tolist()
     [[0, 1, -1], [1, 1, 0]]
     """
-    codes = np.frombuffer(text.encode(), np.uint8)
-    values = np.where(codes == ord("?"), UNKNOWN, codes == ord("1"))
-    return values.astype(np.int8).reshape(-1, filters)
+    return bits_in(np.frombuffer(text.encode(), np.uint8).reshape(-1, filters))
+
+
+def bits_in(codes: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> Bits:
+    """Profile tuples from the codes of '0', '1' and '?'."""
+    bits: Bits = (codes == ord("1")).view(np.int8)
+    bits[codes == ord("?")] = UNKNOWN
+    return bits
 
 
 class FilterReoptimiser:

@@ -61,7 +61,7 @@ class LocalOrder:
         if self._orderer is None:
             return
         self._seen += len(bits)
-        self._waiting.append(bits)
+        self._waiting.append(bits[-self._orderer.settings.window :])  # others would leave the window at once
         if self._seen >= FEW:
             for each in self._waiting:
                 self._orderer.observe(Profile(each))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from millpond.adapt.orderer import Orderer, Reorder
+from millpond.adapt.orderer import SURE, Orderer, Reorder
 from millpond.adapt.profile import UNKNOWN, Bits, Profile
 
 
 class LocalSwaps(Orderer):
     """Keeps d(i | i-1) / t(i) >= d(i+1 | i-1) / t(i+1) for neighbours, from the two diagonals of the matrix view.
 
-    >>> orderer = LocalSwaps((0, 1))
+    >>> from millpond.adapt.orderer import OrderSettings
+    >>> orderer = LocalSwaps((0, 1), OrderSettings(window=15))
     >>> orderer.observe(Profile(np.array([[0, 1], [0, 1], [1, 0]], np.int8)))
     Reorder(order=(1, 0), position=0)
     """
@@ -24,14 +25,17 @@ class LocalSwaps(Orderer):
         return self.order[dropped + 1 : dropped + 2]
 
     def observe(self, profile: Profile) -> Reorder | None:
-        """Take in what an epoch profiled; an exchange forgets the tuples that say nothing of the new neighbours."""
+        """Take in what an epoch profiled; an exchange forgets the tuples that say nothing of the new neighbours.
+
+        The next one waits until there are enough again, so that exchanges come one after the other.
+        """
         self.window.push(profile)
         moved: int | None = None
         for _ in range(
             len(self._order) ** 2
         ):  # every exchange shrinks the window or lowers the cost; a bound all the same
             self.window.keep(_telling(self.window.bits, self._order))
-            at = self._violation()
+            at = self._violation() if len(self.window.bits) >= self.settings.window // SURE else None
             if at is None:
                 break
             moved = at if moved is None else min(moved, at)

@@ -9,11 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from millpond.adapt.orderer import Orderer, OrderSettings, Reorder
+from millpond.adapt.orderer import SURE, Orderer, OrderSettings, Reorder
 from millpond.adapt.profile import UNKNOWN, Profile, Times
-
-#: Of the tuples of a stage, the part that has to be there before a filter moves: each stage begins with none.
-SURE = 5
 
 
 class Sweep(Orderer):

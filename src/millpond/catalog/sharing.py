@@ -12,6 +12,7 @@ from millpond.catalog.state import Catalog, Store, Synopsis
 from millpond.language.duck import quote
 from millpond.relations import rows_needed
 from millpond.synopses import spec_of
+from millpond.synopses.conjunctions import conjunction_of
 from millpond.synopses.panes import windows_of
 from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput, StreamDefinition
 
@@ -38,6 +39,8 @@ def assign(
     needed = spec_of(query, stream, options)
     if share:
         for synopsis in catalog.synopses.values():
+            if options is not None and not ordered_alike(catalog, synopsis.owner, needed.where, options):
+                continue
             started = synopsis.first_epoch < next_epoch
             if synopsis.spec.serves(needed, query):
                 if not started or complete_since.get(synopsis.owner, needed_since + 1) <= needed_since:
@@ -54,6 +57,18 @@ def assign(
                 if wider.serves(needed, query):
                     return replace(synopsis, spec=wider), True
     return Synopsis(f"{needed.key}.{next_epoch}.{catalog.next_id}", needed, next_epoch), True
+
+
+def ordered_alike(catalog: Catalog, owner: str, where: str | None, options: QueryOptions) -> bool:
+    """Whether a query may have its condition evaluated with that of other users, as to the order of its filters.
+
+    That is kept by the options of the oldest user. A query that wants it otherwise evaluates its condition by itself.
+    """
+    conjunction = conjunction_of(where)
+    if conjunction is None or len(conjunction.filters) < 2:
+        return True
+    oldest = min(catalog.users(owner), key=lambda q: q.id, default=None)
+    return oldest is None or oldest.definition.options.ordering == options.ordering
 
 
 def _widens(synopsis: Synopsis, query: BoundQuery) -> bool:
@@ -79,12 +94,13 @@ def assign_stores(
     shards: int,
     backdated: bool = False,
     share: bool = True,
+    options: QueryOptions | None = None,
 ) -> Stored:
     """The stores that a relational query reads: shared where rows and columns agree and reach far enough back.
 
     Arguments:
         history: per input, whether the stream has rows of epochs before `next_epoch`.
-        number: the query's id. backdated: it wants answers from before its registration.
+        number: the query's id. backdated: it wants answers from before its registration. options: of the query.
     """
     relation = query.relation
     assert relation is not None
@@ -96,6 +112,8 @@ def assign_stores(
         wanted, (spread, deals) = rows_needed(item, stream), _placing(relation, item)
         found: Store | None = next((s for s in made.values() if s.spread == spread and s.spec.serves(wanted)), None)
         for store in catalog.stores.values() if share and found is None else ():
+            if options is not None and not ordered_alike(catalog, store.owner, wanted.condition, options):
+                continue
             if store.spread != spread or store.deal not in deals or (not spread and home not in (None, store.home)):
                 continue
             if store.first_epoch >= next_epoch and not old:  # not born yet: it may still take in more columns

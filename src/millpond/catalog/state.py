@@ -350,7 +350,7 @@ def _narrowed(spec: S, stream: int, column: str, kind: str) -> S:
             ours = None if feed is None else spec.feeds[0].columns[feed.columns.index(column)]
         reads = ours is not None and quote(ours) in spec.texts
     else:
-        reads = column in spec.columns or quote(column) in " ".join([spec.where or "", *spec.checks])
+        reads = column in spec.columns or quote(column) in " ".join([spec.condition or "", *spec.checks])
     return replace(spec, narrowed=_with(spec.narrowed, ours, kind)) if reads and ours is not None else spec
 
 

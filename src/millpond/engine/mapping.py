@@ -24,7 +24,6 @@ from millpond.engine.forms import settled, tuples_of
 from millpond.engine.lookups import live_lookup, of_stream, tolerant_join
 from millpond.engine.own_marks import counted
 from millpond.engine.records import Manifest
-from millpond.engine.screening import HOLDS
 from millpond.engine.segments import DEAD, HIDDEN, RowsWriter, archive_folder, dead_folder, row_schema, write_rows
 from millpond.engine.skew import heavy
 from millpond.engine.soup import meet_queries
@@ -37,7 +36,7 @@ from millpond.relations import rows_of
 from millpond.synopses import PanesSpec, connection, merge_partials, partial, query_table
 from millpond.tables import DurableWrites, Segment
 from millpond.tables.chunks import Payload, pack
-from millpond.types import StreamDefinition, to_json
+from millpond.types import HOLDS, StreamDefinition, to_json
 
 
 @dataclass(frozen=True)
@@ -110,10 +109,12 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
         try:
             entered = entering(counting, store.spec, stream.id, first)
             spec, failing = store.spec, None
-            screen = None if spec.narrowed else screens.of(store.owner, spec.where, spec.casts)
+            screen = None if spec.narrowed else screens.of(store.owner, spec.condition, spec.casts)
             if screen is not None:
-                screened = screen.screen(entered)
+                screened = screen.screen(entered, mark=spec.mark is not None)
                 entered, failing, spec = screened.rows, screened.failed, replace(spec, where=None)
+                if screened.marked is not None:
+                    entered, spec = screened.marked, replace(spec, mark=quote(HOLDS))
             table, failed = tolerant(partial_call(rows_of, connection(), spec), entered)
             failed = _together(failing, failed)
         except duckdb.Error as error:

@@ -18,7 +18,7 @@ from millpond.relations import Rows, rows_of
 from millpond.relations.probes import Stretch
 from millpond.synopses import connection
 from millpond.tables import Segment
-from millpond.types import Relational, StreamDefinition
+from millpond.types import HOLDS, Relational, StreamDefinition
 
 if TYPE_CHECKING:
     from millpond.engine.scan import Counters
@@ -58,7 +58,7 @@ class Past:
 
         db = connection()
         upto = self.epoch if last is None else min(self.epoch, last)
-        columns = [c for c in dict.fromkeys(self.spec.columns) if c != self.stream.options.time]
+        columns = [c for c in dict.fromkeys(self.spec.columns) if c not in (self.stream.options.time, HOLDS)]
         for low, high in where:
             pieces = [
                 Piece(s.path, "", s, None, 1.0, False, s)

@@ -22,7 +22,7 @@ from millpond.errors import QueryError
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import Rows, merge_rows, needed, rows_needed, rows_of
 from millpond.synopses import connection
-from millpond.types import WEIGHT, Relational, RelationInput, StreamDefinition
+from millpond.types import HOLDS, WEIGHT, Relational, RelationInput, StreamDefinition
 
 
 def archived_rows(
@@ -57,7 +57,7 @@ def archived_rows(
             if scans is not None:
                 scans.append(scan)
         for stream in streams:
-            named = own_names(spec, stream, [c for c in spec.columns if c != WEIGHT])
+            named = own_names(spec, stream, [c for c in spec.columns if c not in (WEIGHT, HOLDS)])
             columns = [c for c in dict.fromkeys(named) if c != stream.options.time]
             if scan is not None:
                 found_by = portions(core, stream, scan, wanted)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millpond.catalog import Catalog, Standing, Store, Synopsis, apply
-from millpond.catalog.sharing import covers
+from millpond.catalog.sharing import covers, ordered_alike
 from millpond.engine.core import Core
 from millpond.engine.needs import complete_since, keep_since
 from millpond.engine.state import state_folder
@@ -147,6 +147,7 @@ def _joined_synopsis(core: Core, catalog: Catalog, standing: Standing) -> Standi
         for s in catalog.synopses.values()
         if s.owner != own.owner
         and s.spec.serves(own.spec, query)
+        and ordered_alike(catalog, s.owner, own.spec.where, standing.definition.options)
         and len(catalog.users(s.owner)) >= len(catalog.users(own.owner))
         and _complete_since(core, catalog, s) <= need
     ]
@@ -174,6 +175,8 @@ def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
         for store in catalog.stores.values():
             placed = (store.home, store.spread, store.deal) == (own.home, own.spread, own.deal)
             if store.owner == owner or not placed or not store.spec.serves(own.spec):
+                continue
+            if not ordered_alike(catalog, store.owner, own.spec.condition, standing.definition.options):
                 continue
             if len(catalog.users(store.owner)) < len(catalog.users(owner)):
                 continue

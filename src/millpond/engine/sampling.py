@@ -21,21 +21,37 @@ class Step:
     failed: Ints
 
 
-def sampled(first: int, rows: int, probability: float) -> Ints:
+def sampled(first: int, rows: int, probability: float, most: int | None = None) -> Ints:
     """Places of the rows of a piece that are profiled: each with a probability, drawn by the id of the first row.
 
-    The gaps between them are drawn, which costs nothing for the rows that are left out.
+    The gaps between them are drawn, from the last row on, which costs nothing for the rows that are left out.
+
+    Arguments:
+        most: that are wanted, the last ones; None: all.
 
     >>> len(sampled(7, 100_000, 0.1)) in range(9_500, 10_500), sampled(7, 3, 1.0).tolist()
     (True, [0, 1, 2])
+    >>> sampled(7, 100_000, 0.1, 50).tolist() == sampled(7, 100_000, 0.1)[-50:].tolist()
+    True
     """
+    count = rows if most is None else min(rows, most)
     if probability >= 1:
-        return np.arange(rows)
+        return np.arange(rows - count, rows)
     rng = np.random.Generator(np.random.PCG64(first))
-    gaps = rng.geometric(probability, int(rows * probability + 6 * np.sqrt(rows * probability)) + 16)
-    places = np.cumsum(gaps) - 1
-    found: Ints = places[: int(np.searchsorted(places, rows))]
+    gaps = rng.geometric(probability, min(count, int(rows * probability + 6 * np.sqrt(rows * probability)) + 16))
+    places = rows - np.cumsum(gaps)
+    found: Ints = places[: int(np.count_nonzero(places >= 0))][::-1]
     return found
+
+
+def enough(steps: Sequence[Step], rows: int, most: int) -> int:
+    """As many places of a piece's rows as are likely to hold `most` that a filter drops, and some more.
+
+    >>> enough([Step(np.arange(4), np.array([True, False, False, False]), np.arange(0))], 4, 300)
+    580
+    """
+    came, left = len(steps[0].before), int(np.count_nonzero(steps[-1].holds))
+    return int(1.2 * most * rows / max(1, came - left)) + 100
 
 
 def dropped(places: Ints, steps: Sequence[Step], rows: int, most: int) -> tuple[Ints, Ints]:
@@ -50,17 +66,19 @@ def dropped(places: Ints, steps: Sequence[Step], rows: int, most: int) -> tuple[
     >>> [found.tolist() for found in dropped(np.array([0, 1, 3, 4]), [step], 5, 10)]
     [[1], [0]]
     """
-    came, left = len(steps[0].before), int(np.count_nonzero(steps[-1].holds))
-    # As many as are likely to hold the wanted ones, and some more.
-    places = places[-int(1.2 * most * rows / max(1, came - left) + 100) :]
     found: list[Ints] = []
     positions: list[Ints] = []
     for position, step in enumerate(steps):
         if not len(places) or not len(step.before):
             break
         if position or len(step.before) != rows:
-            at = np.minimum(np.searchsorted(step.before, places), len(step.before) - 1)
-            here = step.before[at] == places
+            low = int(np.searchsorted(step.before, places[0]))
+            before = step.before[low:]
+            if not len(before):
+                break
+            at = np.minimum(np.searchsorted(before, places), len(before) - 1)
+            here = before[at] == places
+            at += low
             places, at = places[here], at[here]
         else:  # all rows came to it: they stand at their places
             at = places

@@ -11,7 +11,7 @@ whatever others raise on it; one that none drops and some fail on is a letter of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,9 +20,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.adapt.filter_plans import SEEN, FilterPlan, bits_of
+from millpond.adapt.filter_plans import SEEN, FilterPlan, bits_in
 from millpond.adapt.local_order import LocalOrder
-from millpond.engine.sampling import Flags, Ints, Step, dropped, sampled
+from millpond.engine.sampling import Flags, Ints, Step, dropped, enough, sampled
 from millpond.engine.tolerance import FAILING_ROWS, one_line
 from millpond.engine.watch import Watch
 from millpond.functions import function_of, miscounted
@@ -30,15 +30,13 @@ from millpond.language.duck import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
 from millpond.synopses.kernel import reset
+from millpond.types import HOLDS
 
 #: Rows that the time of a filter is measured with while it is not known.
 MEASURE = 1024
 
 #: Rows in one call of a function: what it needs stays small.
 BATCH = 65_536
-
-#: The column that says for which rows the condition holds.
-HOLDS = "_holds"
 
 #: The number of the cheap conjuncts among filters: what fails there is the first fault of its row.
 CHEAP = -1
@@ -94,7 +92,8 @@ class Screen:
     def screen(self, rows: pa.Table, mark: bool = False) -> Screened:
         """The rows of a piece for which the condition holds, in their order; `mark`: see `Screened`.
 
-        Raises: duckdb.Error when filters fail on more than FAILING_ROWS rows that no other drops.
+        Raises: duckdb.Error when filters fail on more than FAILING_ROWS rows that no other drops: that of the first
+            such row, whatever the order.
         """
         left = np.arange(rows.num_rows)
         faults: dict[int, Fault] = {}
@@ -113,12 +112,10 @@ class Screen:
             fresh: dict[int, Fault] = {}
             try:
                 left, step = self._passing(rows, before, number, fresh)
-            except duckdb.Error:
-                # It fails on many rows; the others may drop them. The last word is theirs, in the order written.
-                if number in late or not {*waiting} - {*late}:
+            except duckdb.Error as error:
+                if miscounted(error):
                     raise
-                late = sorted([*late, number])
-                waiting = [n for n in waiting if n not in late] + late
+                late.append(number)  # it fails on many rows; the others may drop them
                 watch.lap()
                 continue
             self._count(number, len(before), len(left), watch.lap())
@@ -127,8 +124,11 @@ class Screen:
                 faults = self._still(rows, faults, number)
                 self.seconds[number] += watch.lap()
             faults |= fresh
-        if not late:
-            self._profile(rows, order, steps)
+        if late:
+            left, faults = self._last(rows, left, sorted(late), letters, faults)
+        else:
+            if self._profile(rows, order, steps):
+                self.overhead += watch.lap()
         letters |= faults
         if len(letters) > FAILING_ROWS:
             raise letters[min(letters)].error
@@ -152,6 +152,36 @@ class Screen:
         }
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
+
+    def _last(
+        self, rows: pa.Table, left: Ints, late: Sequence[int], letters: Mapping[int, Fault], faults: dict[int, Fault]
+    ) -> tuple[Ints, dict[int, Fault]]:
+        """Evaluate filters that fail on many rows over what all others leave: the rows that pass, and the faults.
+
+        Every one of them is asked for every row that none of them drops, a few rows after the other and in the order of
+        the rows, until more than FAILING_ROWS are letters. So it is the letters that decide, and the first of them that
+        is told, whichever filter stood first.
+
+        Arguments:
+            late: these filters, as they are written. letters: those of the cheap part. faults: of the other filters.
+        """
+        for number in late:
+            faults = self._still(rows, faults, number)
+        passed: list[Ints] = []
+        for low in range(0, len(left), FAILING_ROWS):
+            some, found = left[low : low + FAILING_ROWS], dict[int, Fault]()
+            upto = int(some[-1])
+            for number in late:
+                before, fresh, watch = some, dict[int, Fault](), Watch()
+                some, _ = self._passing(rows, before, number, fresh)
+                self._count(number, len(before), len(some), watch.lap())
+                found = self._still(rows, found, number) | fresh
+                self.seconds[number] += watch.lap()
+            passed.append(some)
+            faults |= found
+            if len(letters) + len(faults) > FAILING_ROWS and min([*letters, *faults]) <= upto:
+                break
+        return np.concatenate([left[:0], *passed]), faults
 
     def _passing(self, rows: pa.Table, left: Ints, number: int, faults: dict[int, Fault]) -> tuple[Ints, Step]:
         """The rows of `left` for which a filter holds, and what it did; those on which it fails go to `faults`.
@@ -274,12 +304,16 @@ class Screen:
                 reset()
             return None
 
-    def _profile(self, rows: pa.Table, order: Sequence[int], steps: Sequence[Step]) -> None:
-        """Make profile tuples: each filter is asked once, what it is asked for rows dropped at any position."""
+    def _profile(self, rows: pa.Table, order: Sequence[int], steps: Sequence[Step]) -> bool:
+        """Make profile tuples: each filter is asked once, what it is asked for rows dropped at any position.
+
+        Returns: whether that was to be done.
+        """
         if not self.plan.probability or not len(steps[0].before):
-            return
-        watch, width = Watch(), len(order)
-        places = sampled(rows["_id"][0].as_py(), rows.num_rows, self.plan.probability)
+            return False
+        width = len(order)
+        wanted = enough(steps, rows.num_rows, self.plan.most)
+        places = sampled(rows["_id"][0].as_py(), rows.num_rows, self.plan.probability, wanted)
         places, positions = dropped(places, steps, rows.num_rows, self.plan.most)
         lines = np.full((len(places), width), ord("?"), np.uint8)
         asks = np.zeros((width, width), np.bool_)
@@ -291,10 +325,9 @@ class Screen:
             chosen = np.flatnonzero(asks[positions, number])
             if len(chosen) and (holds := self._asked(rows, places[chosen], number)) is not None:
                 lines[chosen, number] = np.where(holds, ord("0"), ord("1"))
-        made = lines.tobytes().decode()
-        self.profile = (self.profile + made)[-self.plan.most * width :]
-        self.local.take(bits_of(made, width))
-        self.overhead += watch.lap()
+        self.profile = (self.profile + lines.tobytes().decode())[-self.plan.most * width :]
+        self.local.take(bits_in(lines))
+        return True
 
 
 def _part(rows: pa.Table, left: Ints, columns: Sequence[str]) -> pa.Table:

@@ -177,7 +177,7 @@ def pipelines_of(standing: Standing) -> Iterator[PipelineSubject]:
 
 def _filters(catalog: Catalog) -> Iterator[FilterSubject]:
     owned = [(s.owner, s.spec.where) for s in catalog.synopses.values()]
-    owned += [(s.owner, s.spec.where) for s in catalog.stores.values() if not s.spec.narrowed]
+    owned += [(s.owner, s.spec.condition) for s in catalog.stores.values() if not s.spec.narrowed]
     for owner, where in owned:
         conjunction = conjunction_of(where)
         if conjunction is not None:

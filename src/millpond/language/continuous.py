@@ -7,12 +7,13 @@ looked at; DuckDB turns that into joins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from sqlglot import exp
 
+from millpond.functions import references_in
 from millpond.language.dialect import TO_STREAM, CheckedCast, render
 from millpond.language.duck import Refused, describe, quote
 from millpond.language.expressions import column, unqualified
@@ -34,6 +35,7 @@ from millpond.language.validity import times_needed
 from millpond.language.weights import weigh
 from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
 from millpond.types import (
+    HOLDS,
     WEIGHT,
     BoundQuery,
     Column,
@@ -52,6 +54,9 @@ INSTANT = "_instant"
 
 #: What a row of a reduced stream stands for.
 _WEIGHT = Column(WEIGHT, "DOUBLE")
+
+#: Whether what is asked of a row that stays in its window holds for it.
+_HOLDS = Column(HOLDS, "BOOLEAN")
 
 #: Names that answers have by themselves.
 RESERVED = ("at", "change", "revision", "op", "covered_from", "window_start", "window_end")
@@ -110,6 +115,7 @@ class _Binder:
         self.reductions: dict[str, Reduction] = {}
         self.reduced: dict[str, tuple[int, int]] = {}
         self.feeds: dict[str, tuple[Feed, ...]] = {}
+        self.marks: dict[str, list[str]] = {}
         names = [node.name.lower() for node in select.find_all(exp.Identifier)]
         self.names = frozenset(names) | times_needed(select, schema)
         aliases = {t.alias_or_name.lower() for t in tables_of(select)}
@@ -140,13 +146,16 @@ class _Binder:
         weigh(tree, self.reduced, self.source)
         plain = render(self.at(tree.copy(), None))
         columns = describe_over(plain, refs, self.select, self.source)
+        pushed = self.pushed(tree)
+        columns_of = {ref.alias: ref.columns for ref in refs}
+        if self.marks:
+            refs = tuple(replace(r, columns=(*r.columns, _HOLDS)) if r.alias in self.marks else r for r in refs)
+        plain = render(self.at(tree.copy(), None))
         instants = "i" + max((ref.alias for ref in refs), key=len)
         while instants.lower() in self.names:
             instants = "_" + instants
         lifted = self.lifted(tree, instants, refs)
-        pushed = self.pushed(tree)
         elements = self.elements(tree)
-        columns_of = {ref.alias: ref.columns for ref in refs}
         spelt = spelt_out(tree, columns_of) if self.pairs else None
         paired = {} if spelt is None else pair_checks(spelt, columns_of)
         inputs = tuple(
@@ -155,11 +164,12 @@ class _Binder:
                 ref.name,
                 self.windows[ref.alias],
                 ref.columns,
-                " AND ".join(f"({each})" for each in pushed[ref.alias]) or None if ref.alias in pushed else None,
+                _together(pushed.get(ref.alias, ())),
                 self.checks(tree, ref) if elements else paired.get(ref.alias, ()),
                 self.reductions.get(ref.alias),
                 signed=self.streams[ref.alias].takes_back,
                 feeds=self.feeds[ref.alias],
+                mark=_together(self.marks.get(ref.alias, ())),
             )
             for ref in refs
             if ref.kind == "stream"
@@ -346,20 +356,35 @@ class _Binder:
         return not looks_at_many(tree)
 
     def pushed(self, tree: exp.Expr) -> dict[str, list[str]]:
-        """Factors of WHERE that go below a window: about one stream, whose window is of time (digest D8)."""
+        """Factors of WHERE that go below a window: about one stream, whose window is of time (digest D8).
+
+        Those that call registered functions are taken out of the tree, so that they are asked once for a row. Of a
+        window that ends with rows none goes below; where one calls a function they are `marks`: asked when a row
+        comes, and kept with it.
+        """
         found: dict[str, list[str]] = {}
+        kept: list[exp.Expr] = []
         items = self.inner_items(tree)
         clause = tree.args.get("where")
         if not items or clause is None:
             return found
-        for node, negated in conjuncts(clause.this):
+        factors = conjuncts(clause.this)
+        for node, negated in factors:
             alias = self.item_of(node, items)
             if alias not in self.windows:
+                kept.append(_factor(node, negated))
                 continue
             own = unqualified(node)
             check_constants([(own, negated)], self.streams[alias].all_columns, [self.select], self.source)
+            text = render(_factor(own, negated))
             if self.windows[alias].kind != "rows":
-                found.setdefault(alias, []).append(render(exp.Not(this=exp.Paren(this=own)) if negated else own))
+                found.setdefault(alias, []).append(text)
+            elif references_in(text):
+                self.marks.setdefault(alias, []).append(text)
+            if not references_in(text):
+                kept.append(_factor(node, negated))
+        if len(kept) < len(factors):
+            tree.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
         return found
 
     @staticmethod
@@ -409,6 +434,16 @@ class _Binder:
             if self.item_of(node, items) == ref.alias:
                 found.append(render(unqualified(node)))
         return tuple(found)
+
+
+def _factor(node: exp.Expr, negated: bool) -> exp.Expr:
+    """A factor by itself."""
+    return exp.Not(this=exp.Paren(this=node.copy())) if negated else node.copy()
+
+
+def _together(factors: Sequence[str]) -> str | None:
+    """Factors as one condition; None without any."""
+    return " AND ".join(f"({each})" for each in factors) or None
 
 
 def _identifier(name: str) -> exp.Identifier:

@@ -23,7 +23,7 @@ from millpond.compiled import compiled
 from millpond.language.duck import quote
 from millpond.synopses import query_table
 from millpond.synopses.codes import codes_by_join
-from millpond.types import PLACE, RelationInput, RelationWindow
+from millpond.types import HOLDS, PLACE, RelationInput, RelationWindow
 
 if TYPE_CHECKING:
     from millpond.relations.runs import Run
@@ -70,6 +70,8 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
 
     rows, visible, end = spans_of(db, item, rows, spare)
     inside = end > visible
+    if item.mark is not None:
+        inside &= rows[HOLDS].to_numpy()
     late = rows["_cut"].null_count < rows.num_rows
     if not inside.all():
         rows, visible, end = rows.filter(pa.array(inside)), visible[inside], end[inside]
@@ -100,6 +102,8 @@ def content_of_runs(
     visible = visible_from(held, times, spare)
     leaves = _ends(db, item, held, times, visible)
     inside = leaves > visible
+    if item.mark is not None:
+        inside &= held[HOLDS].to_numpy()
     begin, end = visible, leaves
     plain = whole and visible is times and item.window.kind == "range"
     if not whole or not inside.all():

@@ -24,6 +24,7 @@ from millpond.synopses.blocks import event_times
 from millpond.synopses.panes import casts_of, weighed
 from millpond.types import (
     DAY,
+    HOLDS,
     WEIGHT,
     Feed,
     QueryOptions,
@@ -44,9 +45,9 @@ OWN = ("_t", "_id", "_epoch", "_cut")
 class Rows:
     """What a store keeps: the definition of the rows.
 
-    stream: id of the stream; time: its event-time column; where, columns, checks: as of `RelationInput`; casts: (quoted
-    name, type) of columns that must be cast to what they were declared. reduce: how much of the past was left out.
-    narrowed: (quoted name, type) of columns that were widened since; rows are taken with this type, or fail.
+    stream: id of the stream; time: its event-time column; where, columns, checks, mark: as of `RelationInput`; casts:
+    (quoted name, type) of columns that must be cast to what they were declared. reduce: how much of the past was left
+    out. narrowed: (quoted name, type) of columns that were widened since; rows are taken with this type, or fail.
     feeds: the streams of a union, of which `stream` is the first; empty: there is only `stream`.
     """
 
@@ -59,6 +60,12 @@ class Rows:
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
     feeds: tuple[Feed, ...] = ()
+    mark: str | None = None
+
+    @property
+    def condition(self) -> str | None:
+        """What is asked of each row: `where`, or `mark`."""
+        return self.where if self.mark is None else self.mark
 
     @property
     def streams(self) -> tuple[int, ...]:
@@ -70,6 +77,7 @@ class Rows:
         """A text that is equal for equal definitions."""
         more = [] if self.reduce is None else [to_json(self.reduce)]
         more += [[astuple(f) for f in self.feeds]] if self.feeds else []
+        more += [] if self.mark is None else [{"mark": self.mark}]
         text = json.dumps([self.stream, self.time, self.where, self.checks, self.columns, *more])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -77,7 +85,7 @@ class Rows:
         """Whether it keeps every row and column of `wanted`, and no other rows."""
         if self.reduce is not None or wanted.reduce is not None:  # other samples, other rows
             return self is wanted
-        mine, theirs = ((s.stream, s.where, s.checks, s.narrowed, s.feeds) for s in (self, wanted))
+        mine, theirs = ((s.stream, s.where, s.checks, s.narrowed, s.feeds, s.mark) for s in (self, wanted))
         return mine == theirs and set(wanted.columns) <= set(self.columns)
 
     def with_columns(self, wanted: Rows) -> Rows:
@@ -89,11 +97,12 @@ class Rows:
 
 def rows_needed(item: RelationInput, stream: StreamDefinition) -> Rows:
     """The rows that an input needs."""
-    casts = casts_of(stream) if item.where or item.checks else ()
+    casts = casts_of(stream) if item.where or item.checks or item.mark else ()
     names = tuple(c.name for c in item.columns)
     return Rows(
-        stream.id, stream.options.time, names, item.where, item.checks, casts, item.reduce, item.narrowed, item.feeds
-    )
+        stream.id, stream.options.time, names, item.where, item.checks, casts, item.reduce, item.narrowed, item.feeds,
+        item.mark,
+    )  # fmt: skip
 
 
 def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.Table:
@@ -111,18 +120,22 @@ def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.
     own = [segment["_id"], segment["_epoch"], segment["_bound"]]
     times = pa.array(event_times(segment, spec.time))
     found = pa.table([times, *own], names=list(OWN))
-    if spec.where is not None or spec.checks:
+    holds = None
+    if spec.where is not None or spec.checks or spec.mark is not None:
         tests = segment.drop_columns([n for n in ("_id", "_epoch", "_bound") if n in segment.column_names])
         tests = tests.append_column("_row", pa.array(np.arange(segment.num_rows)))
         casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in spec.casts)
         source = f"(SELECT * REPLACE ({casts}) FROM tests)" if casts else "tests"
         where = f" WHERE ({spec.where})" if spec.where is not None else ""
         checked = "".join(f", ({sql}) AS _c{n}" for n, sql in enumerate(spec.checks))
-        passed = query_table(db, f"SELECT _row{checked} FROM {source}{where}", tests=tests)["_row"]
-        rows = pa.array(np.sort(passed.to_numpy()))
+        checked += "" if spec.mark is None else f", coalesce(({spec.mark}), false) AS _m"
+        passed = query_table(db, f"SELECT _row{checked} FROM {source}{where}", tests=tests)
+        rows, order = passed["_row"], np.argsort(passed["_row"].to_numpy())
+        holds = None if spec.mark is None else passed["_m"].take(pa.array(order))
+        rows = rows.take(pa.array(order))
         found, segment = found.take(rows), segment.take(rows)
     for name in spec.columns:
-        found = found.append_column(name, segment[name])
+        found = found.append_column(name, holds if holds is not None and name == HOLDS else segment[name])
     return found
 
 

@@ -40,7 +40,7 @@ def filter_lines(core: Core, found: Standing | StreamDefinition, analyze: bool) 
             continue
         subject, reoptimiser, seen = held
         lines.append(f"{_titled(subject)}: {', '.join(_executed(subject, reoptimiser.order))}")
-        lines.append(f"order: {_way(reoptimiser)}")
+        lines.append(f"order: {_way(reoptimiser)}{_whose(subject, found, core)}")
         if not analyze:
             continue
         if seen is not None:
@@ -73,6 +73,16 @@ def _way(reoptimiser: FilterReoptimiser) -> str:
         f"kept by {reoptimiser.way}: p = {settings.probability:g}, window {settings.window} profile tuples,"
         f" alpha = {settings.alpha:g}"
     )
+
+
+def _whose(subject: Subject, found: Standing | StreamDefinition, core: Core) -> str:
+    """Whose options these are, where they are not the query's own: they have been changed since it shares."""
+    oldest = core.catalog.query(subject.users[0]) if subject.users and isinstance(found, Standing) else None
+    if oldest is None or not isinstance(found, Standing):
+        return ""
+    if oldest.definition.options.ordering == found.definition.options.ordering:
+        return ""
+    return f"; as {oldest.definition.name} wants it, with which it shares the state: its own options do not count"
 
 
 def _change(entry: LogEntry, subject: Subject) -> str:

@@ -36,6 +36,7 @@ from millpond.results.moments import Inputs, now_of, progress_of, record_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.types import (
+    HOLDS,
     SECOND,
     BoundQuery,
     Column,
@@ -325,12 +326,17 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         else:
             text = "unbounded"
         name = " UNION ALL ".join(item.names)
-        lines.append(f"input {name}: {text}; keeps {', '.join(c.name for c in item.columns)}")
+        lines.append(f"input {name}: {text}; keeps {', '.join(c.name for c in item.columns if c.name != HOLDS)}")
         if item.reduce is not None:
             whole = "" if standing is None else f"; rows from epoch {standing.first_epoch} on are live and whole"
             lines.append(f"reduce: {reduction_text(item.reduce)}{whole}")
         if item.where:
             lines.append(f"filter below the window: {item.where}")
+        elif item.mark:
+            lines.append(
+                f"filter: {item.mark}; asked when a row comes and kept with it, since it chooses among the rows of the"
+                " window and cannot go below it"
+            )
         elif window.kind == "rows":
             lines.append("filters stay above the window: they do not commute with counting rows")
     lines += [table_line(core, t.name) for t in relation.tables]

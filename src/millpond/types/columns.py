@@ -38,6 +38,10 @@ EXACT = "exact"
 #: The column that rows of a reduced scan have in the engine: how many rows of the stream each one stands for.
 WEIGHT = "_weight"
 
+#: The column of a row in the engine that says whether a condition holds for it, where rows are kept for which it does
+#: not.
+HOLDS = "_holds"
+
 
 #: The column that answers have behind `window_end` where windows end with rows.
 NUMBER = Column("window_number", "BIGINT")

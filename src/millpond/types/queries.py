@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from millpond.types.columns import COVERED, EXACT, NUMBER, SECOND, STATUS, Column
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
@@ -102,6 +102,11 @@ class QueryOptions:
     adapt_window: int | None = None
     adapt_alpha: float | None = None
     adapt_budget: float = 0.05
+
+    @property
+    def ordering(self) -> tuple[Any, ...]:
+        """What is said of the order of filters."""
+        return self.adapt, self.adapt_probability, self.adapt_window, self.adapt_alpha, self.adapt_budget
 
 
 @dataclass(frozen=True)

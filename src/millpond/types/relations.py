@@ -34,6 +34,8 @@ class RelationInput:
     alias: what the SQL calls it. columns: those of the stream that the query needs. where: DuckDB SQL over the stream's
         columns, pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so
         that a row on which they fail goes to the dead letters. narrowed: see `BoundQuery`.
+    mark: a condition over the stream's columns that chooses among the rows of a window that ends with rows, evaluated
+        when a row arrives and kept with it as `HOLDS`; None: there is none, or the SQL has it.
     signed: rows with `op = '-'` take others back. feeds: the streams of a union, of which `stream` is the first;
         empty: there is only `stream`.
     """
@@ -48,6 +50,7 @@ class RelationInput:
     narrowed: tuple[tuple[str, str], ...] = ()
     signed: bool = False
     feeds: tuple[Feed, ...] = ()
+    mark: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
