@@ -14,7 +14,6 @@ from millpond.engine.table_use import table_names
 from millpond.errors import Refusal, SourceError, StatementError
 from millpond.language.table_options import NO_SIGNS, SPANS
 from millpond.results.explain_windows import moment
-from millpond.sources.databases import read_database
 from millpond.types import TableDefinition, to_json
 
 
@@ -36,7 +35,7 @@ class TableStatements:
 
     def _asked(self, definition: TableDefinition, uri: str) -> pa.Table | SourceError:
         try:
-            return read_database(definition, uri, self.core.tables.drivers())
+            return self.core.tables.ask(definition, uri)
         except SourceError as error:
             return error
 

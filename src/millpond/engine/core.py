@@ -152,7 +152,9 @@ class Core:
         self.changed = threading.Condition(self.lock)
         self.reporter = Reporter(StateSizes(self.path))
         self.filters = FilterOrders(self.path)
-        self.tables = TableVersions(self.path, lambda: drivers_of(self.settings.drivers))
+        self.tables = TableVersions(
+            self.path, lambda: drivers_of(self.settings.drivers), lambda: self.settings.table_timeout
+        )
         self.load = Load(self.path, 2 * self.settings.target, self.now, self.oldest_waiting)
 
     @property

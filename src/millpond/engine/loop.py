@@ -37,7 +37,7 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
     """Run one epoch in this thread, with the back-fills that wait; True if something was done."""
     with core.stepping:
         ran = False
-        refresh_databases(core)
+        refresh_databases(core, core.settings.table_timeout)
         epoch = propose(core, force, settle)
         if epoch is not None:
             run_epoch(core, epoch)

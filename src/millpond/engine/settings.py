@@ -29,6 +29,7 @@ class Settings:
     finding them makes epochs longer by no more than `matching_share` of what they take otherwise.
     statistics: whether epochs report into the stream `sysstream`. scheduling: in which order an epoch takes what waits
     at stages, when that is more than it can take (`millpond.adapt.scheduling`).
+    table_timeout: seconds that the database of a table may take to answer.
     drivers: Python modules that tables in databases may be read through, separated by commas. Only an opening says
     them, since a module that is imported runs.
     """
@@ -45,6 +46,7 @@ class Settings:
     matching_share: float = 0.1
     statistics: bool = False
     scheduling: Policy = "fifo"
+    table_timeout: float = 30.0
     drivers: str = "adbc_driver_postgresql.dbapi"
 
 
@@ -140,6 +142,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         " or ".join(f"'{p}'" for p in POLICIES),
         "which stage's rows an epoch takes first when it cannot take all",
     ),
+    "table_timeout": Setting(_seconds, "seconds such as 30", "how long the database of a table may take to answer"),
     "drivers": Setting(
         _drivers, "names of modules such as 'sqlite3, psycopg'", "modules that reach databases with tables", live=False
     ),

@@ -14,11 +14,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.ipc
 
+from millpond.engine.readings import Readings, Waiting
 from millpond.engine.tolerance import FAULTS, one_line
 from millpond.errors import MillpondError, SourceError
 from millpond.sources.databases import read_database
@@ -120,11 +122,13 @@ def due(definition: TableDefinition, state: TableState, signature: str, clock: i
 class TableVersions:
     """The versions of all tables of an open pond.
 
-    drivers: the modules that may be imported to reach databases.
+    drivers: the modules that may be imported to reach databases. timeout: seconds that one may take to answer.
     """
 
     pond: str
     drivers: Callable[[], Sequence[str]]
+    timeout: Callable[[], float] = lambda: 30.0
+    readings: Readings = field(default_factory=Readings)
     _states: dict[int, TableState] = field(default_factory=dict)
     _locks: dict[int, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -138,21 +142,54 @@ class TableVersions:
                 self._states[definition.id] = known
             return self._states[definition.id]
 
-    def refresh(self, definition: TableDefinition, clock: int, force: bool = False) -> TableState:
-        """Read a table when that is due, or anyhow; one at a time."""
-        with self._lock(definition):
+    def refresh(
+        self, definition: TableDefinition, clock: int, force: bool = False, patience: float | None = None
+    ) -> TableState:
+        """Read a table when that is due, or anyhow; one at a time.
+
+        patience: seconds to wait for a database; where it answers later, that is taken later. None: its timeout.
+        """
+        lock = self._lock(definition)
+        if not lock.acquire(timeout=-1 if patience is None else patience):
+            return self.state(definition)  # somebody waits for it
+        try:
             state = self.state(definition)
             signature = _signature(definition)
-            if not force and not due(definition, state, signature, clock):
+            waited = self.readings.has(str(definition.id))
+            if not force and not waited and not due(definition, state, signature, clock):
                 return state
+            if waited and not force and state.problem and patience is None:
+                patience = 0.0  # who asked first has waited for it
             try:
-                return self.take(definition, self._read(definition), clock, signature)
+                return self.take(definition, self._read(definition, patience), clock, signature)
+            except Waiting as waiting:
+                if not waiting.overdue:
+                    return state
+                return self._keep(definition, replace(state, tried_at=clock, problem=str(waiting), signature=signature))
             except (MillpondError, OSError, MemoryError, *FAULTS) as error:
                 problem = (
                     str(error) if isinstance(error, MillpondError) else f"table '{definition.name}': {one_line(error)}"
                 )
                 # The next look compares with what was there when it failed.
                 return self._keep(definition, replace(state, tried_at=clock, problem=problem, signature=signature))
+        finally:
+            lock.release()
+
+    def waits(self, definition: TableDefinition) -> float | None:
+        """How long the table's database has been waited for, seconds; None: it is not being asked."""
+        return self.readings.waits(str(definition.id))
+
+    def ask(self, definition: TableDefinition, uri: str) -> pa.Table:
+        """What the database of a table that is not there yet answers. Raises: SourceError."""
+        key = f"new {definition.name}"
+        try:
+            return self.readings.ask(key, definition.name, self._reader(definition, uri), self.timeout())
+        except Waiting:
+            self.readings.forget(key)
+            raise
+
+    def _reader(self, definition: TableDefinition, uri: str) -> Callable[[], pa.Table]:
+        return partial(read_database, definition, uri, self.drivers())
 
     def take(self, definition: TableDefinition, rows: pa.Table, clock: int, signature: str = "") -> TableState:
         """Keep what was read, as a new version where it differs from the last."""
@@ -202,6 +239,7 @@ class TableVersions:
     def drop(self, definition: TableDefinition) -> None:
         """Forget a table; its versions go when nobody can need them."""
         remove_file(self._connection(definition))
+        self.readings.forget(str(definition.id))
         with self._guard:
             self._states.pop(definition.id, None)
             self._locks.pop(definition.id, None)
@@ -222,10 +260,11 @@ class TableVersions:
         with self._guard:
             return self._locks.setdefault(definition.id, threading.Lock())
 
-    def _read(self, definition: TableDefinition) -> pa.Table:
+    def _read(self, definition: TableDefinition, patience: float | None) -> pa.Table:
         if definition.format is not None:
             return read_table(definition)
-        return read_database(definition, self.uri(definition), self.drivers())
+        reader = self._reader(definition, self.uri(definition))
+        return self.readings.ask(str(definition.id), definition.name, reader, self.timeout(), patience)
 
     def _keep(self, definition: TableDefinition, state: TableState) -> TableState:
         """Remember what is known of a table; what went wrong (a full disk, say) even where it cannot be written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 
 from millpond.engine.backfill import ready_backfills
 from millpond.engine.core import Core
@@ -11,6 +12,9 @@ from millpond.engine.records import last_record, read_manifest, read_published
 from millpond.engine.table_use import table_names, tables_read
 from millpond.engine.table_versions import TABLES
 from millpond.types import TableDefinition
+
+#: Seconds that a round of readings waits for databases.
+PATIENCE = 0.2
 
 
 def refresh_files(core: Core) -> None:
@@ -20,11 +24,17 @@ def refresh_files(core: Core) -> None:
             core.tables.refresh(definition, core.now())
 
 
-def refresh_databases(core: Core) -> None:
-    """Ask the databases of tables that standing queries read, where that is due."""
-    for definition in tables_read(core.catalog):
-        if definition.format is None:
-            core.tables.refresh(definition, core.now())
+def refresh_databases(core: Core, patience: float = PATIENCE) -> None:
+    """Ask the databases of tables that standing queries read, where that is due.
+
+    All are asked at once, and what is not there after `patience` seconds is taken another time.
+    """
+    found = [t for t in tables_read(core.catalog) if t.format is None]
+    until = time.monotonic() + patience
+    for left in (0.0, None):  # none waits for the one before it
+        for definition in found:
+            wait = left if left is not None else max(0.0, until - time.monotonic())
+            core.tables.refresh(definition, core.now(), patience=wait)
 
 
 def versions_now(core: Core) -> tuple[dict[str, int], dict[str, str]]:

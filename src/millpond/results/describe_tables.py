@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from millpond.engine.core import Core
+from millpond.engine.table_versions import TableState
 from millpond.results.explain_windows import duration, moment
 from millpond.types import TableDefinition
 
@@ -21,7 +22,7 @@ def show_tables(core: Core) -> pa.Table:
             "version": pa.array([s.version or None for _, s in found], pa.int64()),
             "rows": pa.array([s.rows if s.version else None for _, s in found], pa.int64()),
             "read_at": pa.array([None if s.read_at is None else moment(s.read_at) for _, s in found], pa.string()),
-            "problem": pa.array([s.problem or None for _, s in found], pa.string()),
+            "problem": pa.array([_problem(core, t, s) or None for t, s in found], pa.string()),
         }
     )
 
@@ -35,7 +36,16 @@ def table_line(core: Core, name: str) -> str:
     read = f"version {state.version}, {state.rows} rows" if state.version else "not read yet"
     holds = f"; rows hold from {table.valid_from}" if table.valid_from is not None else ""
     holds += f" until {table.valid_to}" if table.valid_to is not None else ""
-    return f"table {name}: {read}{holds}" + (f"; cannot be read now: {state.problem}" if state.problem else "")
+    told = _problem(core, table, state)
+    return f"table {name}: {read}{holds}" + (f"; cannot be read now: {told}" if told else "")
+
+
+def _problem(core: Core, table: TableDefinition, state: TableState) -> str:
+    """Why the last reading failed; of one that its database has not answered, for how long by now."""
+    waits, most = core.tables.waits(table), core.settings.table_timeout
+    if waits is None or waits < most:
+        return state.problem
+    return f"table '{table.name}': its database has not answered for {waits:.0f} s (table_timeout is {most:g} s)"
 
 
 def _reload(table: TableDefinition) -> str:
