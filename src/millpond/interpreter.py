@@ -33,6 +33,7 @@ from millpond.results.ready import ready_of
 from millpond.results.relational import explain_relational, select_relational
 from millpond.results.relations import select_relations
 from millpond.results.selection import evaluate, select_once
+from millpond.results.text_table import text_table
 from millpond.row_queries import RowQueries
 from millpond.sources.listing import check_path
 from millpond.summary_copies import set_summaries
@@ -61,9 +62,9 @@ _NEAR = 1000
 _SHOWN = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StatementResult:
-    """What a statement gave: a message, or rows.
+    """What a statement gave: a message, or rows. Printed, it is the message, or a small table of the rows.
 
     kind: 'message' or 'rows'. table: the rows. statement: its text.
     """
@@ -72,6 +73,9 @@ class StatementResult:
     message: str = ""
     table: pa.Table | None = None
     statement: str = ""
+
+    def __repr__(self) -> str:
+        return self.message if self.table is None else text_table(self.table, self.message)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows as Python tuples; empty for a message."""

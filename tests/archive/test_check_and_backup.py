@@ -56,7 +56,7 @@ def test_what_is_right_has_no_faults(tmp_path: Path, design: str) -> None:
     shown = CliRunner().invoke(app, ["archive", "check", "--pond", str(tmp_path / "p")])
     assert shown.exit_code == 0 and "s: " in shown.output and "5,010 rows" in shown.output
     shown = CliRunner().invoke(app, ["archive", "check", "--pond", str(tmp_path / "p"), "x"])
-    assert shown.exit_code == 1 and "there is no stream 'x'" in shown.output
+    assert shown.exit_code == 1 and "there is no stream or table 'x'" in shown.output
 
 
 def broken(path: Path, change: Any) -> None:
@@ -218,3 +218,28 @@ def test_what_is_refused(tmp_path: Path) -> None:
     backup(str(tmp_path / "p"), str(tmp_path / "b"))
     with pytest.raises(PondError, match="is not empty"):
         restore(str(tmp_path / "b"), str(tmp_path / "other"))
+
+
+def test_versions_of_tables_that_epochs_name_are_checked(tmp_path: Path) -> None:
+    source, home = tmp_path / "t.csv", tmp_path / "p"
+    with millpond.open(home, executor="inline", shards=1) as pond:
+        source.write_text("k,v\n1,2\n")
+        pond.sql(f"""CREATE STREAM s (ts TIMESTAMP, k INTEGER) WITH (progress='ts');
+            CREATE TABLE t (k INTEGER, v INTEGER) WITH (path='{source}');
+            CREATE QUERY q AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 1 HOUR] JOIN t USING (k)""")
+        for minute in (1, 2):
+            pond.ingest("s", [{"ts": f"2026-01-01 00:0{minute}:00", "k": 1}])
+            pond.drain()
+            source.write_text("k,v\n1,2\n2,3\n")
+        pond.drain()
+    found = list(check_archives(str(home), ["T"]))
+    assert [(c.kind, c.stream, c.files, c.rows, c.faults) for c in found] == [("table", "t", 2, 3, [])]
+    first, second = sorted((home / "tables" / "t-2").glob("*.arrow"))
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:100])
+    assert [f.split(": ")[:2] for f in next(check_archives(str(home), ["t"])).faults] == [
+        ["version 1", "the file is missing"],
+        ["version 2", "it cannot be read"],
+    ]
+    shown = CliRunner().invoke(app, ["archive", "check", "--pond", str(home)])
+    assert shown.exit_code == 1 and "table t: 2 files" in shown.output and "2 faults" in shown.output

@@ -18,10 +18,11 @@ FolderOption = Annotated[Path, typer.Option("--pond", help="The pond's folder.",
 @commands.command()
 def check(
     pond: FolderOption,
-    streams: Annotated[list[str] | None, typer.Argument(metavar="[STREAM]...", help="Without any: all.")] = None,
+    streams: Annotated[list[str] | None, typer.Argument(metavar="[STREAM|TABLE]...", help="Without any: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Read every file of archives and copies: readable, counted, in order, statistics true. Exit status 1 if not."""
+    """Read every file of archives and copies, and the versions of tables that epochs name: readable, counted, in order,
+    statistics true. Exit status 1 if not."""
     from millpond.engine.checking import check_archives
 
     faults = 0
@@ -31,7 +32,7 @@ def check(
             if as_json:
                 typer.echo(json.dumps(vars(found)))
                 continue
-            what = f"{found.stream} {found.copy}".strip()
+            what = f"{'table ' if found.kind == 'table' else ''}{found.stream} {found.copy}".strip()
             state = "ok" if not found.faults else f"{len(found.faults)} faults"
             typer.echo(f"{what}: {found.files:,} files, {found.rows:,} rows, {found.bytes:,} bytes: {state}")
             for fault in found.faults:

@@ -5,13 +5,16 @@ It looks at files only, beside whatever runs: a file that upkeep has replaced si
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from millpond.archive import fractions, seed_of
@@ -19,17 +22,22 @@ from millpond.archive.sampling import PLACES
 from millpond.catalog import Catalog
 from millpond.catalog.state import apply
 from millpond.engine.copies import copies_on_disk, copy_folder, eager_copies, section_of
+from millpond.engine.records import Manifest, Published, read_manifest, read_published
 from millpond.engine.segments import HIDDEN, times_of
+from millpond.engine.table_versions import TableState, table_folder, version_path
 from millpond.errors import PondError
-from millpond.tables import Segment
+from millpond.tables import Segment, read_json
 from millpond.tables.segments import live_segments
 from millpond.tables.stores import folder_names, open_input, reason_of, size_of
-from millpond.types import StreamDefinition, from_json, micros_of
+from millpond.types import StreamDefinition, TableDefinition, from_json, micros_of
 
 
 @dataclass
 class Checked:
-    """What was found of one table. copy: '' is the archive itself. faults: one sentence each, with the file."""
+    """What was found of one table. copy: '' is the archive itself. faults: one sentence each, with the file.
+
+    kind: 'archive' (of a stream, or a copy of one), or 'table': the versions of the table that is called `stream`.
+    """
 
     stream: str
     copy: str
@@ -37,6 +45,7 @@ class Checked:
     rows: int = 0
     bytes: int = 0
     faults: list[str] = field(default_factory=list)
+    kind: Literal["archive", "table"] = "archive"
 
 
 def catalog_on_disk(pond: str) -> Catalog:
@@ -67,25 +76,78 @@ def first_columns(pond: str) -> dict[int, frozenset[str]]:
 
 
 def check_archives(pond: str, streams: Iterable[str] = ()) -> Iterator[Checked]:
-    """Check the archives of a pond with their copies, table by table.
+    """Check the archives of a pond with their copies, and the versions of its tables that epochs name.
 
     Arguments:
-        streams: names; none: of all streams.
-    Raises: PondError when there is no pond, or no such stream.
+        streams: names of streams and tables; none: all of them.
+    Raises: PondError when there is no pond, or no such stream or table.
     """
     catalog = catalog_on_disk(pond)
-    chosen = list(catalog.streams.values())
+    chosen, tables = list(catalog.streams.values()), list(catalog.tables.values())
     if streams:
-        found = {name: catalog.stream(name) for name in streams}
-        for name, stream in found.items():
-            if stream is None:
-                known = ", ".join(sorted(s.name for s in chosen)) or "none"
-                raise PondError(f"there is no stream '{name}' in {pond}; there are {known}")
-        chosen = [s for s in found.values() if s is not None]
+        wanted = {name.lower(): name for name in streams}
+        known: list[StreamDefinition | TableDefinition] = [*chosen, *tables]
+        missing = next((n for low, n in wanted.items() if all(low != k.name.lower() for k in known)), None)
+        if missing is not None:
+            there = ", ".join(sorted(k.name for k in known)) or "none"
+            raise PondError(f"there is no stream or table '{missing}' in {pond}; there are {there}")
+        chosen = [s for s in chosen if s.name.lower() in wanted]
+        tables = [t for t in tables if t.name.lower() in wanted]
     columns = first_columns(pond)
     for stream in chosen:
         for copy in ("", *copies_on_disk(pond, stream)):
             yield check_table(pond, stream, copy, columns[stream.id])
+    for table in tables:
+        yield check_versions(pond, table)
+
+
+def check_versions(pond: str, table: TableDefinition) -> Checked:
+    """Check the versions of a table that manifests and publish records name: there, readable, with its columns."""
+    found = Checked(table.name, "", kind="table")
+    folder = table_folder(pond, table)
+    state = os.path.join(folder, "state.json")
+    last = from_json(TableState, read_json(state)) if os.path.exists(state) else TableState()
+    named = versions_named(pond, table)
+    for version in sorted(named | ({last.version} - {0})):
+        path = version_path(folder, version)
+        found.files += 1
+        try:
+            with pa.memory_map(path) as file:
+                rows = pa.ipc.open_file(file).read_all()
+            rows.validate(full=True)
+        except FileNotFoundError:
+            # An epoch that has ended meanwhile may have been the last to name it.
+            if version in versions_named(pond, table) or version == last.version:
+                found.faults.append(f"version {version}: the file is missing")
+            continue
+        except (pa.ArrowException, OSError) as error:
+            found.faults.append(f"version {version}: it cannot be read: {reason_of(error)}")
+            continue
+        found.rows, found.bytes = found.rows + rows.num_rows, found.bytes + os.path.getsize(path)
+        if rows.column_names != [c.name for c in table.columns]:
+            found.faults.append(f"version {version}: its columns are {', '.join(rows.column_names)}")
+        if version == last.version and rows.num_rows != last.rows:
+            found.faults.append(f"version {version}: it has {rows.num_rows} rows, not {last.rows}")
+    return found
+
+
+def versions_named(pond: str, table: TableDefinition) -> set[int]:
+    """The versions of a table that an epoch, a query or a reader can still ask for."""
+    key, found = str(table.id), set()
+    records: list[Manifest | Published] = []
+    for kind, read in (("published", read_published), ("manifests", read_manifest)):
+        epochs = sorted(int(n[:-5]) for n in os.listdir(os.path.join(pond, kind)) if n.endswith(".json"))
+        kept = []
+        for epoch in epochs if kind == "published" else epochs[-1:]:
+            with contextlib.suppress(FileNotFoundError):  # one that was pruned meanwhile
+                kept.append(read(pond, epoch))
+        found |= {v for r in kept if (v := (r.versions if isinstance(r, Published) else r.tables).get(key))}
+        records += kept[-1:]
+    for record in records:
+        stretches = [s for q in record.queries.values() for s in q.tables]
+        stretches += [s for each in record.lookups.values() for s in each]
+        found |= {s.versions[key] for s in stretches if key in s.versions}
+    return found
 
 
 def check_table(pond: str, stream: StreamDefinition, copy: str, columns: frozenset[str] = frozenset()) -> Checked:

@@ -401,7 +401,7 @@ class _Reader:
 
     def show(self) -> Show:
         what = self.expect(
-            "STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS", "LOAD", "SETTINGS", "ARCHIVE"
+            "STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS", "LOAD", "SETTINGS", "FUNCTIONS", "ARCHIVE"
         ).lower()
         name = self.name("a stream") if what == "archive" and self.token else None
         return Show(what=what, name=name, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case

@@ -106,9 +106,12 @@ class Drop(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
-    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS|LOAD|SETTINGS, SHOW ARCHIVE [stream]. name: the stream."""
+    """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS|LOAD|SETTINGS|FUNCTIONS, SHOW ARCHIVE [stream].
 
-    what: Literal["streams", "tables", "queries", "synopses", "progress", "load", "settings", "archive"]
+    name: the stream.
+    """
+
+    what: Literal["streams", "tables", "queries", "synopses", "progress", "load", "settings", "functions", "archive"]
     name: str | None = None
 
 

@@ -19,6 +19,7 @@ from millpond.functions import display
 from millpond.progress import NEVER, StreamProgress
 from millpond.results.adhoc import select_stream
 from millpond.results.coverage import Coverage, coverage_of
+from millpond.results.describe_functions import show_functions
 from millpond.results.describe_settings import show_settings
 from millpond.results.describe_synopses import show_synopses
 from millpond.results.describe_tables import show_tables, table_line
@@ -127,7 +128,9 @@ def _rate(recent: list[dict[str, Any]]) -> float:
 
 
 def show(core: Core, what: str) -> pa.Table:
-    """SHOW STREAMS | TABLES | QUERIES | SYNOPSES | PROGRESS | LOAD | SETTINGS."""
+    """SHOW STREAMS | TABLES | QUERIES | SYNOPSES | PROGRESS | LOAD | SETTINGS | FUNCTIONS."""
+    if what == "functions":
+        return show_functions(core)
     if what == "load":
         return show_load(core)
     if what == "settings":

@@ -1,0 +1,75 @@
+"""Rows as a small table of text: what `print(pond.sql(…))` shows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+
+#: Rows, columns, and letters of a value that are shown.
+ROWS, COLUMNS, LETTERS = 10, 8, 32
+
+
+def text_table(table: pa.Table, note: str = "") -> str:
+    """A table with its first and last rows, and how many rows and columns it has.
+
+    Arguments:
+        note: what is to be said of it; stands below.
+
+    >>> print(text_table(pa.table({"k": [1, None], "name": ["tea", "rice"]})))
+    2 rows, 2 columns
+    ┌──────┬──────┐
+    │ k    │ name │
+    ├──────┼──────┤
+    │ 1    │ tea  │
+    │ NULL │ rice │
+    └──────┴──────┘
+    """
+    count, width = table.num_rows, table.num_columns
+    said = f"{count:,} {'row' if count == 1 else 'rows'}, {width} {'column' if width == 1 else 'columns'}"
+    lines = [said]
+    if width:
+        half = COLUMNS // 2
+        names = list(range(width)) if width <= COLUMNS else [*range(half), None, *range(width - half, width)]
+        cells = [_column(table, n) for n in names]
+        sizes = [max(map(len, column)) for column in cells]
+        rule = [("─" * (size + 2)) for size in sizes]
+        rows = [
+            "│ " + " │ ".join(column[r].ljust(size) for column, size in zip(cells, sizes, strict=True)) + " │"
+            for r in range(len(cells[0]))
+        ]
+        lines += [f"┌{'┬'.join(rule)}┐", rows[0], f"├{'┼'.join(rule)}┤", *rows[1:], f"└{'┴'.join(rule)}┘"]
+    return "\n".join([*lines, note] if note else lines)
+
+
+def _column(table: pa.Table, number: int | None) -> list[str]:
+    """The name of a column and its values that are shown; None: the columns that are left out."""
+    count, half = table.num_rows, ROWS // 2
+    some = [range(count)] if count <= ROWS else [range(half), range(count - half, count)]
+    if number is None:
+        return ["…"] * (1 + sum(map(len, some)) + (count > ROWS))
+    column = table.column(number)
+    parts = [[_value(v) for v in column.slice(rows.start, len(rows)).to_pylist()] for rows in some]
+    values = [v for n, part in enumerate(parts) for v in ([*(["…"] if n else []), *part])]
+    return [_cut(table.column_names[number]), *values]
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dt.datetime):
+        return str(value)
+    return _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= LETTERS else plain[: LETTERS - 1] + "…"
+
+
+__all__ = ["text_table"]

@@ -1,0 +1,48 @@
+"""What is printed of a statement's result, and SHOW FUNCTIONS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+import millpond
+from millpond.results.text_table import COLUMNS, LETTERS, ROWS, text_table
+
+
+def test_results_print_as_messages_and_tables_and_functions_are_shown(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "p", executor="inline") as pond:
+        made = pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, name TEXT) WITH (progress='ts')")
+        assert str(made) == repr(made) == made.message
+        pond.register_function("odd", lambda k: bool(k % 2), arguments=["INTEGER"], cost=3)
+        pond.register_function(
+            "plus", lambda a, b: a, arguments=["INTEGER", "DOUBLE"], returns="INTEGER", vectorised=True
+        )
+        pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 HOUR] WHERE odd(k)")
+        assert str(pond.sql("SHOW FUNCTIONS")).splitlines() == [
+            "2 rows, 6 columns",
+            "┌──────────┬─────────────────┬─────────┬──────┬────────────┬─────────┐",
+            "│ function │ arguments       │ returns │ cost │ vectorised │ queries │",
+            "├──────────┼─────────────────┼─────────┼──────┼────────────┼─────────┤",
+            "│ odd      │ INTEGER         │ BOOLEAN │ 3    │ false      │ q       │",
+            "│ plus     │ INTEGER, DOUBLE │ INTEGER │ NULL │ true       │ NULL    │",
+            "└──────────┴─────────────────┴─────────┴──────┴────────────┴─────────┘",
+        ]
+        assert str(pond.sql("SELECT ts, k FROM s")).startswith("0 rows, 2 columns")
+
+
+def test_long_and_wide_tables_are_cut_in_the_middle() -> None:
+    count = ROWS + 3
+    table = pa.table({f"c{n}": [f"{n}.{r}\n{'x' * 50}" for r in range(count)] for n in range(COLUMNS + 2)})
+    shown = text_table(table, "a note").splitlines()
+    assert shown[0] == f"{count} rows, {COLUMNS + 2} columns" and shown[-1] == "a note"
+    assert len(shown) == ROWS + 7 and len(set(map(len, shown[1:-1]))) == 1
+    cells = [[c.strip() for c in line.strip("│").split("│")] for line in shown if line.startswith("│")]
+    assert cells[0] == ["c0", "c1", "c2", "c3", "…", "c6", "c7", "c8", "c9"]
+    assert {len(c) for c in cells[1]} == {1, LETTERS} and cells[1][0].startswith("0.0 xxx")
+    assert [row[0].split()[0] for row in cells[1:]] == [
+        *(f"0.{n}" for n in range(5)),
+        "…",
+        *(f"0.{n}" for n in range(8, 13)),
+    ]
+    assert text_table(pa.table({})) == "0 rows, 0 columns"
