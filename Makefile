@@ -3,6 +3,8 @@ MINUTES ?= 30
 ARGS ?=
 RUN := .venv/bin/python
 export PYTHONUNBUFFERED := 1
+# Without compiled modules every process that starts Millpond reads and compiles all of its source: seconds each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-deep lint format bench soak doctor java clean

@@ -13,6 +13,11 @@ from hypothesis import settings
 _MEMORY = "/dev/shm"
 
 
+def is_deep() -> bool:
+    """Whether this run repeats what others prove, with more data."""
+    return os.environ.get("HYPOTHESIS_PROFILE") == "deep"
+
+
 def many(usual: float, deep: float, least: int = 4) -> settings:
     """How many examples a property gets, as multiples of what its profile says.
 
@@ -20,7 +25,7 @@ def many(usual: float, deep: float, least: int = 4) -> settings:
         usual: at any time. deep: in deep mode, where some have to come to ten thousand cases of each kind of window
             (see `tests.cases_of_kinds`). least: at any time.
     """
-    share = deep if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else usual
+    share = deep if is_deep() else usual
     return settings(max_examples=max(least, int(settings.default.max_examples * share)))
 
 

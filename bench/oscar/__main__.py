@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--scanners", default="0,1,2,3,4,6,8")
-    parser.add_argument("--seconds", type=float, default=20, help="of each run of case lag")
+    parser.add_argument("--seconds", type=float, default=20, help="of each run of case lag, and at most of case rate")
     given = parser.parse_args(arguments)
     clock = Clock()
     budget = Budget(clock, given.minutes * 60)
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         written = inserts(archives, rows)
         log(f"{clock} scans")
         read = scans(archives, rows)
-        each = min(3.0, max(0.2, budget.left / 200))
+        each = min(3.0, given.seconds or 3.0, max(0.2, budget.left / 200))
         log(f"{clock} scans in a stretch of time")
         rated = rates(archives, each) if budget.room(50 * each, "scans in a stretch of time") else []
         log(f"{clock} live rows beside scans")

@@ -12,7 +12,7 @@ from bench.oscar.archives import HYBRID, Archive, model
 
 
 def test_every_case_has_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--rows", "20000", "--scanners", "0,1", "--seconds", "0.6"]) == 0
+    assert main(["--rows", "20000", "--scanners", "0,1", "--seconds", "0.5"]) == 0
     lines: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     cases: dict[str, list[dict[str, Any]]] = {}
     for line in lines:

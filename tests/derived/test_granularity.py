@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millpond.engine import core as engine_core
 from millpond.progress.marks import Describe, linear
 from tests.properties.harness import table_rows
-from tests.quick import quick_folder
+from tests.quick import many, quick_folder
 
 Factory = Callable[..., Any]
 EPOCH = dt.datetime(2026, 1, 1)
@@ -96,6 +96,7 @@ def _answers(pond: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("reader", READERS)
+@many(0.4, 1)
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 9)), min_size=1, max_size=7), st.data())
 def test_answers_are_the_same_at_every_moment(reader: str, rows: list[tuple[int, int]], data: st.DataObject) -> None:
     """With the roll-up and without it: after every epoch of the source, and at the end."""

@@ -15,9 +15,9 @@ from typing import Any
 
 from tests.oracle.case import Case
 from tests.oracle.compare import rows_equal
-from tests.oracle.evaluate import evaluate, window_ends
+from tests.oracle.evaluate import window_ends
 from tests.oracle.progress import FOREVER, Script, Step, trace
-from tests.oracle.revisions import DAY, _answers, _hashable
+from tests.oracle.revisions import DAY, Known, _answers, _hashable, _of_window
 from tests.oracle.row_windows import Evaluator, RowCase, Taken, extents, taken_by_step
 from tests.oracle.rows import Row, Table
 
@@ -45,13 +45,14 @@ def early_log(case: Case, types: dict[str, str], script: Script, early: int) -> 
     assert case.range_us is not None
     kept = max(DAY, 10 * case.range_us)
     taken: list[tuple[Row, int]] = []
+    seen: Known = {}
 
     def closed(step: Step) -> Answers:
         taken.extend((row, step.before) for row in step.admitted)
-        return _answers(case, types, script.spec.late, kept, taken, step)
+        return _answers(case, types, script.spec.late, kept, taken, step, seen)
 
     def current(step: Step) -> Answers:
-        return _open(case, types, [row for row, _ in taken], step.after, step.high)
+        return _open(case, types, [row for row, _ in taken], step.after, step.high, seen)
 
     return _log(script, early, closed, current, lambda end, bound: end <= bound)
 
@@ -126,13 +127,15 @@ def _log(
     return log
 
 
-def _open(case: Case, types: dict[str, str], rows: list[Row], after: int, high: int | None) -> Answers:
+def _open(case: Case, types: dict[str, str], rows: list[Row], after: int, high: int | None, seen: Known) -> Answers:
     """Answers of the windows with after < end <= the first end behind `high`, by (end, keys)."""
     if high is None or not rows:
         return {}
     most = high - (high - case.effective_origin) % case.slide + case.slide
     ends = [e for e in window_ends(case, [r.time for r in rows]) if after < e <= most]
-    found = {}
-    for start, end, items, keys in evaluate(case, Table(tuple(rows), types), None, ends) if ends else ():
-        found[(end, _hashable(keys))] = (start, items)
-    return found
+    table = Table(tuple(rows), types)
+    return {
+        (end, _hashable(keys)): (start, items)
+        for end in ends
+        for start, _, items, keys in _of_window(case, table, end, seen)
+    }

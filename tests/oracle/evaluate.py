@@ -46,10 +46,7 @@ def evaluate(case: Case, table: Table, until: int | None = None, ends: Sequence[
     assert case.range_us is not None
     connection = table.load()
     seen = _seen(case, table, connection)
-    chosen = list(ends) if ends is not None else window_ends(case, seen, last_end(case, table, until))
-    if ends is None and case.empty == "report" and chosen and not case.group_by:
-        last = chosen[-1] if until is None else until
-        chosen = list(range(chosen[0], last + 1, case.slide))
+    chosen = list(ends) if ends is not None else _ends(case, table, seen, until)
     if until is not None:
         chosen = [end for end in chosen if end <= until]
     answers: list[Answer] = []
@@ -67,6 +64,19 @@ def evaluate(case: Case, table: Table, until: int | None = None, ends: Sequence[
             items, keys = (found[:-width], found[-width:]) if width else (found, ())
             answers.append((start, end, tuple(items), tuple(keys)))
     return answers
+
+
+def ends_of(case: Case, table: Table, until: int | None) -> list[int]:
+    """The ends of the windows that `evaluate` would look at."""
+    return [end for end in _ends(case, table, _seen(case, table, table.load()), until) if until is None or end <= until]
+
+
+def _ends(case: Case, table: Table, seen: list[int], until: int | None) -> list[int]:
+    chosen = window_ends(case, seen, last_end(case, table, until))
+    if case.empty == "report" and chosen and not case.group_by:
+        last = chosen[-1] if until is None else until
+        chosen = list(range(chosen[0], last + 1, case.slide))
+    return chosen
 
 
 def _between(start: int, end: int) -> str:

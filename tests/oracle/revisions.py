@@ -8,11 +8,14 @@ from typing import Any
 
 from tests.oracle.case import Case
 from tests.oracle.compare import rows_equal
-from tests.oracle.evaluate import evaluate, last_end, window_ends
+from tests.oracle.evaluate import Answer, ends_of, evaluate, last_end, start_of, window_ends
 from tests.oracle.progress import Script, Step, trace
 from tests.oracle.rows import Row, Table
 
 DAY = 86_400_000_000
+
+#: Answers of windows by their end, what was asked and the rows of their extent; of one query and one log.
+Known = dict[tuple[Any, ...], list[Answer]]
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,10 @@ def _log(case: Case, types: dict[str, str], late: str, steps: Sequence[Step], re
     log: list[Revision] = []
     shown: dict[tuple[int, tuple[Any, ...]], Revision] = {}
     taken: list[tuple[Row, int]] = []
+    known: Known = {}
     for number, step in enumerate(steps):
         taken += [(row, step.before) for row in step.admitted if late != "drop" or id(row) not in step.dropped]
-        current = _answers(case, types, late, kept, taken, step)
+        current = _answers(case, types, late, kept, taken, step, known)
         for key, (start, items) in current.items():
             last = shown.get(key)
             if last is not None and last.op == "+" and rows_equal(last.items, items):
@@ -82,8 +86,18 @@ def _log(case: Case, types: dict[str, str], late: str, steps: Sequence[Step], re
     return log
 
 
+def _of_window(case: Case, table: Table, end: int, known: Known) -> list[Answer]:
+    """The answers of one window; asked again about the same rows of its extent they are those of the first time."""
+    start = start_of(case, end)
+    extent = tuple(id(row) for row in table.rows if start <= row.time < end)
+    key = (end, case.having, case.limit, extent)
+    if key not in known:
+        known[key] = evaluate(case, table, None, [end])
+    return known[key]
+
+
 def _answers(
-    case: Case, types: dict[str, str], late: str, kept: int, taken: list[tuple[Row, int]], step: Step
+    case: Case, types: dict[str, str], late: str, kept: int, taken: list[tuple[Row, int]], step: Step, known: Known
 ) -> dict[tuple[int, tuple[Any, ...]], tuple[int, tuple[Any, ...]]]:
     """Answers of the closed windows, by (end, keys)."""
     if late == "drop":
@@ -92,11 +106,13 @@ def _answers(
         result = {}
         everything = Table(tuple(row for row, _ in taken), types)
         # Which windows there are is not for HAVING to say: it may fail on a late row that does not count there.
-        for _, end, *_ in evaluate(replace(case, having=None, limit=None), everything, step.after):
-            closed.add(end)
+        any_group = replace(case, having=None, limit=None)
+        for end in ends_of(any_group, everything, step.after):
+            if _of_window(any_group, everything, end, known):
+                closed.add(end)
         for end in closed:
             counted = [row for row, _ in taken if reach[id(row)] < end]
-            for start, _, items, keys in evaluate(case, everything.only(counted), None, [end]):
+            for start, _, items, keys in _of_window(case, everything.only(counted), end, known):
                 result[(end, _hashable(keys))] = (start, items)
         return result
     result = {}
@@ -108,7 +124,7 @@ def _answers(
             if end <= step.after and end > before - kept:
                 windows.setdefault(end, []).append(row)
     for end, rows in windows.items():
-        for start, _, items, keys in evaluate(case, Table(tuple(rows), types), None, [end]):
+        for start, _, items, keys in _of_window(case, Table(tuple(rows), types), end, known):
             result[(end, _hashable(keys))] = (start, items)
     return result
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import millpond
 from millpond.engine import relating
 from millpond.testing import VirtualClock
-from tests.quick import quick_folder
+from tests.quick import is_deep, quick_folder
 from tests.relations.setting import WINDOWS
 from tests.relations.shapes import JOINED, ONE, TWO
 from tests.relations.shapes import millpond as text_of
@@ -160,7 +160,7 @@ def test_rows_of_a_pause_push_out_from_the_horizon_on() -> None:
 def test_files_are_put_together_without_what_their_rows_take_back() -> None:
     """A file in which a row takes back one of another file still says so when it is one with younger files."""
     found = []
-    for files in (1000, 2, 3):
+    for files in (1000, 2, 3) if is_deep() else (1000, 2):
         with quick_folder() as folder:
 
             def opened(folder: Path = folder, files: int = files) -> Any:
@@ -183,7 +183,7 @@ def test_files_are_put_together_without_what_their_rows_take_back() -> None:
             pond.drain(final=True)
             found.append([pond.sql(f"SELECT * FROM {name}").rows() for name in ("whole", "three", "near")])
             pond.close()
-    assert found[0] == found[1] == found[2]
+    assert all(answers == found[0] for answers in found)
     assert [row[1:3] for row in found[0][0]] == [(n + 1, 7 + n) for n in range(9)]
 
 

@@ -31,6 +31,7 @@ from millpond.types import (
     StreamDefinition,
     StreamOptions,
 )
+from tests.quick import many
 
 COLUMNS = (Column("ts", "TIMESTAMP"), Column("a", "BIGINT"), Column("x", "DOUBLE"), Column("t", "VARCHAR"))
 R = StreamDefinition("r", COLUMNS, StreamOptions(time="ts"), id=1)
@@ -147,7 +148,7 @@ def test_rows_join_as_in_duckdb(seed: int) -> None:
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=30, deadline=None)
+@many(1.2, 1)
 def test_kept_pairs_answer_any_window_while_rows_arrive(seed: int) -> None:
     rng = random.Random(seed)
     join = rng.choice(FACTORS[:7])

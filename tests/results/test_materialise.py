@@ -31,6 +31,7 @@ from millpond.results.ready import ready_of
 from millpond.results.stretch import Stretch, gather
 from millpond.results.trees import Trees, aggregate_rows
 from millpond.synopses.blocks import Block
+from tests.quick import many
 from tests.results.test_trees import STREAM, query_of, rows
 
 FORMS: list[Option] = ["auto", "none", "partial", "complete"]
@@ -157,7 +158,7 @@ def test_kept_answers_serve_exactly_their_moment_and_are_bounded() -> None:
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=15, deadline=None)
+@many(0.8, 1)
 def test_random_changes_of_form_never_change_an_answer(seed: int) -> None:
     rng = random.Random(seed)
     now = [0.0]

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import QueryError
@@ -20,6 +20,7 @@ from millpond.results.stretch import Stretch
 from millpond.results.trees import Trees, aggregate_rows
 from millpond.synopses.blocks import Block
 from millpond.types import Aggregate, BoundQuery, Column, Key, OrderTerm, Output, StreamDefinition, StreamOptions
+from tests.quick import many
 
 STREAM = StreamDefinition(
     "s",
@@ -154,7 +155,7 @@ def same(found: pa.Table, wanted: list[tuple[Any, ...]], ordered: bool = False) 
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=25, deadline=None)
+@many(1, 1)
 def test_any_window_equals_duckdb(seed: int) -> None:
     rng = random.Random(seed)
     table = rows(rng, rng.choice([0, 1, 50, 3_000]))

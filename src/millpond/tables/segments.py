@@ -88,8 +88,11 @@ class SegmentTable:
         self._table = DeltaTable(folder, storage_options=storage)
         self._delta_schema = self._table.schema()
         self.evolve(schema)
+        # The last transaction of every application that was asked for: Delta looks through its log each time.
+        self._transactions: dict[str, int] = {}
         self._segments: dict[str, Segment] = {s.path: s for s in self._load()}
-        self._snapshot = tuple(self._segments.values()), self._table.transaction_version(_REMOVED)
+        removed = self._table.transaction_version(_REMOVED) if self.version else None
+        self._snapshot = tuple(self._segments.values()), removed
         self._garbage: list[str] = []
 
     @property
@@ -127,8 +130,11 @@ class SegmentTable:
 
     def committed(self, application: str) -> int:
         """The number of the last transaction of `application`, -1 if there is none."""
-        version = self._table.transaction_version(application)
-        return -1 if version is None else int(version)
+        known = self._transactions.get(application)
+        if known is None:
+            version = self._table.transaction_version(application)
+            known = self._transactions[application] = -1 if version is None else int(version)
+        return known
 
     def commit(
         self,
@@ -181,10 +187,13 @@ class SegmentTable:
             except Exception:
                 # An object store's answer can be lost on its way: the commit is there, or it is not.
                 version = self._table.version()
+                self._transactions.clear()
                 self._table.update_incremental()
                 if self._table.version() == version or not self._is_there(add, gone):
                     raise
             self._table.update_incremental()
+            if application is not None:
+                self._transactions[application] = number
             for s in gone:
                 del self._segments[s.path]
                 self._garbage.append(s.path)
@@ -231,13 +240,7 @@ class SegmentTable:
         return AddAction(segment.path, segment.size, {}, _epoch_ms(segment), changed, json.dumps(stats))
 
     def _load(self) -> list[Segment]:
-        actions = self._table.get_add_actions(flatten=False)
-        if pa.table(actions).num_rows == 0:
-            return []
-        return self._from_log()
-
-    def _from_log(self) -> list[Segment]:
-        return list(live_segments(self.folder))
+        return list(live_segments(self.folder)) if self.version else []  # version 0 makes the table, empty
 
 
 def live_segments(folder: str) -> tuple[Segment, ...]:

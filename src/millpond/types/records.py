@@ -6,15 +6,25 @@ import dataclasses
 import functools
 import types
 import typing
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
+#: How a value of JSON becomes one of a field; None: it stays as it is.
+Reader = Callable[[Any], Any] | None
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
 
 def to_json(value: Any) -> Any:
     """A dataclass of this module as JSON-ready dicts and lists."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
+    names = _names(kind)
+    if names is not None:
+        return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, (list, tuple)):
         return [to_json(v) for v in value]
     if isinstance(value, dict):
@@ -24,26 +34,43 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: type[T], value: Any) -> T:
     """The dataclass `kind` from what `to_json` gave; unknown fields are ignored, missing ones take their default."""
-    hints = _hints(typing.cast(Any, kind))
-    return kind(**{k: _read(hints[k], v) for k, v in value.items() if k in hints})
+    readers = _readers(typing.cast(Any, kind))
+    return kind(**{name: _read(readers[name], v) for name, v in value.items() if name in readers})
+
+
+# Catalogs and manifests are read and written in every epoch; looking at classes and annotations is far dearer than
+# reading a value, so both are looked at once.
+@functools.cache
+def _names(kind: Any) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None when it is none."""
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 @functools.cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)  # evaluates every annotation: far dearer than reading a value
+def _readers(kind: Any) -> dict[str, Reader]:
+    return {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
 
 
-def _read(hint: Any, value: Any) -> Any:
+def _read(reader: Reader, value: Any) -> Any:
+    return value if value is None or reader is None else reader(value)
+
+
+@functools.cache
+def _reader(hint: Any) -> Reader:
     origin = typing.get_origin(hint)
-    if value is None or origin is Literal:
-        return value
     if origin is types.UnionType or origin is typing.Union:
         inner = [a for a in typing.get_args(hint) if a is not type(None) and typing.get_origin(a) is not Literal]
-        return _read(inner[0], value) if len(inner) == 1 and dataclasses.is_dataclass(inner[0]) else value
+        return _record_reader(inner[0]) if len(inner) == 1 else None
     if origin is tuple:
-        return tuple(_read(typing.get_args(hint)[0], v) for v in value)
+        item = _reader(typing.get_args(hint)[0])
+        return tuple if item is None else lambda values: tuple([_read(item, v) for v in values])
     if origin is dict:
-        return {k: _read(typing.get_args(hint)[1], v) for k, v in value.items()}
+        entry = _reader(typing.get_args(hint)[1])
+        return dict if entry is None else lambda values: {k: _read(entry, v) for k, v in values.items()}
+    return _record_reader(hint)
+
+
+def _record_reader(hint: Any) -> Reader:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return from_json(hint, value)
-    return value
+        return functools.partial(from_json, hint)  # its own fields are looked at later: a class may contain itself
+    return None
