@@ -110,26 +110,30 @@ def test_rows_hold_as_of_event_time(
 
 
 @pytest.mark.parametrize("outer", ["", "LEFT "])
-@given(rows=streams, table=tables, written=st.booleans(), name=st.sampled_from("hft"))
+@given(
+    rows=streams, table=tables, written=st.booleans(), name=st.sampled_from("hft"),
+    old=st.sampled_from(["", "[RANGE 2 MICROSECONDS]", "[RANGE 2 MICROSECONDS OPEN]", "[NOW]"]),
+)  # fmt: skip
 @settings(max_examples=max(15, settings.default.max_examples // 2), deadline=None)
 def test_asof_finds_the_latest_row_of_a_table(
-    outer: str, rows: list[tuple[int, int | None]], table: list[Row], written: bool, name: str
+    outer: str, rows: list[tuple[int, int | None]], table: list[Row], written: bool, name: str, old: str
 ) -> None:
     # one row for each key and instant: of several any is the latest
     table = [(a, v, since, until) for (a, since), (v, until) in {(r[0], r[2]): (r[1], r[3]) for r in table}.items()]
     said = "AND x.ts >= y.since" if written or name == "t" else ""
-    text = f"SELECT ISTREAM(x.a, v) FROM s [NOW] x ASOF {outer}JOIN {name} y ON y.a = x.a {said}"
-    if outer and name == "h":
-        with pytest.raises(StatementError, match="hold until 'until', so LEFT JOIN finds"):
-            bound(text, S, H)
-        return
+    text = f"SELECT ISTREAM(x.a, v) FROM s [NOW] x ASOF {outer}JOIN {name} {old} y ON y.a = x.a {said}"
+    query = bound(text, S, H, F, T)
+    assert query.relation is not None and query.relation.plan == "elements"
+    oldest = {"": 99, "[NOW]": 0, "[RANGE 2 MICROSECONDS]": 2}.get(old, 1)  # whole microseconds
     given_rows = stored(S, [Stamped(t, n, (a,)) for n, (t, a) in enumerate(rows)])
-    found = Evaluated(bound(text, S, H, F, T), {"s": given_rows}, {name: arrow(table)}).stream(0, END)
+    found = Evaluated(query, {"s": given_rows}, {name: arrow(table)}).stream(0, END)
     images = []
     for t, a in rows:
         past = [r for r in table if a is not None and r[0] == a and r[2] is not None and r[2] <= t]
         latest = max(past, key=lambda r: r[2] or 0, default=None)
         if latest is not None and name == "h" and latest[3] is not None and latest[3] <= t:
+            latest = None
+        if latest is not None and t - (latest[2] or 0) > oldest:
             latest = None
         images.append((t, [(a, latest[1])] if latest else [(a, None)] if outer else []))
     assert found == entering(images, 0)

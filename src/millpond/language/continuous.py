@@ -31,7 +31,7 @@ from millpond.language.semi import looks_at_many
 from millpond.language.spreading import deal_of, spread_of
 from millpond.language.unions import union_feeds
 from millpond.language.user_functions import mark_functions
-from millpond.language.validity import times_needed
+from millpond.language.validity import take_tolerances, times_needed
 from millpond.language.weights import weigh
 from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
 from millpond.types import (
@@ -83,6 +83,7 @@ def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, st
     """
     source = Source.of(select, text, offset)
     mark_functions(select, schema)
+    take_tolerances(select, schema)
     try:
         return _Binder(select, text, source, schema, standing).bind()
     except RecursionError:
@@ -187,10 +188,13 @@ class _Binder:
         probed = None if whole else probes_of(tree, self.streams, self.windows)
         driver, probes = probed or ("", ())
         plan: Literal["elements", "joined", "probed", "recomputed", "paired"] = "elements" if elements else "recomputed"
+        rowwise: str | None = None
         if operator == "pairs":
             times = [self.streams[r.alias].options.time for r in refs if r.kind == "stream"]
             check_pairs(tree, refs, self.windows, self.reduced, self.source, joined, times)
             plan, driver, probes = "paired", "", ()
+        elif (rowwise := self.rowwise(tree)) is not None and operator != "rstream":
+            plan, driver, probes = "elements", "", ()
         elif probes:
             plan = "probed"
         elif joined is not None and operator != "rstream":
@@ -198,6 +202,7 @@ class _Binder:
             spread = spread_of(spelt_out(tree, columns_of) or tree, joined, columns_of, self.windows)
             joined = replace(joined, spread=spread, deal=deal_of(joined, spread, self.windows))
         relation = Relational(operator, inputs, tables, plain, lifted, instants, plan, joined, driver, probes)
+        relation = replace(relation, rowwise=rowwise if plan == "elements" else None)
         return BoundQuery(inputs[0].stream, None, _outputs(columns), grouped=False, text=self.text, relation=relation)
 
     def operator(self) -> ToStream | None:
@@ -354,6 +359,32 @@ class _Binder:
         if not isinstance(clause.this, exp.Table) or clause.this.name not in self.streams:
             return False
         return not looks_at_many(tree)
+
+    def rowwise(self, tree: exp.Expr) -> str | None:
+        """SQL over the rows of a window that an ASOF join joins with tables; None where the query is something else.
+
+        What a row meets does not depend on the instant: it is a function of single rows, once the tables are given.
+        """
+        if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Query))) > 1:
+            return None
+        joins, clause = tree.args.get("joins") or [], tree.args.get("from_")
+        if any(tree.args.get(key) for key in WHOLE) or clause is None or not any(j.method == "ASOF" for j in joins):
+            return None
+        items = [clause.this, *(j.this for j in joins)]
+        first = items[0]
+        if any(not isinstance(i, exp.Table) for i in items) or first.name not in self.streams or self.reduced:
+            return None
+        if any(i.name in self.streams for i in items[1:]) or any(j.side in ("RIGHT", "FULL") for j in joins):
+            return None
+        if self.windows[first.name].kind != "range" or self.streams[first.name].takes_back or self.feeds[first.name]:
+            return None
+        if looks_at_many(tree) or any(e.find(exp.Star) is not None for e in tree.expressions):
+            return None
+        alias = first.alias_or_name
+        found = self.at(tree.copy(), None)
+        found.args["from_"].this.this.append("expressions", column(INSTANT))
+        found.set("expressions", [_of(alias, INSTANT), *found.expressions])
+        return render(found)
 
     def pushed(self, tree: exp.Expr) -> dict[str, list[str]]:
         """Factors of WHERE that go below a window: about one stream, whose window is of time (digest D8).

@@ -11,7 +11,7 @@ from millpond.language.expressions import function_name
 from millpond.language.functions import REFUSED
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.reduce_clause import refuse_reduction
-from millpond.language.window_clause import WINDOW, WORKS, WindowClause
+from millpond.language.window_clause import TOLERANCE, WINDOW, WORKS, WindowClause
 from millpond.types import DAY, FunctionDefinition, Landmark, QueryDefinition, StreamDefinition, TableDefinition, Window
 from millpond.windows.landmarks import zone_of
 
@@ -180,7 +180,7 @@ def no_window(table: exp.Table, source: Source, schema: Schema) -> None:
             "a union in FROM is of streams, with a window in brackets behind it", table,
             f"FROM (a UNION ALL b) {WORKS}; of answers: SELECT … UNION ALL SELECT …",
         )  # fmt: skip
-    if (clause := table.meta.get(WINDOW)) is None:
+    if (clause := table.meta.get(WINDOW, table.meta.get(TOLERANCE))) is None:
         return
     found = schema.lookup(table.name) if isinstance(table.this, exp.Identifier) else None
     if isinstance(found, QueryDefinition):

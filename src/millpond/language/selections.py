@@ -34,6 +34,7 @@ from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
 from millpond.language.unions import in_words_of
 from millpond.language.user_functions import mark_functions
+from millpond.language.validity import take_tolerances
 from millpond.language.window_clause import WINDOW
 from millpond.types import BoundQuery, Column, JoinFactor, Selection, Side, Span, StreamDefinition
 
@@ -62,6 +63,7 @@ def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> B
         A `BoundQuery` when a stream has a window in brackets (its answers are windows, or changes of a relation) or
         ISTREAM, DSTREAM or RSTREAM is written, else a `Selection`.
     """
+    take_tolerances(select, schema)
     if is_relational(select):
         _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
         return bind_relational(select, text, offset, schema)
@@ -81,6 +83,7 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
         A `Selection` when BEGIN … END is written or two streams are joined; else a `BoundQuery` when FROM names a
         stream, and a `RelationQuery` when it names answers, tables and side streams.
     """
+    take_tolerances(select, schema)
     if is_relational(select):
         _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
         return bind_relational(select, text, offset, schema, standing=False)

@@ -10,11 +10,13 @@ finds the latest row that had begun, which must not have ended. A statement that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from sqlglot import exp
 
 from millpond.language.from_items import Schema
 from millpond.language.places import Source
+from millpond.language.window_clause import TOLERANCE, WINDOW
 from millpond.types import StreamDefinition, TableDefinition
 
 WORKS = "FROM s [NOW] JOIN price p ON p.item = s.item"
@@ -40,10 +42,11 @@ def hold_in_time(tree: exp.Expr, tables: Sequence[exp.Table], source: Source, sc
     """
     for table in tables:
         definition = schema.lookup(table.name) if isinstance(table.this, exp.Identifier) else None
-        if not isinstance(definition, TableDefinition) or definition.valid_from is None:
-            continue
         own = table.find_ancestor(exp.Select)
-        if own is None:
+        if not isinstance(definition, TableDefinition) or own is None:
+            continue
+        if definition.valid_from is None:
+            _look_back_only(own, table, definition, source, schema)
             continue
         join = next((j for j in own.args.get("joins") or [] if j.this is table), None)
         told = _says_itself(own, table, definition.valid_from)
@@ -52,7 +55,11 @@ def hold_in_time(tree: exp.Expr, tables: Sequence[exp.Table], source: Source, sc
             continue
         item, stream = _meant(table, own, streams, source)
         if join is not None and join.method == "ASOF":
-            _look_back(join, own, table, definition, _column(item, stream.options.time), told, source)
+            time = _column(item, stream.options.time)
+            _look_back(join, own, table, definition, time, told)
+            young = _young(join, table, source)
+            ended = [] if definition.valid_to is None else [_not_ended(table, definition.valid_to, time)]
+            _require([*ended, *young], join, own, table, definition, source, schema)
         else:
             _add(table, own, _holds(table, definition, item, stream), source)
 
@@ -64,21 +71,100 @@ def _look_back(
     definition: TableDefinition,
     time: exp.Column,
     told: bool,
-    source: Source,
 ) -> None:
-    """An ASOF join: the latest row that had begun at the event time, unless it had ended by then."""
+    """An ASOF join: the latest row that had begun at the event time."""
     if not told:
-        begun = exp.GTE(this=time, expression=_column(table, str(definition.valid_from)))
+        begun = exp.GTE(this=time.copy(), expression=_column(table, str(definition.valid_from)))
         on = join.args.get("on")
         join.set("on", begun if on is None else exp.And(this=exp.Paren(this=on), expression=begun))
-    if definition.valid_to is None:
+
+
+def _look_back_only(
+    own: exp.Select, table: exp.Table, definition: TableDefinition, source: Source, schema: Schema
+) -> None:
+    """An ASOF join with a table that does not say from when its rows hold: only how old one may be."""
+    join = next((j for j in own.args.get("joins") or [] if j.this is table), None)
+    if join is not None and join.method == "ASOF":
+        _require(_young(join, table, source), join, own, table, definition, source, schema)
+
+
+def take_tolerances(select: exp.Expr, schema: Schema) -> None:
+    """Take windows behind tables of ASOF joins for what they are there: how old a row may be.
+
+    Of streams they say under PAIRS what is kept; a table has no time: its rows are as old as the join compares them.
+    """
+    for join in select.find_all(exp.Join):
+        table = join.this
+        named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and WINDOW in table.meta
+        if named and join.method == "ASOF" and isinstance(schema.lookup(table.name), TableDefinition):
+            table.meta[TOLERANCE] = table.meta.pop(WINDOW)
+
+
+def _young(join: exp.Join, table: exp.Table, source: Source) -> list[exp.Expr]:
+    """What says that the row that an ASOF join finds is no older than it may be; nothing where any will do."""
+    clause = table.meta.pop(TOLERANCE, None)
+    if clause is None:
+        return []
+    works = f"ASOF JOIN {table.name} [RANGE 10 MINUTES], or [RANGE 10 MINUTES OPEN]"
+    if not clause.is_relation or clause.partition or clause.extent not in ("range", "now"):
+        raise source.error("the window behind a table of an ASOF join says how old its row may be", clause.place, works)
+    visible = table.alias_or_name.lower()
+    on = join.args.get("on")
+    for test in on.find_all(exp.GTE, exp.GT, exp.LTE, exp.LT) if on is not None else ():
+        later, earlier = (
+            (test.this, test.expression) if isinstance(test, exp.GTE | exp.GT) else (test.expression, test.this)
+        )
+        if {c.table.lower() for c in earlier.find_all(exp.Column)} == {visible}:
+            length = clause.range if clause.extent == "range" else 0
+            back = exp.Interval(this=exp.Literal.string(str(length)), unit=exp.var("MICROSECONDS"))
+            oldest = exp.Sub(this=exp.Paren(this=later.copy()), expression=back)
+            kind = exp.GT if clause.open_end else exp.GTE
+            return [kind(this=exp.Paren(this=earlier.copy()), expression=oldest)]
+    raise source.error(
+        f"how old may a row of {table.name} be, compared with what? ON says {visible}'s time is at or before another",
+        clause.place, f"ASOF JOIN {table.name} [RANGE 10 MINUTES] ON … AND s.ts >= {visible}.ts",
+    )  # fmt: skip
+
+
+def _require(
+    tests: list[exp.Expr],
+    join: exp.Join,
+    own: exp.Select,
+    table: exp.Table,
+    definition: TableDefinition,
+    source: Source,
+    schema: Schema,
+) -> None:
+    """See to it that the row that an ASOF join finds is none where tests fail: with LEFT its columns are NULL then."""
+    if not tests:
         return
-    if join.side:
+    test = reduce(lambda a, b: exp.And(this=a, expression=b), tests)
+    if not join.side:
+        _also(own, test)
+        return
+    visible = table.alias_or_name.lower()
+    names = {c.name.lower() for c in definition.columns}
+    others: set[str] = set()
+    for item in _items(own):
+        found = schema.lookup(item.name) if isinstance(item, exp.Table) and item is not table else None
+        if isinstance(found, StreamDefinition | TableDefinition):
+            others |= {c.name.lower() for c in found.columns}
+    for star in (e for e in own.expressions if e.find(exp.Star) is not None and not e.find(exp.Anonymous)):
         raise source.error(
-            f"rows of {table.name} hold until '{definition.valid_to}', so LEFT JOIN finds the one that holds", table,
-            "LEFT JOIN without ASOF, ON what is equal",
+            f"what is said of a row of {table.name} that is too old, or has ended, is NULL: * cannot be", star,
+            "the names of the columns",
         )  # fmt: skip
-    _also(own, _not_ended(table, definition.valid_to, time))
+    for node in list(own.find_all(exp.Column)):
+        if node.find_ancestor(exp.Join) is join or node.find_ancestor(exp.Select) is not own:
+            continue
+        mine = node.name.lower() in names and (
+            node.table.lower() == visible or (not node.table and node.name.lower() not in others)
+        )
+        if mine:
+            case: exp.Expr = exp.Case(ifs=[exp.If(this=test.copy(), true=node.copy())])
+            if node.parent is own and node.arg_key == "expressions":
+                case = exp.Alias(this=case, alias=exp.Identifier(this=node.name, quoted=True))
+            node.replace(case)
 
 
 def _says_itself(select: exp.Select, table: exp.Table, valid_from: str) -> bool:
@@ -201,4 +287,4 @@ def _add(table: exp.Table, own: exp.Select, test: exp.Expr, source: Source) -> N
     mine.set("on", test if on is None else exp.And(this=exp.Paren(this=on), expression=test))
 
 
-__all__ = ["hold_in_time", "times_needed"]
+__all__ = ["hold_in_time", "take_tolerances", "times_needed"]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: Keys of a table node's `meta`.
 WINDOW = "millpond_window"
 REVISIONS = "millpond_revisions"
+#: The window behind a table of an ASOF join: how old a row may be.
+TOLERANCE = "millpond_tolerance"
 FINAL = "millpond_final"
 
 PARAMETERS = (

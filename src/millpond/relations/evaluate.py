@@ -229,7 +229,17 @@ def _elements(
     begin, end = content.begin[touched], content.end[touched]
     rows = content.rows.filter(pa.array(touched))
     once = Content(rows, np.arange(len(begin)), np.arange(1, len(begin) + 1))
-    images = _lifted(db, query, [once], tables, np.arange(len(begin)))
+    by_rows = _relation(query).rowwise
+    if by_rows is None:
+        images = _lifted(db, query, [once], tables, np.arange(len(begin)))
+    else:  # each row meets the tables once, however many instants it is there for
+        numbered = rows.append_column(INSTANT, pa.array(np.arange(len(begin))))
+        images = query_table(
+            db,
+            f"SELECT i, {_values(query)} FROM ({by_rows}) AS q(i, {_names(query)})",
+            **{_relation(query).inputs[0].alias: numbered},
+            **tables,
+        )
     spans = pa.table({"i": np.arange(len(begin)), "b": begin, "e": end})
     c = _list(query)
     sql = (

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 #: Rows, columns, and letters of a value that are shown.
-ROWS, COLUMNS, LETTERS = 10, 8, 32
+ROWS, COLUMNS, LETTERS = 10, 8, 40
 
 
 def text_table(table: pa.Table, note: str = "") -> str:

@@ -201,6 +201,8 @@ class Relational:
     plan: 'elements': select and project over one window, row by row; 'joined': a join, from intervals of validity (its
         parts in `joined`); 'probed': recomputed where the input `driver` has rows, with the rows of `probes` that meet
         them; 'paired': the stream of pairs (`joined` says of which join); else 'recomputed' at each instant of change.
+    rowwise: of 'elements' with tables: DuckDB SQL over rows of the window and the tables, with a column `_instant` that
+        comes first in what it gives.
     """
 
     operator: Literal["istream", "dstream", "rstream", "pairs"] | None
@@ -213,6 +215,7 @@ class Relational:
     joined: JoinPlan | None = None
     driver: str = ""
     probes: tuple[Probe, ...] = ()
+    rowwise: str | None = None
 
     def probe(self, alias: str) -> Probe | None:
         """What is asked of an input; None when all of its rows are at hand."""
