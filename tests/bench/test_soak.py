@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("minutes", ["0.3", pytest.param("1", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("minutes", ["0.2", pytest.param("1", marks=pytest.mark.deep)])
 def test_a_while_of_load(minutes: str) -> None:
     command = [sys.executable, "-m", "bench.soak", "--minutes", minutes, "--rate", "2000", "--queries", "4"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)

@@ -7,13 +7,13 @@ import io
 import json
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millpond.cli.output import TABLE_ROWS, Format, OutputClosed, Writer, csv_texts, json_texts
+from tests.quick import plain_duckdb
 
 
 def written(form: Format, *tables: pa.Table) -> tuple[str, str]:
@@ -25,7 +25,7 @@ def written(form: Format, *tables: pa.Table) -> tuple[str, str]:
 
 
 def from_sql(expression: str) -> pa.Table:
-    with duckdb.connect() as connection:
+    with plain_duckdb() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         return connection.sql(f"SELECT {expression} AS v UNION ALL SELECT NULL").to_arrow_table()
 

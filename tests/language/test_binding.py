@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from tests.quick import plain_duckdb
 
 from millpond.language import RelationQuery, bind_query, bind_select, parse
 from millpond.language.duck import empty_relation
@@ -259,7 +260,7 @@ def test_rendering_keeps_the_meaning(adhoc, catalog, text):
         "4.25::DECIMAL(10,2) AS price, ['a','b'] AS tags, {'x': 1::INTEGER, 'the y': 'z'} AS s, true AS ok, "
         "7::INTEGER AS \"Odd Name\", DATE '2024-01-02' AS d"
     )
-    with duckdb.connect() as connection:
+    with plain_duckdb() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         data = f"(SELECT * FROM {empty_relation(columns)} AS t WHERE false UNION ALL {row}) AS reading"
         expected = connection.execute(f"SELECT {text} AS v, typeof({text}) FROM {data}").fetchall()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import duckdb
 import pytest
 
 import millpond.results.answers as answers
 from millpond.errors import QueryError
+from tests.quick import plain_duckdb
 
 #: Conditions, and whether they leave answers unread.
 CONDITIONS = {
@@ -57,7 +57,7 @@ def test_what_cannot_be_shown_is_not_read(inline_pond: Callable[..., Any], monke
     for text, less in CONDITIONS.items():
         read.clear()
         got = pond.sql(f"SELECT * FROM {text}").rows()
-        with duckdb.connect() as db:
+        with plain_duckdb() as db:
             db.execute("SET TimeZone = 'UTC'")
             db.register("q_all", whole["q ALL REVISIONS"])
             db.register("q", whole["q"])

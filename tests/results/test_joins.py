@@ -31,7 +31,7 @@ from millpond.types import (
     StreamDefinition,
     StreamOptions,
 )
-from tests.quick import many
+from tests.quick import many, plain_duckdb
 
 COLUMNS = (Column("ts", "TIMESTAMP"), Column("a", "BIGINT"), Column("x", "DOUBLE"), Column("t", "VARCHAR"))
 R = StreamDefinition("r", COLUMNS, StreamOptions(time="ts"), id=1)
@@ -104,7 +104,7 @@ def reference(
         f"SELECT epoch_us(p.ts), p.a, p.x, epoch_us(q.ts), q.a, q.t || '!' FROM {side('l', stretches[0])} p"
         f" JOIN {side('r', stretches[1])} q ON {condition} ORDER BY least(p.ts, q.ts), p._id, q._id"
     )
-    with duckdb.connect() as db:
+    with plain_duckdb() as db:
         db.register("l", left)
         db.register("r", right)
         return db.sql(sql).fetchall()

@@ -7,7 +7,6 @@ import math
 import random
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,7 +19,7 @@ from millpond.results.stretch import Stretch
 from millpond.results.trees import Trees, aggregate_rows
 from millpond.synopses.blocks import Block
 from millpond.types import Aggregate, BoundQuery, Column, Key, OrderTerm, Output, StreamDefinition, StreamOptions
-from tests.quick import many
+from tests.quick import many, plain_duckdb
 
 STREAM = StreamDefinition(
     "s",
@@ -134,7 +133,7 @@ def expected(table: pa.Table, functions: Any, stretch: Stretch, grouped: bool, t
         where += f" AND (epoch_us(ts), _id) >= ({stretch.begin}, {stretch.first_id or -1})"
     if stretch.end is not None:
         where += f" AND epoch_us(ts) <= {stretch.end}"
-    with duckdb.connect() as db:
+    with plain_duckdb() as db:
         db.register("s", table)
         return db.sql(f"SELECT {listed} FROM s WHERE {where} {'GROUP BY g' if grouped else ''} {tail}").fetchall()
 

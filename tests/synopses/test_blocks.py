@@ -17,6 +17,7 @@ from millpond.synopses.blocks import BLOCK_ROWS, Block, OrderedIndex, merge_bloc
 from millpond.synopses.boxes import BoxTable
 from millpond.synopses.matches import match_block
 from millpond.types import Interval
+from tests.quick import many, plain_duckdb
 from tests.synopses.blocks_data import COLUMN, RECIPROCAL, numbers, table, tables
 
 
@@ -46,7 +47,7 @@ def test_cutting_and_merging() -> None:
         Block(rows, "ts")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@many(3, 1)
 @given(tables())
 def test_an_index_ranks_as_duckdb_does(rows: pa.Table) -> None:
     for block in Block.build(rows, "ts"):
@@ -57,7 +58,7 @@ def test_an_index_ranks_as_duckdb_does(rows: pa.Table) -> None:
                 "-0.0", "0.0"
             )
             sql = f"SELECT dense_rank() OVER (ORDER BY {column} NULLS LAST) - 1 AS r FROM t ORDER BY ts, _id"
-            with duckdb.connect() as db:
+            with plain_duckdb() as db:
                 db.register("t", block.rows)
                 assert fast.codes.tolist() == [r for (r,) in db.execute(sql).fetchall()]
             order = sorted(range(len(block)), key=lambda r: (fast.codes[r], r))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,6 +16,7 @@ from millpond.synopses.blocks import BLOCK_ROWS, Block
 from millpond.synopses.boxes import BoxTable
 from millpond.synopses.matches import match_block, match_rate, rows_of
 from millpond.types import Interval
+from tests.quick import plain_duckdb
 from tests.synopses.blocks_data import CONDITIONS, condition, naive, numbers, tables
 
 DEAR = 1e30
@@ -69,7 +69,7 @@ def test_every_way_equals_the_naive_one(path: str, rows: pa.Table, conditions: l
 def test_duckdb_agrees(rows: pa.Table, boxes: Any) -> None:
     for block in Block.build(rows, "ts"):
         where, parameters = condition(boxes)
-        with duckdb.connect() as db:
+        with plain_duckdb() as db:
             db.register("t", block.rows.append_column("_row", pa.array(range(len(block)))))
             got = db.execute(f"SELECT _row FROM t WHERE {where} ORDER BY _row", parameters).fetchall()
         assert rows_of(block, boxes).tolist() == [r for (r,) in got]

@@ -7,6 +7,7 @@ is NULL; an empty value is NULL too, except in a text column, where it is the em
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import json
 import os
@@ -66,7 +67,7 @@ def rows_table(header: str, rows: Sequence[str], types: dict[str, str]) -> pa.Ta
             raise MillpondError(f"a row has {len(row)} values, the header {len(names)} names: {','.join(row)}")
         for i, value in enumerate(row):
             texts[i].append(_text(value, names[i].partition(":")[2], kinds[i]))
-    connection = duckdb.connect()
+    connection = _instance().cursor()  # an instance of its own would cost more than all that follows
     try:
         connection.execute("SET TimeZone='UTC'")
         connection.register("t", pa.table({f"c{i}": pa.array(t, pa.string()) for i, t in enumerate(texts)}))
@@ -76,6 +77,11 @@ def rows_table(header: str, rows: Sequence[str], types: dict[str, str]) -> pa.Ta
         raise MillpondError(f"values do not fit {', '.join(kinds)}: {error}") from None
     finally:
         connection.close()
+
+
+@functools.cache
+def _instance() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
 
 
 def _cast(column: str, kind: str) -> str:
