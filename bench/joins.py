@@ -2,6 +2,7 @@
 
     python -m bench.joins                                   two-way, 10 minutes, 100,000 keys, 1,000 rows/s on each side
     python -m bench.joins --cases twoway,star3,chain3 --files 8 --rows 250000
+    python -m bench.joins --cases star7,chain5,chain7 --files 2 --rows 3000 --keys 1500      small, with joined rows
 
 One JSON object a line and case. Rows/s are rows of all streams, from the end of the first epoch (native: batch) to the
 end of the last. `correct`: all three found the same joined rows up to the last instant that is final, by count and by
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cases", default="twoway", help=f"of {', '.join(JOINS)}")
     parser.add_argument("--files", type=int, default=12, help="files of each stream")
     parser.add_argument("--rows", type=int, default=250_000, help="rows of a file: so many milliseconds of event time")
+    parser.add_argument("--keys", type=int, default=0, help="how many different ones; 0: as the case says")
     parser.add_argument("--native-files", type=int, default=0, help="how many of them native takes; 0: all")
     parser.add_argument("--per-epoch", type=int, default=1, help="files of each stream that native takes in a batch")
     parser.add_argument(
@@ -43,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     with scratch() as home:
         for name in options.cases.split(","):
             log(f"{clock} case {name}")
-            line = measure(JOINS[name], home / name, options, clock)
+            case = JOINS[name] if not options.keys else replace(JOINS[name], keys=options.keys)
+            line = measure(case, home / name, options, clock)
             emit(line)
             right = right and bool(line["correct"])
     return 0 if right else 1

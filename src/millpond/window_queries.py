@@ -13,9 +13,21 @@ from millpond.engine.readable import check_relation, check_windows
 from millpond.engine.records import read_manifest
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError, Refusal
+from millpond.language.spreading import are_together, together_of
+from millpond.progress import FOREVER
 from millpond.results.ready import ready_of
 from millpond.synopses import spec_of
-from millpond.types import STATUS, BoundQuery, QueryDefinition, QueryOptions, StreamDefinition, to_json
+from millpond.types import (
+    STATUS,
+    BoundQuery,
+    JoinPlan,
+    QueryDefinition,
+    QueryOptions,
+    Relational,
+    RelationInput,
+    StreamDefinition,
+    to_json,
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +131,9 @@ class WindowQueries:
         """As `plan`, for a relational query with its stores."""
         catalog, relation = self.core.catalog, wanted.query.relation
         assert relation is not None
+        if relation.joined is not None and any(map(are_together, relation.joined.spread)):
+            relation = replace(relation, joined=self._by_size(relation, relation.joined))
+            wanted = replace(wanted, query=replace(wanted.query, relation=relation))
         streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
         fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
         history = [any(self.has_history(s.id) for s in each) for each in fed]
@@ -131,6 +146,26 @@ class WindowQueries:
             check_relation(self.core, standing)
         event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
         return standing, event | {"stores": [to_json(s) for s in stored.changed]}
+
+    def _by_size(self, relation: Relational, plan: JoinPlan) -> JoinPlan:
+        """The plan of a join in which rows of the largest window are dealt, as far as sizes are known by now."""
+        inputs = {i.alias: i for i in relation.inputs}
+        sizes = [self._rows_in(inputs[alias]) if alias in inputs else 0.0 for alias in plan.items]
+        windows = {alias: i.window for alias, i in inputs.items()}
+        return together_of(plan, windows, {alias: i.stream for alias, i in inputs.items()}, sizes)
+
+    def _rows_in(self, item: RelationInput) -> float:
+        """About how many rows a window holds, judged by all that has come; of streams without rows, how long it is."""
+        window = item.window
+        if window.kind == "rows":
+            return float(window.rows)
+        streams = [s for name in item.names if (s := self.core.catalog.stream(name)) is not None]
+        files = [f for s in streams for f in self.core.streams[s.id].archive.segments]
+        rows = sum(f.rows for f in files)
+        if not files:
+            return window.range / FOREVER if window.kind == "range" else 1.0
+        span = max(f.high for f in files) - min(f.low for f in files) + 1
+        return rows * min(1.0, window.range / span) if window.kind == "range" else float(rows)
 
     @property
     def _next_epoch(self) -> int:

@@ -7,12 +7,14 @@ from collections import Counter
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import millpond
 from millpond.engine import relating
 from millpond.engine.epoch import propose, run_epoch
 from millpond.engine.records import read_manifest
 from tests.engine.written import state_bytes
+from tests.relations.xjoin import xjoin
 
 T0 = dt.datetime(2024, 5, 1)
 NAMES = ("r", "x", "y", "z")
@@ -24,8 +26,8 @@ def opened(path):
     return millpond.open(path, executor="inline", shards=2, compact_files=4)
 
 
-def declare(path, tests, options=""):
-    pond = opened(path)
+def declare(path, tests, options="", pond=None):
+    pond = opened(path) if pond is None else pond
     for name in NAMES:
         pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts', lateness='1 second')")
     windows = ", ".join(f"{n} [RANGE {4 if n == 'r' else 6} SECONDS]" for n in NAMES)
@@ -121,6 +123,83 @@ def test_answers_do_not_depend_on_the_orders(tmp_path):
         assert len(results[0]) > 20
 
 
+def changes(pond, query):
+    """What all revisions of a relation come to: by (microseconds since T0, row), how many more there are."""
+    found = Counter()
+    for row in pond.sql(f"SELECT * FROM {query} ALL REVISIONS").table.to_pylist():
+        at = round((row.pop("at").replace(tzinfo=None) - T0) / dt.timedelta(microseconds=1))
+        sign = (1 if row.pop("change") == "+" else -1) * (1 if row.pop("op") == "+" else -1)
+        del row["revision"]
+        found[at, tuple(row.values())] += sign
+    return Counter({key: n for key, n in found.items() if n})
+
+
+#: Joins by their graphs: inputs s0, s1, … with columns a and b.
+GRAPHS = {
+    "cyclic": (4, "s0.a = s1.a AND s1.b = s2.b AND s2.a = s3.a AND s3.b = s0.b"),
+    "chain": (5, "s0.b = s1.a AND s1.b = s2.a AND s2.b = s3.a AND s3.b = s4.a"),
+    "star": (5, "s0.a = s1.a AND s0.a = s2.a AND s0.a = s3.a AND s0.b = s4.b"),
+    "disconnected": (4, "s0.a = s1.a AND s2.a = s3.a AND true"),
+}
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_joins_of_many_inputs_are_their_definition(tmp_path, graph):
+    """Late rows, epochs cut and orders drawn at random, kills: MJoin = a tree of two-way joins."""
+    count, tests = GRAPHS[graph]
+    rng, names = random.Random(graph), [f"s{n}" for n in range(count)]
+    pond, given = opened(tmp_path / "pond"), {name: [] for name in names}
+    for name in names:
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts')")
+    items = [f"{name} [RANGE {3 + n} SECONDS]" for n, name in enumerate(names)]
+    clause = (
+        f"{items[0]}, {items[1]} CROSS JOIN {items[2]}, {items[3]}" if graph == "disconnected" else ", ".join(items)
+    )
+    listed = ", ".join(f"{name}.a AS a{n}, {name}.b AS b{n}" for n, name in enumerate(names))
+    pond.sql(
+        f"CREATE QUERY q WITH (adapt_probability = 1, adapt_window = 50) AS SELECT {listed} FROM {clause} WHERE {tests}"
+    )
+    pond.sql(f"CREATE QUERY g AS SELECT s0.a, count(*) AS n, sum(s1.b) AS t FROM {clause} WHERE {tests} GROUP BY s0.a")
+    told = [row for (row,) in pond.sql("EXPLAIN q").rows()]
+    assert any(f"join graph: {'acyclic' if graph == 'chain' else graph}" in line for line in told)
+    for step in range(6):
+        for name in rng.sample(names, count):
+            some = [(max(0, 2 * step - rng.choice((0, 0, 1, 5))), rng.randrange(4), rng.randrange(3)) for _ in range(4)]
+            pond.ingest(name, [{"ts": T0 + dt.timedelta(seconds=t), "a": a, "b": b} for t, a, b in some])
+            given[name] += some
+            if rng.random() < 0.2:
+                pond.step()
+        core = pond._core
+        drawn = type(core.filters).plans
+        core.filters.plans = lambda c, core=core, drawn=drawn: {
+            name: type(plan)(tuple(rng.sample(plan.order, len(plan.order))), 0.0)
+            for name, plan in drawn(core.filters, c).items()
+        }
+        epoch = propose(core)
+        if step in (2, 5):  # killed, with its manifest written where there was something to take
+            pond._core.close()
+            relating.forget_contents()
+            pond = opened(tmp_path / "pond")
+        if epoch is not None:
+            run_epoch(pond._core, epoch)
+    pond.drain(final=True)
+    found, sums = changes(pond, "q"), changes(pond, "g")
+    pond.close()
+    spans = [[(t * 10**6, (t + 3 + n) * 10**6 + 1, (a, b)) for t, a, b in given[f"s{n}"]] for n in range(count)]
+    parts = [t.split(" = ") for t in tests.split(" AND ") if "=" in t]
+    equalities = [tuple((int(side[1]), "ab".index(side[3])) for side in pair) for pair in parts]
+    tree = rng.sample(range(count), count) if graph in ("cyclic", "disconnected") else list(range(count))
+    assert found == xjoin(spans, equalities, tree)
+    assert len(found) > 50
+    rows, groups = Counter(), Counter()
+    for at in sorted({at for at, _ in [*found, *sums]}):
+        rows.update({values: n for (t, values), n in found.items() if t == at})
+        groups.update({values: n for (t, values), n in sums.items() if t == at})
+        now = {k: [(v, n) for v, n in rows.items() if n and v[0] == k] for k in range(4)}
+        wanted = {(k, sum(n for _, n in g), sum(v[3] * n for v, n in g)): 1 for k, g in now.items() if g}
+        assert {values: n for values, n in groups.items() if n} == wanted
+
+
 def test_orders_follow_what_is_seen_and_are_told(tmp_path):
     pond = declare(tmp_path / "pond", STAR)
     number, core = 0, pond._core
@@ -174,3 +253,26 @@ def test_orders_follow_what_is_seen_and_are_told(tmp_path):
     again.sql("DROP QUERY q")
     assert again._core.filters.of(again._core.catalog, name) is None and not again._core.filters.log(name)
     again.close()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_orders_change_on_spark(spark_pond):
+    """Selectivities flip in mid-run: the order follows, and the answers are those of the definition."""
+    pond, given, number = declare(None, STAR, pond=spark_pond("orders", shards=2)), {n: [] for n in NAMES}, 0
+    core = pond._core
+    name = f"join {min(core.catalog.queries)} 0"
+    for flipped, first in ((False, 2), (True, 0)):
+        for _ in range(14):
+            for each in NAMES:
+                given[each].append(batch(each, number, flipped, 500))
+                pond.ingest(each, given[each][-1])
+            pond.drain()
+            number += 1
+            order = core.filters.of(core.catalog, name)[1].order
+            if order[0] == first and (number > 2 or flipped):
+                break
+        assert order[0] == first
+    pond.sql("DRAIN FINAL")
+    assert [e["plan"][0] for e in pond.plans("q").to_pylist() if e["pipeline"] == "r" and e["changed"]][-1] == "x"
+    assert net(pond) == expected(STAR, given)

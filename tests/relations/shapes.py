@@ -63,6 +63,17 @@ JOINED = (
     "SELECT {r}(b) FROM {0} x WHERE NOT EXISTS (SELECT 1 FROM {1} y WHERE y.a = x.a)",
 )
 
+#: Aggregates over such joins that follow from the joined rows that enter and leave.
+GROUPED = (
+    "SELECT {r}(x.a, count(*) AS n, sum(y.b) AS t, avg(x.b * 0.5::DOUBLE) AS m) FROM {0} x JOIN {1} y ON x.a = y.a"
+    " GROUP BY x.a",
+    "SELECT {r}(count(*) AS n, sum(y.b) + 1 AS t) FROM {0} x, {1} y WHERE x.a = y.a",
+    "SELECT {r}(y.a + 1 AS c, count(y.b) FILTER (WHERE x.b > 0) AS n, sum(x.b::DECIMAL(9, 2)) AS z) FROM {0} x"
+    " LEFT JOIN {1} y ON x.a = y.a GROUP BY y.a + 1 HAVING count(*) > 1",
+    "SELECT {r}(x.a, x.b, count(*) AS n) FROM {0} x FULL JOIN {1} y USING (a) GROUP BY ALL",
+    "SELECT {r}(t.name, sum(y.b) AS t) FROM {0} x JOIN {1} y ON x.a = y.a JOIN t ON t.a = x.a GROUP BY 1",
+)
+
 
 def millpond(shape: str, operator: str, *windows: str) -> str:
     """The text for Millpond; operator 'ISTREAM', …, or '' for the relation itself."""

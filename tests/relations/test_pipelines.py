@@ -122,6 +122,9 @@ def test_products_are_asked_for() -> None:
             of("v [NOW], w [NOW], x [NOW] WHERE v.a = w.a", select)
     with pytest.raises(StatementError, match="no condition links y with v, w, x"):
         of("v [NOW] JOIN w [NOW] ON v.a = w.a JOIN x [NOW] ON x.a = v.a, y [NOW]")
+    nine = ", ".join(f"v [NOW] v{n}" for n in range(9))
+    with pytest.raises(StatementError, match="this join has 9 inputs, and a join of streams may have 8"):
+        of(f"{nine} WHERE v0.a = v1.a", "v0.a")
     for items in ("v [NOW], w [NOW], x [NOW]", "v [NOW], w [NOW], x [NOW] WHERE v.a > 1",
                   "v [NOW] JOIN w [NOW] ON v.a = w.a CROSS JOIN x [NOW]", "v [NOW], w [NOW] WHERE v.a > 1",
                   "v [NOW] JOIN w [NOW] ON v.a = w.a JOIN x [NOW] ON true"):  # fmt: skip

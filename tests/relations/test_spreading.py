@@ -11,6 +11,7 @@ import pytest
 
 import millpond
 from millpond.engine import skew
+from millpond.language.spreading import are_together
 from millpond.relations import runs
 from tests.relations.setting import bound, stream
 
@@ -27,22 +28,29 @@ EPOCH = dt.datetime(2026, 1, 1)
     ("sql", "spread"),
     [
         ("SELECT ISTREAM(x.k, y.w) FROM l [NOW] x, r [NOW] y WHERE x.k = y.k", (K, K)),
-        ("SELECT x.v, y.w FROM l [NOW] x, r [NOW] y WHERE x.k = y.k", ()),  # equal rows may come from different keys
+        (
+            "SELECT x.v, y.w FROM l [NOW] x, r [NOW] y WHERE x.k = y.k",
+            "together",
+        ),  # equal rows may come from different keys
         ("SELECT * FROM l [NOW] x, r [PARTITION BY k ROWS 2] y WHERE x.k = y.k", (K, K)),
-        ("SELECT * FROM l [NOW] x, r [ROWS 2] y WHERE x.k = y.k", ()),  # the last two of all rows
-        ("SELECT y.k FROM l [NOW] x LEFT JOIN r [NOW] y ON x.k = y.k", ()),
+        ("SELECT * FROM l [NOW] x, r [ROWS 2] y WHERE x.k = y.k", "together"),  # the last two of all rows
+        ("SELECT y.k FROM l [NOW] x LEFT JOIN r [NOW] y ON x.k = y.k", ()),  # nothing of x is shown
+        ("SELECT x.v + 1 AS v FROM l [NOW] x, r [NOW] y WHERE x.k = y.w", ()),
         ("SELECT x.k FROM l [NOW] x LEFT JOIN r [NOW] y ON x.k = y.k", (K, K)),
         ("SELECT x.k, y.k AS yk FROM l [NOW] x FULL JOIN r [NOW] y ON x.k = y.k", (K, K)),
         ("SELECT * FROM l [NOW] x, r [NOW] y, q [NOW] z WHERE x.k = y.k AND x.k = z.j", (K, K, 'CAST("j" AS BIGINT)')),
-        ("SELECT x.k FROM l [NOW] x, r [NOW] y, q [NOW] z WHERE x.k = y.k AND y.w = z.j", ()),
-        ("SELECT x.k FROM l [NOW] x, q [NOW] z WHERE x.k = z.k", ()),  # a number and a text
-        ("SELECT x.k FROM l [NOW] x, r [NOW] y WHERE x.k + 1 = y.k", ()),
+        ("SELECT x.k FROM l [NOW] x, r [NOW] y, q [NOW] z WHERE x.k = y.k AND y.w = z.j", "together"),
+        ("SELECT x.k FROM l [NOW] x, q [NOW] z WHERE x.k = z.k", "together"),  # a number and a text
+        ("SELECT x.k FROM l [NOW] x, r [NOW] y WHERE x.k + 1 = y.k", "together"),
     ],
 )
-def test_what_may_be_spread(sql: str, spread: tuple[str, ...]) -> None:
+def test_what_may_be_spread(sql: str, spread: tuple[str, ...] | str) -> None:
     relation = bound(sql, L, R, Q).relation
     assert relation is not None and relation.plan == "joined" and relation.joined is not None
-    assert relation.joined.spread == spread
+    if spread == "together":  # in one shard, until the rows of one input are dealt
+        assert all(map(are_together, relation.joined.spread)) and "copies" in relation.joined.deal
+    else:
+        assert relation.joined.spread == spread
 
 
 def story(folder: Path, shards: int, sql: str, options: str) -> list[tuple[Any, ...]]:
@@ -140,6 +148,49 @@ def test_a_key_with_half_of_the_rows_is_split(tmp_path: Path, monkeypatch: pytes
         assert ('= 4 is frequent; its rows are dealt over the shards by "v"' in plan) == (shards > 1)
         assert ("= 4 is frequent; every shard has its rows" in plan) == (shards > 1)
     assert found[3] == found[1]
+
+
+def test_chains_are_dealt_where_the_largest_input_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys differ between joins: rows are in one shard, until those of l are many; then r's and q's are everywhere."""
+    monkeypatch.setattr(skew, "ROWS", 50)
+    found = {}
+    for shards in (1, 3):
+        random = np.random.default_rng(5)
+        given = {"executor": "inline", "shards": shards, "compact_files": 3}
+        pond = millpond.open(tmp_path / f"pond{shards}", **given)
+        for name in "lrq":
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, j INTEGER) WITH (progress='ts')")
+        pond.sql(
+            "CREATE QUERY q1 AS SELECT r.k, l.j AS lj, q.j AS qj FROM r [RANGE 20 SECONDS], l [RANGE 40 SECONDS],"
+            " q [RANGE 9 SECONDS] WHERE l.k = r.k AND r.j = q.k;"
+            "CREATE QUERY q2 AS SELECT ISTREAM(l.j, r.j AS rj) FROM l [RANGE 9 SECONDS] LEFT JOIN r [ROWS 5]"
+            " ON l.k = r.k"
+        )
+        for step in range(8):
+            for name, count in (("l", 60 if step > 2 else 9), ("r", 9), ("q", 9)):
+                seconds = step * 10 + random.integers(-15 if step == 6 else 0, 10, count)
+                keys, others = random.integers(0, 6, count), random.integers(0, 6, count)
+                triples = zip(seconds, keys, others, strict=True)
+                rows = [
+                    {"ts": EPOCH + dt.timedelta(seconds=int(s), microseconds=n), "k": int(k), "j": int(j)}
+                    for n, (s, k, j) in enumerate(triples)
+                ]
+                pond.ingest(name, rows)
+            pond.step()
+            if step == 2:
+                plan = "\n".join(row[0] for row in pond.sql("EXPLAIN q1").rows())
+                assert "rows: in one shard; no column is equal for all streams" in plan and "exchange" not in plan
+                assert 'where it pays, rows of l are dealt over the shards by "j"' in plan
+            if step == 6:
+                pond.close()
+                pond = millpond.open(tmp_path / f"pond{shards}", **given)
+        pond.drain(final=True)
+        found[shards] = [sorted(pond.sql(f"SELECT * FROM {q} ALL REVISIONS").rows(), key=repr) for q in ("q1", "q2")]
+        plan = "\n".join(row[0] for row in pond.sql("EXPLAIN q1").rows())
+        pond.close()
+        assert ('exchange: of l, its rows are dealt over the shards by "j"' in plan) == (shards > 1)
+        assert ("exchange: of q, every shard has its rows" in plan) == (shards > 1)
+    assert found[3] == found[1] and all(found[3])
 
 
 def test_rows_on_disk_answer_alike_and_what_is_too_much_fails_the_query(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def assign_stores(
 def _placing(relation: Relational, item: RelationInput) -> tuple[str, tuple[str, ...]]:
     """By what the rows of an input are spread over shards, and how those of split keys may be placed: best first."""
     plan = relation.joined
-    if relation.plan != "joined" or plan is None or not plan.spread:
+    if not relation.joins or plan is None or not plan.spread:
         return "", ("",)
     number = plan.items.index(item.alias)
     names = [name for each in relation.inputs for name in each.names]

@@ -30,12 +30,14 @@ class Advanced:
     """What an epoch gives for a query: rows to report, revision numbers to remember, its new progress.
 
     early: those of the rows that are early answers, to be remembered as shown (see `millpond.engine.early`).
+    sums: what is known of groups more than before (see `millpond.engine.group_sums`).
     """
 
     answers: pa.Table | None
     revisions: pa.Table | None
     progress: QueryProgress
     early: pa.Table | None = None
+    sums: pa.Table | None = None
 
 
 def revise_for(query: BoundQuery, options: QueryOptions) -> int:

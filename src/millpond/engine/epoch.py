@@ -137,7 +137,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
                 since = first if adopted else published.epoch + 1
                 queries[key] = replace(known, paused=since)
         compact, expire = _upkeep(core, state, catalog, progress, queries)
-        hot = decided(catalog, core.skew, published.hot)
+        hot = decided(catalog, core.skew, published.hot, core.settings.shards)
         adopt = tuple(str(q) for a in adoptions for q in a.queries)
         tables, unread = versions_now(core)
         manifest = Manifest(
@@ -226,12 +226,12 @@ def _upkeep(
     # A paused query will need to tell what came before its pause from what came in it.
     pauses = sorted(q.paused for q in queries.values() if q.paused is not None)
     for shard in range(core.settings.shards):
-        levels: dict[tuple[int, int], list[Segment]] = defaultdict(list)
+        levels: dict[tuple[int, int, bool], list[Segment]] = defaultdict(list)
         for segment in state:
             # What holds rows for windows that end with rows never expires, so it is put together whatever its size.
             small = segment.size < LARGE_STATE or segment.high >= FOREVER
             if segment.shard == shard and small and segment.path not in expire:
-                levels[segment.level, bisect_right(pauses, segment.last_epoch)].append(segment)
+                levels[segment.level, bisect_right(pauses, segment.last_epoch), segment.high >= FOREVER].append(segment)
         for _, group in sorted(levels.items()):
             if len(group) >= core.settings.compact_files:
                 compact[str(shard)] = tuple(sorted(s.path for s in group))

@@ -33,6 +33,8 @@ from millpond.engine.early import (
 from millpond.engine.early_relations import shown_early
 from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, settled
 from millpond.engine.group_bounds import group_bounds
+from millpond.engine.group_sums import GROUPS
+from millpond.engine.group_sums import put_together as added_up
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.needs import keep_since, needed_since, open_pane, settled_pane, summary_since
 from millpond.engine.ordering import in_order
@@ -178,8 +180,11 @@ def merge_shard(
     written: dict[str, Any] = {"state": [], "results": []}
     name = f"e{manifest.epoch:012d}-{shard:04d}.parquet"
     writes = DurableWrites()
-    if state:
-        written["state"].append(to_json(write_chunks(state_folder(pond), name, state, shard, writes=writes)))
+    # What never expires stands in a file of its own.
+    for file, chunks in ((name, [c for c in state if c.kind != GROUPS]),
+                         (f"{name[:-8]}g.parquet", [c for c in state if c.kind == GROUPS])):  # fmt: skip
+        if chunks:
+            written["state"].append(to_json(write_chunks(state_folder(pond), file, chunks, shard, writes=writes)))
     if results:
         written["results"].append(to_json(write_chunks(results_folder(pond), name, results, shard, writes=writes)))
     compacted = _compact(db, pond, manifest, catalog, shard, writes)
@@ -417,6 +422,8 @@ def _compact(
             rows = needed_rows(db, manifest, catalog, catalog.stores[owner], held, whole)
             if rows.num_rows:
                 chunks.append(row_chunk(owner, epoch, rows))
+        elif kind == GROUPS and int(owner[1:]) in catalog.queries:
+            chunks += added_up(db, catalog.queries[int(owner[1:])].definition.query, owner, group)
         elif kind == REVISIONS and int(owner[1:]) in catalog.queries:
             table = _latest_numbers(db, pa.concat_tables([c.table for c in group], promote_options="permissive"))
             ends = pc.min_max(table["end"]).as_py()

@@ -75,6 +75,7 @@ class QueryProgress:
         instants can still be revised.
     sides: of a stream of pairs, the bound of each input; side_groups: those of its groups that are further. edges: what
         `revise_for` is measured from for each of them.
+    summed: of aggregates over a join, whether what is known of groups is kept (`group_sums`).
     """
 
     closed: int = NEVER
@@ -106,6 +107,7 @@ class QueryProgress:
     edges: tuple[int, ...] = ()
     side_groups: tuple[dict[str, int], ...] = ()
     tables: tuple[TableStretch, ...] = ()
+    summed: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from millpond.engine.bounds import answered_until, high_of, is_paired, pair_boun
 from millpond.engine.early import EARLY, due
 from millpond.engine.early_relations import Speculation
 from millpond.engine.floors import floored, revises
+from millpond.engine.group_sums import read_sums, sums_chunk
 from millpond.engine.join_orders import JoinOrders
 from millpond.engine.pair_answers import advance_pairs, moved, pairs_final, pairs_needed
 from millpond.engine.probing import Past, marked
@@ -348,6 +349,8 @@ class Shard:
             self.state.append(Chunk(owner, "revisions", manifest.epoch, ends["min"], ends["max"], result.revisions))
         if result.early is not None and result.early.num_rows:
             self.state.append(early_chunk(owner, manifest.epoch, result.early))
+        if result.sums is not None:
+            self.state.append(sums_chunk(owner, manifest.epoch, result.sums))
 
     def _advance(
         self,
@@ -391,7 +394,7 @@ class Shard:
                 runs = tuple(r for r in runs if r.times[-1] >= low)
             held = all_rows(runs) if runs else empty_rows(self.db, item.columns)
             below = int(np.searchsorted(runs[0].times, low)) if runs and low is not None and low > NEVER else 0
-            if query.relation.plan == "joined" and not item.signed:
+            if query.relation.joins and not item.signed:
                 inputs.append(Input(held, late, high, runs=runs, below=below))
             else:
                 inputs.append(Input(held.slice(below), late, high))
@@ -402,11 +405,15 @@ class Shard:
         orders = JoinOrders(standing, self.manifest.filters)
         done = advance_relation(
             self.db, query, options, inputs, self._tables(standing), before, bound, since, given, known, speculation,
-            orders,
+            orders, partial(self._sums, standing),
         )  # fmt: skip
         self.observed |= orders.report()
         horizon = horizon_of(self.catalog, standing, done.progress, known)
         return replace(done, progress=trimmed(done.progress, horizon))
+
+    def _sums(self, standing: Standing) -> list[pa.Table]:
+        query, owner = standing.definition.query, f"q{standing.id}"
+        return read_sums(self.db, self.pond, self.pond_id, self.segments, query, owner, self.number)
 
     def _tables(self, standing: Standing) -> TableUse:
         relation = standing.definition.query.relation

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -20,12 +21,14 @@ from millpond.engine.advance import Advanced
 from millpond.engine.early import CLOSED
 from millpond.engine.early_relations import Report, Speculation, with_early
 from millpond.engine.floors import floor_of, floored, new_floor, pruned, revises
+from millpond.engine.group_sums import Stored, Sums
 from millpond.engine.probing import Past
 from millpond.engine.records import QueryProgress
 from millpond.engine.table_use import TableUse
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import (
     FOR_EVER,
+    Content,
     Known,
     Probed,
     Run,
@@ -78,6 +81,7 @@ def advance_relation(
     high: int,
     speculation: Speculation | None = None,
     observer: Observer | None = None,
+    stored: Stored = tuple,
 ) -> Advanced:
     """Report the instants up to `bound`, and revise reported ones that rows of the epochs from `since` on change.
 
@@ -86,6 +90,7 @@ def advance_relation(
         given: (low, high) -> revision numbers given so far to instants in that range: columns end, revision.
         high: the least high watermark of the streams that have rows, before the epoch.
         speculation: what early answers are made of; None: the query has none. observer: of the pipelines of a join.
+        stored: gives what is kept of the groups of aggregates over a join.
     """
     relation = query.relation
     assert relation is not None
@@ -117,7 +122,24 @@ def advance_relation(
     status = CLOSED if options.early is not None else None
     revised = None
     late = [int(t.min()) for t in touched if len(t)]
-    if late and any(own):
+    grid = _ticks(options, first, last)
+    kept = [c for c in contents if isinstance(c, Content)]
+
+    def as_before() -> list[Content]:
+        if not any(len(a) for a in arrivals):
+            return kept
+        known = [known_of(db, relation, item, i, spare, mended(i), since - 1) for item, i, spare in items]
+        return [c for c in known if isinstance(c, Content)]
+
+    sums = None
+    if relation.grouping is not None:
+        sums = Sums.of(db, query, tables, observer, grid, progress, stored, as_before)
+    if late and any(own) and sums is not None:
+        old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
+        low, ticks_then = max(min(late), progress.start), _ticks(options, progress.first, old_last)
+        changed = sums.revised(as_before(), kept, low, progress.closed, (ticks_then, grid))
+        revised = _revisions(db, query, changed, given, status)
+    elif late and any(own):
         low, until = max(min(late), progress.start), progress.closed
         if until < FOREVER and all(item.window.kind == "range" for item in relation.inputs):
             highs = [
@@ -130,13 +152,15 @@ def advance_relation(
         new = answers(db, query, contents, tables, low, until, _ticks(options, first, last), observer)
         revised = _revisions(db, query, difference(db, query, old, new), given, status)
     low = max(progress.closed, progress.start)
-    ticks = _ticks(options, first, last)
 
     def between(since: int, until: int) -> pa.Table:
-        return answers(db, query, contents, tables, since, min(until, FOR_EVER), ticks, observer)
+        if sums is not None:
+            return sums.ahead(kept, since, min(until, FOR_EVER), grid)
+        return answers(db, query, contents, tables, since, min(until, FOR_EVER), grid, observer)
 
     closed = max(progress.closed, bound)
-    found = between(low, bound) if bound > low else None
+    passes = between if sums is None else partial(sums.passed, kept, ticks=grid)
+    found = passes(low, min(bound, FOR_EVER)) if bound > low else None
     report = Report(bound, found, pending=pending(contents, closed))
     if speculation is not None:
         top = max((i.high for i in inputs), default=NEVER)
@@ -160,8 +184,10 @@ def advance_relation(
             revisions=progress.revisions + (revised.num_rows if revised is not None else 0),
             too_late=progress.too_late + too_late,
             tables=stretches if closed > progress.closed else progress.tables,
+            summed=sums is not None,
         ),
         report.early,
+        None if sums is None else sums.stored(),
     )
 
 

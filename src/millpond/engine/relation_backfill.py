@@ -9,7 +9,7 @@ functions are those of a live epoch in which every row comes in order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from millpond.engine.backfill_letters import write_letters
 from millpond.engine.bounds import answered_until, high_of, is_paired, pair_bounds, specs_of
 from millpond.engine.core import Core
 from millpond.engine.floors import floored, revises
+from millpond.engine.group_sums import by_shard, sums_chunk
 from millpond.engine.history import Range, segments_in
 from millpond.engine.mapping import placed
 from millpond.engine.merging import query_owner, results_folder
@@ -34,6 +35,7 @@ from millpond.engine.table_use import TableUse, trimmed
 from millpond.engine.tables import versions_now
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import kept, merge_rows, spare_of
+from millpond.relations.sums import total
 from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, write_chunks
 from millpond.types import Relational
@@ -72,6 +74,7 @@ class _Backfill:
     progress: QueryProgress
     failed: list[dict[int, list[pa.Table]]]
     answers: list[Segment]
+    sums: list[pa.Table] = field(default_factory=list)
 
     @staticmethod
     def of(core: Core, catalog: Catalog, standing: Standing) -> _Backfill:
@@ -167,8 +170,12 @@ class _Backfill:
         else:
             done = advance_relation(
                 connection(), definition.query, definition.options, inputs, self.tables, self.progress, bound, FOREVER,
-                lambda low, high: None, self.high,
+                lambda low, high: None, self.high, stored=lambda: self.sums,
             )  # fmt: skip
+            if done.sums is not None:
+                assert definition.query.relation is not None and definition.query.relation.grouping is not None
+                parts = [(t, 1) for t in (*self.sums, done.sums)]
+                self.sums = [total(connection(), definition.query.relation.grouping, parts)]
         self.progress = trimmed(done.progress, self.horizon(done.progress))
         if done.answers is not None and done.answers.num_rows:
             home, number = max(0, self.catalog.stores[self.standing.inputs[0]].home), len(self.answers)
@@ -226,9 +233,15 @@ class _Backfill:
             found = placed(connection(), store, rows[owner].filter(pa.array(mask)), shards)
             for shard, part in found.shards.items():
                 chunks.setdefault(shard, []).append(row_chunk(owner, epoch, part))
+        files = [(f"{shard:04d}", shard, kept_there) for shard, kept_there in sorted(chunks.items())]
+        query, owner = self.standing.definition.query, query_owner(self.standing.id)
+        home = max(0, self.catalog.stores[self.standing.inputs[0]].home)
+        for table in self.sums:
+            for shard, part in sorted(by_shard(connection(), query, table, shards, home).items()):
+                files.append((f"{shard:04d}g", shard, [sums_chunk(owner, epoch, part)]))
         return tuple(
-            write_chunks(folder, f"b{RELATION}{self.standing.id}-{shard:04d}.parquet", kept_there, shard)
-            for shard, kept_there in sorted(chunks.items())
+            write_chunks(folder, f"b{RELATION}{self.standing.id}-{name}.parquet", there, shard)
+            for name, shard, there in files
         )
 
     def letters(self) -> dict[str, tuple[Segment, ...]]:

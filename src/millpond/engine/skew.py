@@ -17,12 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.catalog import Catalog
+from millpond.language.spreading import are_together
 
 #: A key is split when it has this share of the rows of a store.
 SHARE = 0.2
 
 #: Rows by which that is judged, and how many of a task are looked at.
 ROWS, SAMPLE = 5_000, 4_096
+
+#: What the busiest shard may still have to do where rows are dealt that could be together, as a share of all of it.
+WORTH = 0.75
 
 #: Keys of a store that are split: their hashes as texts, with what they are called.
 Hot = dict[str, dict[str, str]]
@@ -71,26 +75,46 @@ class Skew:
         return {k: text for k, (n, text) in self.counts.get(owner, {}).items() if n >= SHARE * total}
 
 
-def decided(catalog: Catalog, skew: Skew, before: Hot) -> Hot:
+def decided(catalog: Catalog, skew: Skew, before: Hot, shards: int) -> Hot:
     """The keys that are split from now on: those that were, and those that have become heavy.
 
-    Stores whose rows meet split the same keys.
+    Stores whose rows meet split the same keys. Rows that are together for want of a common column are dealt, and the
+    others copied, where that pays.
     """
     found: Hot = {}
     for group in groups(catalog):
         keys: dict[str, str] = {}
+        pays = not any(are_together(catalog.stores[o].spread) for o in group) or dealing_pays(
+            catalog, skew, group, shards
+        )
         for owner in group:
-            keys |= skew.hot(owner) | _inherited(owner, before)
+            keys |= (skew.hot(owner) if pays else {}) | _inherited(catalog, owner, before)
         if keys:
             found |= dict.fromkeys(group, keys)
     return found
 
 
-def _inherited(owner: str, before: Hot) -> dict[str, str]:
+def dealing_pays(catalog: Catalog, skew: Skew, group: Sequence[str], shards: int) -> bool:
+    """Whether a shard has so much less to do that every one may have a copy of what is not dealt.
+
+    Judged by the rows that came lately: one shard takes all of them, or a share of those that are dealt and all others.
+    """
+    copied = sum(skew.rows.get(o, 0.0) for o in group if catalog.stores[o].deal == "copies")
+    dealt = sum(skew.rows.get(o, 0.0) for o in group) - copied
+    return dealt / shards + copied <= WORTH * (dealt + copied)
+
+
+def _inherited(catalog: Catalog, owner: str, before: Hot) -> dict[str, str]:
     """The keys of a store that were split; one that is new may be a copy of another with the same definition."""
+    stores = catalog.stores
     if owner in before:
         return before[owner]
-    alike = [keys for other, keys in before.items() if other.split(".")[0] == owner.split(".")[0]]
+    alike = [
+        keys
+        for other, keys in before.items()
+        if other.split(".")[0] == owner.split(".")[0]
+        and (other not in stores or stores[other].spread == stores[owner].spread)
+    ]
     return {k: text for keys in alike for k, text in keys.items()}
 
 

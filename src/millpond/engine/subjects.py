@@ -165,7 +165,7 @@ def pipelines_of(standing: Standing) -> Iterator[PipelineSubject]:
     """The pipelines of a query in which there is something to be ordered."""
     definition = standing.definition
     relation = definition.query.relation
-    plan = None if relation is None or relation.plan != "joined" else relation.joined
+    plan = None if relation is None or not relation.joins else relation.joined
     if relation is None or plan is None or plan.kind != "inner" or len(plan.items) < 3 or not plan.names:
         return
     streams = {i.alias for i in relation.inputs}

@@ -41,6 +41,23 @@ def _clause(node: exp.Expr) -> WindowClause:
     return clause
 
 
+#: What gives aggregates over joins, window by window.
+OVER_JOINS = (
+    "CREATE QUERY … WITH (every='1 minute') AS SELECT RSTREAM(…, count(*)) FROM a [RANGE 5 MINUTES] JOIN b"
+    " [RANGE 5 MINUTES] ON … GROUP BY …; or CREATE STREAM p AS SELECT PAIRS(…), and the window over p"
+)
+
+
+def refuse_over_joins(select: exp.Expr, text: str, source: Source) -> None:
+    """Refuse windows behind aggregates of a relation of CQL: its windows stand behind its streams."""
+    if calls := windowed_calls(select, text):
+        raise source.error(
+            "a window behind an aggregate is over one stream, and these are relations",
+            _clause(calls[0]).place,
+            OVER_JOINS,
+        )
+
+
 def refuse_windowed_calls(select: exp.Expr, text: str, source: Source) -> None:
     """Refuse windows behind aggregates where no stream is read."""
     if calls := windowed_calls(select, text):

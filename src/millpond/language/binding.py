@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millpond.language.aggregate_windows import CallWindows, refuse_windowed_calls, windowed_calls
+from millpond.language.aggregate_windows import OVER_JOINS, CallWindows, refuse_windowed_calls, windowed_calls
 from millpond.language.corrections import over_corrections
 from millpond.language.dialect import UNION
 from millpond.language.duck import quote
@@ -32,7 +32,7 @@ from millpond.types import EXACT, BoundQuery, Output, QueryDefinition, RowWindow
 
 _CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
 _LATER = {
-    "joins": "joins of streams with windows in brackets are not available yet",
+    "joins": "windows that say when they end (SLIDE, TUMBLING, …) do not join streams",
     "laterals": "LATERAL is not available over a stream",
     "with_": "WITH is not available over a stream yet",
     "qualify": "QUALIFY is not available over a stream",
@@ -175,7 +175,8 @@ class SelectBinder:
         select, source = self.select, self.source
         for key, message in _LATER.items():
             if key not in allowed and (value := select.args.get(key)):
-                raise source.error(message, value[0] if isinstance(value, list) else value)
+                expected = OVER_JOINS if key == "joins" else ""
+                raise source.error(message, value[0] if isinstance(value, list) else value, expected)
         check_arguments(select, (*_CLAUSES, *allowed), source)
         if (distinct := select.args.get("distinct")) and distinct.args.get("on"):
             raise source.error("DISTINCT ON is not available over a stream", distinct)

@@ -14,11 +14,13 @@ from typing import Literal
 from sqlglot import exp
 
 from millpond.functions import references_in
+from millpond.language.aggregate_windows import refuse_over_joins
 from millpond.language.dialect import TO_STREAM, CheckedCast, render
 from millpond.language.duck import Refused, describe, quote
 from millpond.language.expressions import column, unqualified
 from millpond.language.factors import conjuncts
 from millpond.language.from_items import Schema
+from millpond.language.grouped_joins import grouped_plan
 from millpond.language.impossible import check_constants
 from millpond.language.joining import WHOLE, join_plan, spelt_out
 from millpond.language.paired import bare_window, check_pairs, pair_checks, paired_window
@@ -26,9 +28,10 @@ from millpond.language.places import Source, nearest
 from millpond.language.probing import probes_of
 from millpond.language.products import check_products
 from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_text
+from millpond.language.relation_outputs import outputs_of
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
 from millpond.language.semi import looks_at_many
-from millpond.language.spreading import deal_of, spread_of
+from millpond.language.spreading import deal_of, spread_of, together_of
 from millpond.language.unions import union_feeds
 from millpond.language.user_functions import mark_functions
 from millpond.language.validity import take_tolerances, times_needed
@@ -41,7 +44,6 @@ from millpond.types import (
     Column,
     ConstantInput,
     Feed,
-    Output,
     Reduction,
     Relational,
     RelationInput,
@@ -57,9 +59,6 @@ _WEIGHT = Column(WEIGHT, "DOUBLE")
 
 #: Whether what is asked of a row that stays in its window holds for it.
 _HOLDS = Column(HOLDS, "BOOLEAN")
-
-#: Names that answers have by themselves.
-RESERVED = ("at", "change", "revision", "op", "covered_from", "window_start", "window_end")
 
 
 def is_relational(select: exp.Expr) -> bool:
@@ -133,6 +132,7 @@ class _Binder:
     def bind(self) -> BoundQuery:
         operator = self.operator()
         self.pairs = operator == "pairs"
+        refuse_over_joins(self.select, self.text, self.source)
         tree, refs = bound_tree(self.select, self.source, self.schema, self.stream_item)
         if not self.streams:
             raise self.source.error("a relation of CQL needs a stream", None, "FROM stream [RANGE 5 MINUTES]")
@@ -187,7 +187,8 @@ class _Binder:
         )  # rows that are taken back need the others
         probed = None if whole else probes_of(tree, self.streams, self.windows)
         driver, probes = probed or ("", ())
-        plan: Literal["elements", "joined", "probed", "recomputed", "paired"] = "elements" if elements else "recomputed"
+        plan: Literal["elements", "joined", "grouped", "probed", "recomputed", "paired"]
+        plan = "elements" if elements else "recomputed"
         rowwise: str | None = None
         if operator == "pairs":
             times = [self.streams[r.alias].options.time for r in refs if r.kind == "stream"]
@@ -201,9 +202,20 @@ class _Binder:
             plan = "joined"
             spread = spread_of(spelt_out(tree, columns_of) or tree, joined, columns_of, self.windows)
             joined = replace(joined, spread=spread, deal=deal_of(joined, spread, self.windows))
-        relation = Relational(operator, inputs, tables, plain, lifted, instants, plan, joined, driver, probes)
-        relation = replace(relation, rowwise=rowwise if plan == "elements" else None)
-        return BoundQuery(inputs[0].stream, None, _outputs(columns), grouped=False, text=self.text, relation=relation)
+            if not spread:
+                joined = together_of(joined, self.windows, {a: s.name for a, s in self.streams.items()})
+        grouping, reason = None, ""
+        if plan == "recomputed" and not self.reduced and not any(i.signed for i in inputs):
+            joined, grouping, reason = grouped_plan(
+                tree, columns_of, self.windows, self.item_at,
+                lambda rows: describe_over(render(self.at(rows, None)), refs, self.select, self.source),
+            )  # fmt: skip
+            plan = "grouped" if grouping is not None else plan
+        relation = Relational(
+            operator, inputs, tables, plain, lifted, instants, plan, joined, driver, probes,
+            rowwise if plan == "elements" else None, grouping, reason,
+        )  # fmt: skip
+        return BoundQuery(inputs[0].stream, None, outputs_of(columns), grouped=False, text=self.text, relation=relation)
 
     def operator(self) -> ToStream | None:
         """ISTREAM, DSTREAM, RSTREAM or PAIRS, which stand in the outermost SELECT alone."""
@@ -483,18 +495,3 @@ def _identifier(name: str) -> exp.Identifier:
 
 def _of(table: str, name: str) -> exp.Column:
     return exp.Column(this=_identifier(name), table=_identifier(table))
-
-
-def _outputs(columns: tuple[Column, ...]) -> tuple[Output, ...]:
-    """The answer's columns with names of their own; their expressions are positions, which nobody evaluates."""
-    taken = set(RESERVED)
-    found = []
-    for n, each in enumerate(columns):
-        name, count = each.name, 0
-        while name.lower() in taken:
-            count += 1
-            name = f"{each.name}_{count}"
-        taken.add(name.lower())
-        kind = "INTEGER" if each.type in ('"NULL"', "NULL") else each.type
-        found.append(Output(name, f"c{n}", kind))
-    return tuple(found)

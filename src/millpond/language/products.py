@@ -13,9 +13,12 @@ from millpond.language.places import Source
 from millpond.language.relations import tables_of
 from millpond.types import Column
 
+#: Inputs that a join of streams and tables may have.
+MOST = 8
+
 
 def check_products(tree: exp.Expr, select: exp.Expr, columns: Mapping[str, Sequence[Column]], source: Source) -> None:
-    """Refuse an inner join in which some FROM items are linked by conditions and others are not.
+    """Refuse an inner join of too many FROM items, or one in which some are linked by conditions and others are not.
 
     A product is asked for by CROSS JOIN, by a condition without columns (`ON true`), and where there is no condition
     between any two items at all.
@@ -33,6 +36,13 @@ def check_products(tree: exp.Expr, select: exp.Expr, columns: Mapping[str, Seque
     known = all(isinstance(i, exp.Table) and i.name in columns for i in items)
     if len(items) < 3 or not known or any(j.side or j.method or j.kind not in ("", "INNER", "CROSS") for j in joins):
         return
+    if len(items) > MOST:
+        name = items[MOST].alias_or_name
+        raise source.error(
+            f"this join has {len(items)} inputs, and a join of streams may have {MOST}",
+            next((t for t in tables_of(select) if t.alias_or_name.lower() == name.lower()), None),
+            "a derived stream of some of them: CREATE STREAM x AS SELECT ISTREAM(…) FROM …, and a join with x",
+        )
     owners, everything = Owners(items, columns), tuple(range(len(items)))
     links: list[tuple[int, ...]] = []
     where = spelt.args["where"].this if spelt.args.get("where") is not None else None

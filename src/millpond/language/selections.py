@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from millpond.errors import StatementError
 from millpond.language import binding
-from millpond.language.aggregate_windows import windowed_calls
+from millpond.language.aggregate_windows import OVER_JOINS, windowed_calls
 from millpond.language.axes import ConstantFault, axis_of
 from millpond.language.binding import SelectBinder
 from millpond.language.bounds import BOUNDS, BoundsClause
@@ -297,7 +297,8 @@ class _PairBinder(_RowBinder):
         second, right = self.named(join.this)
         for table, stream in ((first, left), (second, right)):
             if bound_window(table, stream, self.source, self.schema) is not None:
-                raise self.source.error("joins of streams with windows in brackets are not available yet", table)
+                message = "windows that say when they end (SLIDE, TUMBLING, …) do not join streams"
+                raise self.source.error(message, table, OVER_JOINS)
             refuse_reduction(
                 table,
                 self.source,

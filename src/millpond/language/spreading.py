@@ -8,10 +8,11 @@ they come from, so equal rows of the answer must be in one shard as well: the va
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from millpond.language.duck import quote
+from millpond.language.duck import quote, text_literal
 from millpond.language.joining import Owners
 from millpond.types import Column, JoinPlan, RelationWindow
 
@@ -20,6 +21,9 @@ _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"), "BIGINT"),
     **{kind: kind for kind in ("VARCHAR", "DATE", "BOOLEAN", "UUID")},
 }
+
+#: What rows that are in one shard are spread by: a text that is the same for all, and names their streams.
+_TOGETHER = "together "
 
 #: A FROM item and a column of it, in small letters.
 _Place = tuple[int, str]
@@ -57,14 +61,41 @@ def spread_of(
     return ()
 
 
-def deal_of(plan: JoinPlan, spread: Sequence[str], windows: Mapping[str, RelationWindow]) -> tuple[str, ...]:
+def together_of(
+    plan: JoinPlan, windows: Mapping[str, RelationWindow], names: Mapping[str, str], sizes: Sequence[float] = ()
+) -> JoinPlan:
+    """The plan of a join that has no column by which all rows can be spread: they are in one shard until that does not
+    pay any more (`engine.skew`), as if they all had one key, which is split then.
+
+    Arguments:
+        windows: of the inputs that are streams. names: of their streams.
+        sizes: about how many rows each FROM item has in its window: those of the largest one are dealt.
+    """
+    key = text_literal(f"{_TOGETHER}{', '.join(sorted(set(names.values())))}")
+    spread = tuple(key if name in windows else "" for name in plan.items)
+    deal = deal_of(plan, spread, windows, sizes)
+    return replace(plan, spread=spread, deal=deal) if deal else replace(plan, spread=(), deal=())
+
+
+def are_together(spread: str) -> bool:
+    """Whether rows that are spread by some SQL are all in one shard (`together_of`)."""
+    return spread.startswith(f"'{_TOGETHER}")
+
+
+def deal_of(
+    plan: JoinPlan, spread: Sequence[str], windows: Mapping[str, RelationWindow], sizes: Sequence[float] = ()
+) -> tuple[str, ...]:
     """How the rows of frequent keys can be placed otherwise: see `JoinPlan.deal`.
 
     The rows of one item are dealt, each joined row is made where that one is. Equal rows of the answer must still be in
     one shard, so they are dealt by a column that the answer shows.
+
+    Arguments:
+        sizes: of the items, of which the largest one is taken that can be; none: the first.
     """
     streams = [n for n, sql in enumerate(spread) if sql]
     dealt = {"left": [0], "right": [1], "full": [], "semi": [0], "anti": [0]}.get(plan.kind, streams)
+    dealt = sorted((n for n in dealt if n in streams), key=lambda n: -sizes[n] if sizes else 0)
     for number in dealt if len(streams) > 1 else []:
         shown = [quote(c) for n, c in plan.plain if n == number and quote(c) not in spread[number]]
         if shown and windows[plan.items[number]].kind != "rows":

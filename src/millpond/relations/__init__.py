@@ -9,14 +9,12 @@ after it. A faster plan for a shape of query is added in `evaluate.py` and named
 from millpond.relations.contents import FOR_EVER, Content, content_of, content_of_runs, needed
 from millpond.relations.evaluate import (
     Known,
-    Tables,
-    TablesInTime,
-    Ticks,
     answers,
     difference,
     pending,
     snapshot,
 )
+from millpond.relations.in_time import Tables, TablesInTime, Ticks
 from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import numbered, numbers_of, shown
 from millpond.relations.runs import Run, all_rows, only_needed, with_rows

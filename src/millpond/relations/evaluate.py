@@ -6,8 +6,8 @@ in one SQL query (lifted, see `language.continuous`), and consecutive answers ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -15,59 +15,22 @@ import pyarrow as pa
 
 from millpond.distinct import distinct
 from millpond.relations.contents import FOR_EVER, Content, Ints
+from millpond.relations.in_time import Tables, TablesInTime, Ticks
 from millpond.relations.joining import joined_changes
 from millpond.relations.pipelines import Observer
 from millpond.relations.probes import INSTANT, TOGETHER, Probed
+from millpond.relations.sums import nothing, sums_at, sums_between, told
 from millpond.synopses import query_table
 from millpond.types import BoundQuery, Relational
 
 #: What is known of an input: its rows with their intervals, or how they are looked up.
 Known = Content | Probed
 
-#: Constant relations by alias.
-Tables = Mapping[str, pa.Table]
-
-
-@dataclass(frozen=True)
-class TablesInTime:
-    """Tables that are others from some instants on.
-
-    stretches: from which instant on (microseconds), and the tables by alias, ascending; the first is from ever.
-    """
-
-    stretches: tuple[tuple[int, Tables], ...]
-
-    def at(self, instant: int) -> Tables:
-        """The tables that hold at an instant."""
-        return next((t for since, t in reversed(self.stretches) if since <= instant), self.stretches[0][1])
-
-    def between(self, low: int, high: int) -> list[tuple[int, int, Tables]]:
-        """The stretches that meet the instants low <= τ < high, cut to them; at least one."""
-        ends = [since for since, _ in self.stretches[1:]] + [max(high, low)]
-        found = [(max(low, since), min(high, end), t) for (since, t), end in zip(self.stretches, ends, strict=True)]
-        return [f for f in found if f[0] < f[1]] or [(low, high, self.at(low))]
-
-
 #: Rows that are put before DuckDB at a time, over all instants of a chunk.
 ROWS_AT_ONCE = 500_000
 
 #: Rows, over all instants, that one epoch may look at: some minutes of work.
 ROWS_AT_MOST = 2_000_000_000
-
-#: Instants that RSTREAM may report in one epoch.
-TICKS = 5_000_000
-
-
-@dataclass(frozen=True)
-class Ticks:
-    """The instants that RSTREAM reports: multiples of `every` (microseconds) from `first` on.
-
-    last: where nothing follows, the instant at which everything has happened; the first tick from there on is the last.
-    """
-
-    every: int
-    first: int
-    last: int
 
 
 def snapshot(
@@ -175,6 +138,14 @@ def answers(
     """
     operator = _relation(query).operator
     tables = tables if isinstance(tables, TablesInTime) else TablesInTime(((-FOR_EVER, tables),))
+    if _relation(query).plan == "grouped":
+        kept, there = _kept(contents), any(len(c.begin) and int(c.begin.min()) < low for c in _kept(contents))
+        grouping, ticks = _relation(query).grouping, ticks if operator == "rstream" else None
+        assert grouping is not None
+        before = sums_at(db, query, kept, tables, low - 1, ticks) if there else nothing(db, grouping)
+        return told(
+            db, query, before, sums_between(db, query, kept, tables, low, high, observer, ticks), ticks, low, high
+        )
     if operator == "rstream":
         assert ticks is not None
         parts = [_reported(db, query, contents, t, a, b, ticks) for a, b, t in tables.between(low, high)]
@@ -261,13 +232,7 @@ def _reported(
     ticks: Ticks,
 ) -> pa.Table:
     """RSTREAM: the whole relation at every tick."""
-    every = ticks.every
-    last = high - 1 if high < FOR_EVER else -(-ticks.last // every) * every
-    start = -(-max(low, ticks.first) // every) * every
-    count = max(0, (last - start) // every + 1)
-    if count > TICKS:
-        raise ValueError(f"RSTREAM would report {count} instants in one epoch; at most {TICKS} are allowed")
-    points = start + np.arange(count, dtype=np.int64) * every
+    points = ticks.between(low, high)
     c = _list(query)
     parts = []
     for begin, stop in _chunks(query, contents, points):

@@ -61,14 +61,7 @@ def joined_changes(
     Arguments:
         names: c0, c1, … as a list. observer: says in which orders the inputs' pipelines go, and looks at what they do.
     """
-    plan = relation.joined
-    assert plan is not None
-    known = {i.alias: (i, c) for i, c in zip(relation.inputs, contents, strict=True)}
-    graph = graph_of(plan)
-    sides = [side_of(plan, graph, n, known, tables) for n in range(len(plan.items))]
-    inputs = Inputs(db, plan, graph, sides, relation.instants, ROWS_AT_MOST)
-    join = _Join(inputs, low, min(high, FOR_EVER), observer)
-    event = _one(join.pairs(relation.operator) if plan.kind == "inner" else join.outer())
+    join, event = _event(db, relation, relation.operator, contents, tables, low, high, observer)
     enter, leave = (event.at[event.count == sign] for sign in (1, -1))
     if not len(leave) or not len(enter) or not len(np.intersect1d(distinct(enter), distinct(leave), True)):
         places = np.argsort(event.at, kind="stable")
@@ -78,6 +71,45 @@ def joined_changes(
     found = join.images(event, names)
     sql = f"SELECT _at, {names}, sum(_n)::BIGINT AS _net FROM d GROUP BY _at, {names} HAVING sum(_n) <> 0"
     return query_table(db, sql, d=found), False
+
+
+def joined_rows(
+    db: duckdb.DuckDBPyConnection,
+    relation: Relational,
+    names: str,
+    contents: Sequence[Content],
+    tables: Mapping[str, pa.Table],
+    low: int,
+    high: int,
+    observer: Observer | None = None,
+) -> pa.Table:
+    """The joined rows that enter or leave at the instants low <= τ < high, one by one: c0, c1, …, `_at`, `_n` (1, -1).
+
+    Arguments: as of `joined_changes`.
+    """
+    join, event = _event(db, relation, None, contents, tables, low, high, observer)
+    return join.images(event, names)
+
+
+def _event(
+    db: duckdb.DuckDBPyConnection,
+    relation: Relational,
+    operator: str | None,
+    contents: Sequence[Content],
+    tables: Mapping[str, pa.Table],
+    low: int,
+    high: int,
+    observer: Observer | None,
+) -> tuple[_Join, Event]:
+    """All joined rows that enter or leave in a stretch, as far as the operator needs them."""
+    plan = relation.joined
+    assert plan is not None
+    known = {i.alias: (i, c) for i, c in zip(relation.inputs, contents, strict=True)}
+    graph = graph_of(plan)
+    sides = [side_of(plan, graph, n, known, tables) for n in range(len(plan.items))]
+    inputs = Inputs(db, plan, graph, sides, relation.instants, ROWS_AT_MOST)
+    join = _Join(inputs, low, min(high, FOR_EVER), observer)
+    return join, _one(join.pairs(operator) if plan.kind == "inner" else join.outer())
 
 
 def _one(events: Sequence[Event]) -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millpond.language.join_graphs import JoinGraph, graph_of
+from millpond.language.spreading import are_together
 from millpond.relations.bands import alone_of
 from millpond.types import JoinPlan, Relational
 
@@ -61,6 +62,14 @@ def join_lines(relation: Relational) -> list[str]:
     if plan is None or not plan.spread:
         return [_together(relation, plan)]
     names = {i.alias: i.stream for i in relation.inputs}
+    if any(map(are_together, plan.spread)):
+        number = next(n for n, deal in enumerate(plan.deal) if deal not in ("", "copies"))
+        others = ", ".join(n for n in names_of(relation) if n != names_of(relation)[number])
+        return [
+            _together(relation, plan),
+            f"where it pays, rows of {names_of(relation)[number]} are dealt over the shards by {plan.deal[number]}, and"
+            f" every shard gets those of {others}",
+        ]
     spread = ", ".join(f"{names[alias]} by {sql}" for alias, sql in zip(plan.items, plan.spread, strict=True) if sql)
     return [f"rows: spread over the shards, {spread}"]
 

@@ -24,6 +24,7 @@ from millpond.engine.unions import late_of
 from millpond.errors import QueryError
 from millpond.functions import display
 from millpond.language.reduce_clause import reduction_text
+from millpond.language.spreading import are_together
 from millpond.language.statements import AsOf
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
@@ -345,17 +346,23 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
     elif relation.plan == "joined":
         lines.append("plan: joined; a joined row enters with its last part and leaves with its first")
         lines += graph_lines(relation, standing is None)
+    elif relation.plan == "grouped":
+        lines.append("plan: grouped; counts and sums follow from the joined rows that enter and leave")
+        lines += graph_lines(relation, standing is None)
     elif relation.plan == "paired":
         lines += pair_lines(relation)
     elif relation.plan == "probed":
         lines += _probe_lines(core, query)
     elif relation.lifted is not None:
-        lines.append("plan: recomputed, at every instant at which a window changes, all instants of an epoch at once")
+        why = f" ({relation.reason})" if relation.reason else ""
+        lines.append(
+            f"plan: recomputed, at every instant at which a window changes, all instants of an epoch at once{why}"
+        )
     else:
         lines.append("plan: recomputed, instant by instant (DuckDB cannot evaluate it for many instants at once)")
     if standing is not None:
         catalog = core.catalog
-        lines += join_lines(relation) if relation.plan == "joined" else []
+        lines += join_lines(relation) if relation.joins else []
         for owner in dict.fromkeys(standing.inputs):
             lines += [split_line(core, catalog.stores[owner])] if split_line(core, catalog.stores[owner]) else []
             others = sorted(q.definition.name for q in catalog.users(owner) if q.id != standing.id)
@@ -383,6 +390,8 @@ def split_line(core: Core, store: Store) -> str:
     how = (
         "every shard has its rows" if store.deal == "copies" else f"its rows are dealt over the shards by {store.deal}"
     )
+    if are_together(store.spread):
+        return f"exchange: of {name}, {how}"
     return f"skew: of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {how}"
 
 

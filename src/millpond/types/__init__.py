@@ -33,6 +33,8 @@ from millpond.types.queries import BoundQuery, QueryDefinition, QueryOptions
 from millpond.types.records import from_json, to_json
 from millpond.types.relations import (
     ConstantInput,
+    GroupArgument,
+    Grouping,
     JoinCondition,
     JoinEquality,
     JoinPlan,
@@ -71,6 +73,8 @@ __all__ = [
     "Edge",
     "Feed",
     "FunctionDefinition",
+    "GroupArgument",
+    "Grouping",
     "Interval",
     "JoinCondition",
     "JoinEquality",

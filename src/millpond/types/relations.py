@@ -174,6 +174,37 @@ class JoinPlan:
 
 
 @dataclass(frozen=True)
+class GroupArgument:
+    """What aggregates over a join look at in each joined row.
+
+    kind: 'counted': nothing but whether it is NULL; else what its sums are of. digits: of a decimal, behind the point.
+    """
+
+    kind: Literal["counted", "whole", "decimal", "floating"]
+    digits: int = 0
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Aggregates over a join that follow from the joined rows that enter and leave.
+
+    keys: types of what joined rows are grouped by, the first columns of the join. arguments: the columns behind them.
+    select, having: DuckDB SQL over k0, k1, … (keys), n (joined rows of a group), and of each argument v0, v1, … (how
+        many are not NULL), s0, s1, … (their sum) and m0, m1, … (their mean).
+    whole: there is one group, which is there without rows, too.
+    placed: DuckDB SQL over the keys that is equal to that by which joined rows are spread over shards; '': they are in
+        one.
+    """
+
+    keys: tuple[str, ...]
+    arguments: tuple[GroupArgument, ...]
+    select: tuple[str, ...]
+    having: str | None = None
+    whole: bool = False
+    placed: str = ""
+
+
+@dataclass(frozen=True)
 class Probe:
     """An input of which only rows matter that meet a row of the driver; see `millpond.language.probing`.
 
@@ -200,7 +231,9 @@ class Relational:
         called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
     plan: 'elements': select and project over one window, row by row; 'joined': a join, from intervals of validity (its
         parts in `joined`); 'probed': recomputed where the input `driver` has rows, with the rows of `probes` that meet
-        them; 'paired': the stream of pairs (`joined` says of which join); else 'recomputed' at each instant of change.
+        them; 'paired': the stream of pairs (`joined` says of which join); 'grouped': aggregates (`grouping`) over the
+        join `joined`, by the rows that enter it and leave it; else 'recomputed' at each instant of change.
+    reason: why aggregates over a join are recomputed; '': they are not, or there are none.
     rowwise: of 'elements' with tables: DuckDB SQL over rows of the window and the tables, with a column `_instant` that
         comes first in what it gives.
     """
@@ -211,11 +244,18 @@ class Relational:
     sql: str
     lifted: str | None
     instants: str
-    plan: Literal["elements", "joined", "recomputed", "probed", "paired"] = "recomputed"
+    plan: Literal["elements", "joined", "grouped", "recomputed", "probed", "paired"] = "recomputed"
     joined: JoinPlan | None = None
     driver: str = ""
     probes: tuple[Probe, ...] = ()
     rowwise: str | None = None
+    grouping: Grouping | None = None
+    reason: str = ""
+
+    @property
+    def joins(self) -> bool:
+        """Whether it follows from intervals of validity of joined rows (`joined`)."""
+        return self.plan in ("joined", "grouped")
 
     def probe(self, alias: str) -> Probe | None:
         """What is asked of an input; None when all of its rows are at hand."""
