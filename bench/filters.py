@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.filters_budget import measured
+from bench.filters_flip import counted
 from bench.filters_spark import compare
 from millpond.adapt import (
     AGreedy,
@@ -201,9 +202,6 @@ def optimal(drops: Drops, costs: Floats) -> tuple[int, ...]:
     if n > 7:
         return greedy_order(sample, costs)
     return min(itertools.permutations(range(n)), key=lambda order: expected_cost(sample, costs, order))
-
-
-# -- counted -----------------------------------------------------------------------------------------------------------
 
 
 def stable(n: int, selectivity: float, gamma: int, costs: Floats | None = None, p: float = 0.01, **more: int) -> Any:
@@ -408,10 +406,11 @@ def line(figure: str, seen: Any, **wanted: bool) -> dict[str, Any]:
 # -- time: table 4.2 ---------------------------------------------------------------------------------------------------
 
 
-def table_4_2(rows: int = 262_144, rounds: int = 5) -> Iterable[dict[str, Any]]:
+def table_4_2(rows: int = 262_144, rounds: int = 12) -> Iterable[dict[str, Any]]:
     """Shares of the time of the engine's own filters: tuples, profile tuples, window, view, violations.
 
-    A filter looks an address up in a set of 10,000, called row by row.
+    A filter looks an address up in a set of 10,000, called row by row. Of each part the least of some pieces counts:
+    what else runs on a machine only adds, and to the short parts most, which find their caches emptied.
     """
     domain = 20_000
     names = [f"10.{i >> 8}.{i & 255}.1" for i in range(domain)]
@@ -425,7 +424,7 @@ def table_4_2(rows: int = 262_144, rounds: int = 5) -> Iterable[dict[str, Any]]:
             put(Function(definition, members.__contains__))
         where = " AND ".join(f'udf__in{i}__{n:04d}{int(p * 1000):04d}_{i}("v")' for i in range(n))
         orderer = AGreedy(range(n), OrderSettings(p))
-        shares = dict.fromkeys(("tuples", "creation", "window", "view", "violations"), 0.0)
+        took: dict[str, list[float]] = {k: [] for k in ("tuples", "creation", "window", "view", "violations")}
         window, view = ProfileWindow(n, 1000), MatrixView(range(n))
         for round_ in range(rounds + 1):
             values = np.random.default_rng(round_).integers(0, domain, rows)
@@ -437,8 +436,8 @@ def table_4_2(rows: int = 262_144, rounds: int = 5) -> Iterable[dict[str, Any]]:
             bits = bits_of(report["profile"], n)
             if round_ == 0:
                 continue  # the first finds caches cold
-            shares["tuples"] += sum(report["seconds"])
-            shares["creation"] += report["overhead"]
+            took["tuples"].append(sum(report["seconds"]))
+            took["creation"].append(report["overhead"])
             begun = time.perf_counter()
             gone = window.push(Profile(bits))
             pushed = time.perf_counter()
@@ -448,10 +447,11 @@ def table_4_2(rows: int = 262_144, rounds: int = 5) -> Iterable[dict[str, Any]]:
             at = view.violation(np.ones(n), 0.9)
             if at is not None:
                 view.correct(at, window.bits, np.ones(n))
-            shares["window"] += pushed - begun
-            shares["view"] += viewed - pushed
-            shares["violations"] += time.perf_counter() - viewed
+            took["window"].append(pushed - begun)
+            took["view"].append(viewed - pushed)
+            took["violations"].append(time.perf_counter() - viewed)
             orderer.observe(Profile(bits))
+        shares = {k: min(each) for k, each in took.items()}
         whole = sum(shares.values())
         seen = {k: round(100 * v / whole, 2) for k, v in shares.items()}
         small = {(3, 0.01): 1.5}.get((n, p), 100.0)
@@ -480,7 +480,7 @@ def main() -> None:
         "4.11": figure_4_11, "4.12": figure_4_12, "4.13": lambda: figure_4_13(3, "4.13"),
         "4.14": lambda: figure_4_13(8, "4.14"), "4.15": figure_4_15, "4.17": figure_4_17, "4.19": figure_4_19,
         "4.22": lambda: figure_4_22(arguments.total), "4.23": lambda: figure_4_23(100_000, "4.23", arguments.total),
-        "4.24": lambda: figure_4_23(1_000_000, "4.24", arguments.total),
+        "4.24": lambda: figure_4_23(1_000_000, "4.24", arguments.total), "flip": counted,
     }  # fmt: skip
     if arguments.only in (None, "counted"):
         for name in arguments.figures.split(",") if arguments.figures else figures:

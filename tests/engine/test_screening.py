@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -10,8 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.adapt import AGreedy, FilterPlan, FilterProfiler, Independent, LocalSwaps, OrderSettings, Sweep
-from millpond.adapt.local_order import FEW
+from millpond.adapt import (
+    AGreedy,
+    FilterOptions,
+    FilterPlan,
+    FilterProfiler,
+    FilterReoptimiser,
+    Independent,
+    LocalSwaps,
+    Observation,
+    OperatorStatistics,
+    OrderSettings,
+    Profile,
+    Sweep,
+    local_order,
+)
+from millpond.adapt.filter_plans import FEW
 from millpond.engine import screening
 from millpond.engine.sampling import sampled
 from millpond.engine.screening import Screen
@@ -167,6 +182,46 @@ def test_a_task_leaves_an_order_that_is_wrong_for_its_own_rows_and_does_so_again
     report = ours.report()
     assert report["turned"] and not kept.report()["turned"] and len(report["profile"]) > 2 * FEW * N
     assert again.report()["profile"] == report["profile"]
+
+
+def test_a_task_that_sees_others_pass_than_were_expected_profiles_at_once(monkeypatch):
+    """A flip with the epoch, of filters that are dear; letters and rows are those of one order for all."""
+    monkeypatch.setattr(local_order, "MUCH", 4096)
+    rng = np.random.default_rng(8)
+    rows = 9000
+    flipped = (rng.random((rows, N)) < np.array([0.95, 0.95, 0.95, 0.05])) * (1 << np.arange(N))
+    bad = np.where(rng.random(rows) < 0.01, rng.integers(0, 16, rows), 0)
+    table = pa.table({"_id": np.arange(rows), "v": flipped.sum(axis=1), "cheap": np.zeros(rows, int), "bad": bad})
+    usual = FilterPlan(
+        (0, 1, 2, 3), 0.01, way="a_greedy", alpha=0.9, times=(1e-5,) * N,
+        expects=((50, 1000), (48, 50), (), (47, 48)), credit=FEW,
+    )  # fmt: skip
+    calm = replace(usual, expects=((950, 1000), (900, 950), (850, 900), (40, 850)))
+    runs = {}
+    for name, plan in {
+        "flip": usual, "again": usual, "calm": calm, "new": replace(calm, expects=(), new=True),
+        "cheap": replace(usual, times=(1e-6,) * N), "broke": replace(usual, credit=0),
+    }.items():  # fmt: skip
+        screen = Screen(conjunction_of(WHERE), plan)
+        runs[name] = screen, screen.screen(table, mark=True)
+    one = runs["flip"][1]
+    for _, found in runs.values():
+        assert found.rows.equals(one.rows) and found.failed.equals(one.failed) and found.marked.equals(one.marked)
+    told = {name: screen.report() for name, (screen, _) in runs.items()}
+    assert told["flip"]["profile"] == told["again"]["profile"] and told["flip"]["rows"] == told["again"]["rows"]
+    assert {name for name, each in told.items() if each["moved"]} == {"flip", "again", "cheap", "broke"}
+    assert {name for name, each in told.items() if each["turned"]} == {"flip", "again", "new"}
+    assert runs["flip"][0].local.order[0] == 3 and sum(told["flip"]["rows"]) < 0.6 * sum(told["broke"]["rows"])
+    assert FEW <= len(told["flip"]["profile"]) // N < 4 * FEW
+    # The Re-optimiser takes it over: what it had profiled before is forgotten.
+    decider = FilterReoptimiser("x", N, FilterOptions(budget=1.0))
+    before = Profile(np.array([[1, 0, 0, 0]] * 1000, np.int8), np.full(N, 1e-5))
+    decider.observe(
+        Observation(0, 0, tuple(OperatorStatistics(str(n), 1000, 950) for n in range(1, 5)), profile=before)
+    )
+    assert decider.order == (0, 1, 2, 3) and decider.plan.credit == FEW and not decider.plan.new
+    decider.observe(FilterProfiler("1234").observation(1, 0, [told["flip"], told["flip"]]))
+    assert decider.order[0] == 3 and len(decider.orderer.window.bits) < 8 * FEW
 
 
 def test_a_filter_is_asked_only_what_those_before_it_pass():

@@ -26,6 +26,9 @@ WAYS: dict[str, type[Orderer]] = {
     "local_swaps": LocalSwaps,
 }
 
+#: The ways by which a task may leave an order; the others know too little of a row within one epoch.
+LOCAL = ("a_greedy", "independent")
+
 #: 'auto' takes Sweep where A-Greedy would have to ask much: many filters, or some that cost very much more.
 MANY, SKEW = 8, 20.0
 
@@ -50,6 +53,9 @@ MOVED, SIGMAS = 0.1, 4.0
 #: wanted at once when conditions have moved, and with as many of the new conditions those of the old are forgotten.
 PORTION = 10
 
+#: Profile tuples with which a task may leave an order, and that it may make on credit when it sees conditions move.
+FEW = 100
+
 #: Of what was seen of profiling, what an epoch later still counts in `share` and `rate`: about the last fifty epochs.
 FADES = 0.98
 
@@ -66,6 +72,8 @@ class FilterPlan:
     from long ago.
     most: profile tuples that count; a task need not report more. way, alpha, times (seconds a row, by filter): by what
     a task may leave the order within the epoch (`local_order`); without times it keeps it.
+    expects: (rows out, rows in) by filter as they were seen in this order, nothing where they were not. credit: profile
+    tuples that a task may make at once when it sees others; 0: none. new: the order rests on nothing yet.
     """
 
     order: tuple[int, ...]
@@ -76,6 +84,9 @@ class FilterPlan:
     way: str = ""
     alpha: float = 1.0
     times: tuple[float, ...] = ()
+    expects: tuple[tuple[int, ...], ...] = ()
+    credit: int = 0
+    new: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,8 +135,9 @@ class FilterProfiler:
         profile = Profile(np.concatenate([np.empty((0, n), np.int8), *bits]), times)
         overhead = float(sum(r["overhead"] for r in reports))
         taken, kept = sum(r["taken"] for r in reports), sum(r["kept"] for r in reports)
-        turned = any(r["turned"] for r in reports)
-        return Observation(epoch, clock, operators, float(totals[2].sum()), overhead, profile, taken, kept, turned)
+        turned, moved = any(r["turned"] for r in reports), any(r.get("moved") for r in reports)
+        seconds = float(totals[2].sum())
+        return Observation(epoch, clock, operators, seconds, overhead, profile, taken, kept, turned, moved)
 
 
 def bits_of(text: str, filters: int) -> Bits:
@@ -185,6 +197,7 @@ class FilterReoptimiser:
         self._lacking = 2 * self.portion
         self._fresh: int | None = None
         self._anchor: dict[str, tuple[int, int]] = {}
+        self._begun = False
         self._recent: list[Times] = []
         self._times = np.full(count, np.nan)
 
@@ -223,6 +236,7 @@ class FilterReoptimiser:
             return FilterPlan(self._order)
         probability = self._probability()
         stale = np.flatnonzero(self._age >= STALE) if probability else ()
+        local = self.way in LOCAL
         return FilterPlan(
             self.order,
             probability,
@@ -231,8 +245,10 @@ class FilterReoptimiser:
             self.orderer.settings.window,
             self.way,
             self.orderer.settings.alpha,
-            # The other ways know too little of a row within one epoch.
-            tuple(self.orderer.times.tolist()) if self.way in ("a_greedy", "independent") else (),
+            tuple(self.orderer.times.tolist()) if local else (),
+            tuple(self._anchor.get(f"pass {i + 1}", ()) for i in range(self.count)) if local else (),
+            max(FEW, self.portion) if local and self.account.lends else 0,
+            local and not self._begun,
         )
 
     def _probability(self) -> float:
@@ -258,6 +274,7 @@ class FilterReoptimiser:
         profile, orderer = observation.profile, self.orderer
         if orderer is None or profile is None or not observation.rows:
             return None
+        self._begun = True
         self._rows += observation.rows
         self._since += 1
         if profile.times is not None:
@@ -268,8 +285,10 @@ class FilterReoptimiser:
         before, turned = orderer.order, observation.turned
         statistics = {} if turned else statistics_of(observation, before)
         moved = not turned and self._moved(observation)
+        if observation.moved and turned:  # a task has seen it, and reports what it has profiled since
+            moved, self._anchor, self._lacking = True, {}, max(0, 2 * self.portion - len(profile.bits))
         reason = ""
-        known = self.log.recall(before, statistics) if moved else None
+        known = self.log.recall(before, statistics) if moved and statistics else None
         if known is not None and known != before:
             self._take(known)
             reason = "conditions are known: the plan that followed them before"
@@ -334,7 +353,7 @@ class FilterReoptimiser:
         Compared are the selectivities of filters where they stand in the order, which cost nothing to know.
         """
         seen = {f"pass {o.name}": (o.rows_out, o.rows_in) for o in observation.operators if o.rows_in}
-        apart = {name: a / b for name, (a, b) in seen.items() if _apart(self._anchor.get(name, (a, b)), (a, b))}
+        apart = {name: a / b for name, (a, b) in seen.items() if are_apart(self._anchor.get(name, (a, b)), (a, b))}
         moved = bool(apart) and bool(self.log.mattering(apart))
         if moved:
             self._lacking = 2 * self.portion
@@ -372,10 +391,10 @@ def statistics_of(observation: Observation, order: Sequence[int]) -> dict[str, f
     return {name: round(value, 4) for name, value in found.items() if value is not None}
 
 
-def _apart(one: tuple[int, int], other: tuple[int, int]) -> bool:
+def are_apart(one: tuple[int, int], other: tuple[int, int]) -> bool:
     """Whether two shares (of, out of) differ by more than `MOVED`, and by more than chance makes them.
 
-    >>> _apart((500, 1000), (610, 1000)), _apart((5, 10), (7, 10)), _apart((500, 1000), (590, 1000))
+    >>> are_apart((500, 1000), (610, 1000)), are_apart((5, 10), (7, 10)), are_apart((500, 1000), (590, 1000))
     (True, False, False)
     """
     difference = abs(one[0] / one[1] - other[0] / other[1])

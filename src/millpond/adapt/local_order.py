@@ -1,20 +1,28 @@
 """The order of filters within a task: the plan's, until what the task itself has profiled says another.
 
 The Re-optimiser's order is for the next epoch; an epoch that takes in a backlog has many pieces, and conditions may
-change within it. Nothing of it depends on a clock: times are the plan's, so a repeated task takes the same orders.
+change within it, or with it. Where filters are dear, a task looks after its first rows already: if others pass than the
+plan expects, it profiles at once. Nothing of it depends on a clock: times are the plan's, so a repeated task takes the
+same orders.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from millpond.adapt.filter_plans import WAYS, FilterPlan
+from millpond.adapt.filter_plans import FEW, WAYS, FilterPlan, are_apart
 from millpond.adapt.orderer import Orderer, OrderSettings
 from millpond.adapt.profile import Bits, Profile
 
-#: Profile tuples of its own with which a task may leave the plan's order, and that count for it at most; how much more
-#: than the Re-optimiser's a change must promise, since it rests on fewer.
-FEW, COUNT, SURER = 100, 250, 0.8
+#: Profile tuples of its own that count for a task at most; how much more than the Re-optimiser's a change must promise,
+#: since it rests on fewer.
+COUNT, SURER = 250, 0.8
+
+#: Rows after which a task looks at its order for the first time: where all filters together take so many seconds for a
+#: row, and a piece has so many rows at least. Else it is too much trouble, since each filter is called once more.
+FIRST, DEAR, MUCH = 1024, 20e-6, 32_768
 
 
 class LocalOrder:
@@ -38,6 +46,14 @@ class LocalOrder:
             self._orderer = WAYS[plan.way](plan.order, settings, np.array(plan.times))
         self._waiting: list[Bits] = []
         self._seen = 0
+        self._expects = {n: (e[0], e[1]) for n, e in enumerate(plan.expects) if len(e) == 2 and e[1]}
+        self._credit = plan.credit if self._orderer is not None else 0
+        self._lacking = 0
+        self._looked = False
+        #: Whether others pass than the plan expects.
+        self.moved = False
+        if plan.new:
+            self._lacking, self._credit = self._credit, 0
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -56,13 +72,47 @@ class LocalOrder:
         """Whether it is another order than the plan's."""
         return self.order != self.plan.order
 
+    def rows(self, most: int) -> int:
+        """Of the rows that are left of a piece, how many to evaluate before the next look at the order."""
+        worth = self.plan.new or (sum(self.plan.times) >= DEAR and most >= MUCH)
+        if self._orderer is None or not self.plan.credit or not worth or self._looked or most < 2 * FIRST:
+            return most
+        self._looked = True
+        return FIRST
+
+    def saw(self, passed: Sequence[tuple[int, int]]) -> bool:
+        """Take in how many rows passed each filter, of how many, in the order of the filters as they are written.
+
+        Returns: whether conditions have moved: what was profiled before says nothing of them.
+        """
+        if self._orderer is None:
+            return False
+        seen = {n: each for n, each in enumerate(passed) if each[1]}
+        moved = any(are_apart(self._expects[n], each) for n, each in seen.items() if n in self._expects)
+        if moved:
+            self.moved, self._looked, self._expects = True, False, {}
+            self._lacking, self._credit = max(self._lacking, self._credit), 0
+            self._orderer.forget(0)
+            self._waiting, self._seen = [], 0
+        self._expects = seen | self._expects
+        return moved
+
+    def probability(self, dropped: int) -> float:
+        """Share of some dropped rows that are profiled: the plan's, or what a portion takes that is lacking."""
+        lacking = 1.2 * self._lacking / dropped if dropped else 0.0
+        return min(1.0, max(self.plan.probability, lacking))
+
     def take(self, bits: Bits) -> None:
-        """Take in what a piece profiled, under `order`."""
+        """Take in what was profiled, under `order`."""
         if self._orderer is None:
             return
+        before = self.order
+        self._lacking = max(0, self._lacking - len(bits))
         self._seen += len(bits)
         self._waiting.append(bits[-self._orderer.settings.window :])  # others would leave the window at once
         if self._seen >= FEW:
             for each in self._waiting:
                 self._orderer.observe(Profile(each))
             self._waiting = []
+        if self.order != before:
+            self._expects = {}  # rows come to a filter that others let pass

@@ -39,7 +39,7 @@ class Observation:
     epoch, clock: which, and its manifest's clock reading (microseconds). operators: in the order of definition.
     seconds: that the plan took; overhead: that observing it took besides. profile: sampled profile tuples. taken, kept:
     rows that entered the plan and that passed all of it; -1: as operators say. turned: whether a task left the plan's
-    order, so that an operator stood at several places.
+    order, so that an operator stood at several places. moved: whether a task saw others pass than the plan expects.
     """
 
     epoch: int
@@ -51,6 +51,7 @@ class Observation:
     taken: int = -1
     kept: int = -1
     turned: bool = False
+    moved: bool = False
 
     @property
     def rows(self) -> int:

@@ -44,14 +44,13 @@ def sampled(first: int, rows: int, probability: float, most: int | None = None) 
     return found
 
 
-def enough(steps: Sequence[Step], rows: int, most: int) -> int:
-    """As many places of a piece's rows as are likely to hold `most` that a filter drops, and some more.
+def enough(gone: int, rows: int, most: int) -> int:
+    """As many places of a piece's rows as are likely to hold `most` of those that a filter drops, and some more.
 
-    >>> enough([Step(np.arange(4), np.array([True, False, False, False]), np.arange(0))], 4, 300)
+    >>> enough(3, 4, 300)
     580
     """
-    came, left = len(steps[0].before), int(np.count_nonzero(steps[-1].holds))
-    return int(1.2 * most * rows / max(1, came - left)) + 100
+    return int(1.2 * most * rows / max(1, gone)) + 100
 
 
 def dropped(places: Ints, steps: Sequence[Step], rows: int, most: int) -> tuple[Ints, Ints]:

@@ -32,8 +32,9 @@ from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_
 from millpond.synopses.kernel import reset
 from millpond.types import HOLDS
 
-#: Rows that the time of a filter is measured with while it is not known.
-MEASURE = 1024
+#: Rows that the time of a filter is measured with while it is not known; fewer (`SEEN`) are enough where these took so
+#: many seconds.
+MEASURE, CLEAR = 1024, 0.002
 
 #: Rows in one call of a function: what it needs stays small.
 BATCH = 65_536
@@ -88,6 +89,10 @@ class Screen:
         self.overhead = 0.0
         self.taken = self.kept = 0
         self.turned = False
+        # Of a piece: rows on which each filter failed, letters, and the error of the first.
+        self._fails = np.zeros(count, np.int64)
+        self._letters = 0
+        self._first: duckdb.Error | None = None
 
     def screen(self, rows: pa.Table, mark: bool = False) -> Screened:
         """The rows of a piece for which the condition holds, in their order; `mark`: see `Screened`.
@@ -95,6 +100,26 @@ class Screen:
         Raises: duckdb.Error when filters fail on more than FAILING_ROWS rows that no other drops: that of the first
             such row, whatever the order.
         """
+        self._fails[:] = 0
+        self._letters, self._first = 0, None
+        found: list[Screened] = []
+        low = 0
+        while low < rows.num_rows or not found:
+            size = self.local.rows(rows.num_rows - low)
+            found.append(self._screen(rows.slice(low, size), mark))
+            low += size
+        if len(found) == 1:
+            return found[0]
+        failed = [f.failed for f in found if f.failed is not None]
+        marked = [f.marked for f in found if f.marked is not None]
+        return Screened(
+            pa.concat_tables([f.rows for f in found]),
+            pa.concat_tables(failed) if failed else None,
+            pa.concat_tables(marked) if marked else None,
+        )
+
+    def _screen(self, rows: pa.Table, mark: bool) -> Screened:
+        """As `screen`, for rows of a piece that are evaluated in one order."""
         left = np.arange(rows.num_rows)
         faults: dict[int, Fault] = {}
         if self.conjunction.cheap is not None:
@@ -104,7 +129,9 @@ class Screen:
         letters, faults = faults, {}
         order, steps = self.local.order, list[Step]()
         self.turned = self.turned or self.local.turned
-        waiting, late = list(order), list[int]()
+        late = [n for n in order if self._fails[n] > FAILING_ROWS]  # as the rows before have shown
+        waiting = [n for n in order if n not in late]
+        seen = [(0, 0)] * len(order)
         watch = Watch()
         while waiting:
             number = waiting.pop(0)
@@ -119,6 +146,8 @@ class Screen:
                 watch.lap()
                 continue
             self._count(number, len(before), len(left), watch.lap())
+            seen[number] = len(left), len(before)
+            self._fails[number] += len(fresh)
             steps.append(step)
             if faults:
                 faults = self._still(rows, faults, number)
@@ -127,11 +156,16 @@ class Screen:
         if late:
             left, faults = self._last(rows, left, sorted(late), letters, faults)
         else:
+            if self.local.saw(seen):
+                self.profile = ""
             if self._profile(rows, order, steps):
                 self.overhead += watch.lap()
         letters |= faults
-        if len(letters) > FAILING_ROWS:
-            raise letters[min(letters)].error
+        if letters and self._first is None:
+            self._first = letters[min(letters)].error
+        self._letters += len(letters)
+        if self._first is not None and self._letters > FAILING_ROWS:
+            raise self._first
         self.kept += len(left)
         good = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
         return Screened(good, _letters(rows, letters), _marked(rows, left, sorted(letters)) if mark else None)
@@ -149,6 +183,7 @@ class Screen:
             "taken": self.taken,
             "kept": self.kept,
             "turned": self.turned,
+            "moved": self.local.moved,
         }
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
@@ -179,7 +214,7 @@ class Screen:
                 self.seconds[number] += watch.lap()
             passed.append(some)
             faults |= found
-            if len(letters) + len(faults) > FAILING_ROWS and min([*letters, *faults]) <= upto:
+            if self._letters + len(letters) + len(faults) > FAILING_ROWS and min([*letters, *faults]) <= upto:
                 break
         return np.concatenate([left[:0], *passed]), faults
 
@@ -239,7 +274,8 @@ class Screen:
         if each.rest is not None:
             table = part.append_column(RESULT.strip('"'), result)
             return self._query(f"({each.rest})", table)
-        return np.asarray(result.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+        result = result.fill_null(False) if result.null_count else result
+        return np.asarray(result.to_numpy(zero_copy_only=False), np.bool_)
 
     def _arguments(self, each: Filter, part: pa.Table) -> list[pa.Array | pa.ChunkedArray]:
         assert each.reference is not None
@@ -287,12 +323,14 @@ class Screen:
             if self.timed[number] or len(left) < SEEN:
                 continue
             watch = Watch()
-            told = self._asked(rows, left[:MEASURE], number) is not None
-            took = watch.lap()
-            if told:
-                self.timed[number] += min(MEASURE, len(left))
-                self.measured[number] += took
-            self.overhead += took
+            for size in (SEEN, MEASURE):
+                told = self._asked(rows, left[:size], number) is not None
+                took = watch.lap()
+                self.overhead += took
+                if told:
+                    self.timed[number], self.measured[number] = min(size, len(left)), took
+                if not told or took > CLEAR:
+                    break
 
     def _asked(self, rows: pa.Table, chosen: Ints, number: int) -> Flags | None:
         """For which rows a filter holds; None when it fails on one: what is profiled makes no dead letters."""
@@ -309,12 +347,16 @@ class Screen:
 
         Returns: whether that was to be done.
         """
-        if not self.plan.probability or not len(steps[0].before):
+        gone = len(steps[0].before) - int(np.count_nonzero(steps[-1].holds))
+        probability = self.local.probability(gone)
+        if not probability or not gone:
             return False
         width = len(order)
-        wanted = enough(steps, rows.num_rows, self.plan.most)
-        places = sampled(rows["_id"][0].as_py(), rows.num_rows, self.plan.probability, wanted)
+        wanted = enough(gone, rows.num_rows, self.plan.most)
+        places = sampled(rows["_id"][0].as_py(), rows.num_rows, probability, wanted)
         places, positions = dropped(places, steps, rows.num_rows, self.plan.most)
+        # From far and wide once, whatever is asked of them.
+        some = _part(rows, places, [*dict.fromkeys(c for f in self.conjunction.filters for c in f.columns)])
         lines = np.full((len(places), width), ord("?"), np.uint8)
         asks = np.zeros((width, width), np.bool_)
         for position, asked in enumerate(self.local.ask):
@@ -323,7 +365,7 @@ class Screen:
             lines[positions > position, number] = ord("0")
             lines[positions == position, number] = ord("1")
             chosen = np.flatnonzero(asks[positions, number])
-            if len(chosen) and (holds := self._asked(rows, places[chosen], number)) is not None:
+            if len(chosen) and (holds := self._asked(some, chosen, number)) is not None:
                 lines[chosen, number] = np.where(holds, ord("0"), ord("1"))
         self.profile = (self.profile + lines.tobytes().decode())[-self.plan.most * width :]
         self.local.take(bits_in(lines))
