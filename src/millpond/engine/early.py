@@ -82,7 +82,7 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
     if shown is not None:
         answers, behind = settle(db, query, answers, shown, now)
         parts = [t for t in (given, behind) if t is not None and t.num_rows]
-        given = _largest(db, pa.concat_tables(parts, promote_options="permissive")) if parts else None
+        given = _largest(db, _together(parts)) if parts else None
     stirred = before.stirred or task.stirred
     # Where groups have bounds of their own, an answer may count although other groups' windows are open yet.
     ahead = None if answers is None else _from(answers, now)
@@ -96,10 +96,21 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
         after, stirred = replace(after, early_at=task.clock), False
     if early is not None:
         parts = [early, *([answers] if answers is not None else [])]
-        answers = pa.concat_tables(parts, promote_options="permissive")
+        answers = _together(parts)
     if ahead is not None and ahead.num_rows:
-        early = pa.concat_tables([ahead, *([early] if early is not None else [])], promote_options="permissive")
+        early = _together([ahead, *([early] if early is not None else [])])
     return replace(result, answers=answers, revisions=given, progress=replace(after, stirred=stirred), early=early)
+
+
+def _together(parts: Sequence[pa.Table]) -> pa.Table:
+    """Tables of answers one behind the other. An ENUM that one has as a dictionary and another as text is text."""
+    names = {f.name for t in parts for f in t.schema if pa.types.is_dictionary(f.type)}
+    mixed = names & {f.name for t in parts for f in t.schema if pa.types.is_string(f.type)}
+    plain = [
+        t.cast(pa.schema([f.with_type(pa.string()) if f.name in mixed else f for f in t.schema])) if mixed else t
+        for t in parts
+    ]
+    return pa.concat_tables(plain, promote_options="permissive")
 
 
 def latest_shown(
@@ -109,7 +120,7 @@ def latest_shown(
     parts = [t for t in (_from(t, since) for t in parts) if t.num_rows]
     if not parts:
         return None
-    table = pa.concat_tables(parts, promote_options="permissive")
+    table = _together(parts)
     if len(parts) == 1:
         return table  # one epoch shows a row once
     key = ", ".join(["window_end", *identity(query)])
@@ -179,8 +190,8 @@ def settle(
         known.append(taken_back)
     known = [numbers(query, t) for t in known if t.num_rows]
     return (
-        pa.concat_tables(parts, promote_options="permissive") if parts else None,
-        pa.concat_tables(known, promote_options="permissive") if known else None,
+        _together(parts) if parts else None,
+        _together(known) if known else None,
     )
 
 
