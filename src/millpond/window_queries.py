@@ -295,11 +295,8 @@ def _check_flush(streams: Sequence[StreamDefinition], query: BoundQuery, options
     marks = any(s.options.marks_by is not None for s in streams)
     reasons = {
         "is for windows that end at instants": query.window is None,
-        "is not for growing windows": query.window is not None and query.window.landmark is not None,
         "spreads groups, and there is no GROUP BY": not query.keys,
         "does not go with LIMIT or DISTINCT, which need all groups of a window at once": whole,
-        "does not go with empty='report'": options.empty == "report",
-        "does not go with 'early'": options.early is not None,
         "does not go with the bounds of groups that marks_by gives": marks,
     }
     for reason, holds in reasons.items():

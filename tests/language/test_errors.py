@@ -107,7 +107,9 @@ WRONG = [
         "its own",
         "",
     ),
-    (f"{Q} SELECT count(*) [RANGE 2 m SLIDE 1 m], max(mph) «[RANGE ALL SLIDE 1 m]» FROM reading", "the only one", ""),
+    (f"{Q} SELECT count(*) [RANGE 2 m SLIDE 1 m], max(mph) «[ROWS 9 SLIDE 1]» FROM reading", "the only one", ""),
+    (f"{Q} SELECT count(*) [RANGE 2 m SLIDE 1 m], max(mph) «[RANGE ALL SLIDE 2 m]» FROM reading", "another SLIDE", ""),
+    (f"{Q} SELECT count(*) «[RANGE 2 m]» FROM reading", "stands behind the stream", ""),
     (f"{Q} SELECT count(*) [RANGE 2 m SLIDE 1 m] FROM reading «[RANGE 2 m SLIDE 1 m]»", "not both", ""),
     (
         f"{Q} SELECT count(*) FROM reading «[RANGE ALL SINCE '06:00' EVERY 90 m ZONE 'Asia/Tokyo' SLIDE 1 m]»",

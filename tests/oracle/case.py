@@ -32,6 +32,7 @@ class Case:
     align_start: windows start, not end, at origin + k·slide.
     since: windows grow from a landmark instead; range_us is 0 then.
     ranges: the window behind each item of `select` (0: the item is no aggregate); range_us is the largest then.
+    sinces: beside `ranges`, for items whose window grows from a landmark instead (and has 0 there).
     """
 
     select: tuple[str, ...]
@@ -48,6 +49,12 @@ class Case:
     empty: str = "skip"
     since: Since | None = None
     ranges: tuple[int, ...] = ()
+    sinces: tuple[Since | None, ...] = ()
+
+    @property
+    def beside(self) -> tuple[tuple[int, Since | None], ...]:
+        """The window behind each item: its RANGE, or its landmark."""
+        return tuple(zip(self.ranges, self.sinces or (None,) * len(self.ranges), strict=True))
 
     @property
     def effective_origin(self) -> int:
@@ -67,7 +74,7 @@ class Case:
         >>> Case(("count(*) AS n",), 60_000_000, 1_000_000).query()
         'SELECT count(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 SECOND]'
         """
-        items = [self._windowed(item, size) for item, size in zip(self.select, self.ranges, strict=bool(self.ranges))]
+        items = [self._windowed(i, *w) for i, w in zip(self.select, self.beside, strict=bool(self.ranges))]
         behind = "" if self.ranges else self._window()
         parts = [f"SELECT {', '.join(items or self.select)} FROM {self.stream}{behind}"]
         parts += [f"WHERE {self.where}"] if self.where else []
@@ -84,9 +91,10 @@ class Case:
         tail = f" WITH ({', '.join(options)})" if options else ""
         return f"CREATE {'OR REPLACE ' if replace_it else ''}QUERY {name} AS {self.query()}{tail}"
 
-    def _windowed(self, item: str, size: int) -> str:
+    def _windowed(self, item: str, size: int, since: Since | None) -> str:
         call, alias = item.rsplit(" AS ", 1)
-        return f"{call}{replace(self, range_us=size)._window() if size else ''} AS {alias}"
+        own = replace(self, range_us=size, since=since)._window() if size or since is not None else ""
+        return f"{call}{own} AS {alias}"
 
     def _window(self) -> str:
         if self.range_us is None:
@@ -125,7 +133,9 @@ class Case:
 
     def without_window(self) -> Case:
         """The same SELECT over everything."""
-        return replace(self, range_us=None, slide_us=0, origin_us=0, align_start=False, since=None, ranges=())
+        return replace(
+            self, range_us=None, slide_us=0, origin_us=0, align_start=False, since=None, ranges=(), sinces=()
+        )
 
 
 def span(microseconds: int) -> str:

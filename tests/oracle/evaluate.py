@@ -21,6 +21,10 @@ def window_ends(case: Case, times: Iterable[int], until: int | None = None) -> l
     first end behind the last of the times.
     """
     assert case.range_us is not None
+    if case.sinces:
+        times = list(times)
+        last = last_of(case, max(times, default=0)) if until is None else until
+        return sorted({end for one in _apart(case) for end in window_ends(one, times, last) if end <= last})
     if case.since is not None:
         times = list(times)
         last = max(((t // case.slide + 1) * case.slide for t in times), default=0)
@@ -33,6 +37,18 @@ def window_ends(case: Case, times: Iterable[int], until: int | None = None) -> l
             ends.add(end)
             end += slide
     return sorted(ends)
+
+
+def _apart(case: Case) -> list[Case]:
+    """The windows behind the items of a SELECT, each as that of a query of its own."""
+    windows = [w for w in case.beside if w[0] or w[1] is not None]
+    return [replace(case, range_us=size, since=since, ranges=(), sinces=()) for size, since in windows]
+
+
+def last_of(case: Case, time: int) -> int:
+    """The last end that is reported when the stream has ended and `time` is that of its last row."""
+    first = (time // case.slide + 1) * case.slide
+    return max([first, *(((time + size) // case.slide) * case.slide for size in case.ranges)])
 
 
 def evaluate(case: Case, table: Table, until: int | None = None, ends: Sequence[int] | None = None) -> list[Answer]:
@@ -88,13 +104,14 @@ def _beside(case: Case, connection: Any, end: int) -> list[tuple[tuple[Any, ...]
     assert case.range_us is not None
     width = len(case.group_by)
     groups: dict[str, list[Any]] = {}
-    for n, (item, size) in enumerate(zip(case.select, case.ranges, strict=True)):
-        one = replace(case, select=(item,), ranges=())
-        whole = _between(end - case.range_us, end)
+    for n, (item, (size, since)) in enumerate(zip(case.select, case.beside, strict=True)):
+        one = replace(case, select=(item,), ranges=(), sinces=())
+        whole = _between(start_of(case, end), end)
         if n == 0:
             for *_, keys in _split(connection.execute(one.extent_sql(0, 0, whole)).fetchall(), width):
                 groups[repr(keys)] = [keys]
-        rows = _between(end - (size or case.range_us), end)
+        own = replace(one, range_us=size, since=since) if size or since is not None else case
+        rows = _between(start_of(own, end), end)
         found = _split(connection.execute(one.extent_sql(end - case.range_us, end, rows)).fetchall(), width)
         values = {repr(keys): items[0] for items, keys in found}
         for name, group in groups.items():
@@ -110,19 +127,20 @@ def _split(found: list[Any], width: int) -> list[tuple[tuple[Any, ...], tuple[An
 
 
 def start_of(case: Case, end: int) -> int:
-    """Where the window that ends at `end` begins."""
+    """Where the window that ends at `end` begins; of several the first. At `end` where no landmark has come."""
+    if case.sinces:
+        return min(start_of(one, end) for one in _apart(case))
     if case.since is None:
         return end - (case.range_us or 0)
     start = case.since.before(end)
-    assert start is not None
-    return start
+    return end if start is None else start
 
 
 def last_end(case: Case, table: Table, until: int | None) -> int | None:
     """How far windows since a landmark are reported: up to progress, but not beyond the first end behind all rows."""
-    if case.since is None or not table.rows:
+    if (case.since is None and not case.sinces) or not table.rows:
         return until
-    last = (max(row.time for row in table.rows) // case.slide + 1) * case.slide
+    last = last_of(case, max(row.time for row in table.rows))
     return last if until is None or until >= 10**30 else until
 
 

@@ -7,6 +7,9 @@ the next revision. When progress passes the window, its answers are reported onc
 the revisions of the early ones. A row that was shown early and is not in the answer is taken back by a row with op '-'
 that is 'early' too, since it never counted. Relations are in `early_relations`.
 
+Where answers go out by and by (`flush`), a window that progress has passed is not speculated about any more, and what
+was shown of a group stays as it is until the group's slot goes out: then it is confirmed, or taken back.
+
 Everything here is about tables of answers, whatever kind of window they are of (windows.md has speculation as future
 work, [L2029]; the model of revisions is SEMANTICS, late rows). When early answers are due is decided by clock readings
 that stand in manifests, so that replaying gives the same.
@@ -18,8 +21,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from millpond.engine.advance import Advanced, numbers
 from millpond.engine.evaluation import Evaluation, State, difference, end_pane
@@ -46,6 +51,7 @@ class Speculation:
     shown: instant -> answers shown early of windows that end from it on, any revision (chunks of kind `EARLY`).
     current: what the open windows would answer now; see `open_answers` for windows on panes.
     clock: the clock reading of the epoch. stirred: whether the epoch took rows of the query's stream.
+    waiting: which answers, of windows that progress has passed, have not gone out when a query is so far.
     """
 
     query: BoundQuery
@@ -54,6 +60,15 @@ class Speculation:
     current: Callable[[QueryProgress], pa.Table | None]
     clock: int
     stirred: bool
+    waiting: Callable[[pa.Table, QueryProgress], NDArray[np.bool_]] | None = None
+
+    def unsettled(self, shown: pa.Table, progress: QueryProgress) -> NDArray[np.bool_]:
+        """What was shown of windows that are open, or whose answers have not gone out, when the query is so far."""
+        ends = shown["window_end"].cast(pa.int64()).to_numpy()
+        still: NDArray[np.bool_] = ends >= opens(self.query, progress.closed)
+        if self.waiting is not None and progress.held:
+            still = still | self.waiting(shown, progress)
+        return still
 
 
 def due(options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
@@ -76,11 +91,13 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
         before: how far the query had answered before the epoch. result: what it answered of closed windows.
     """
     query, after = task.query, result.progress
-    was, now = opens(query, before.closed), opens(query, after.closed)
+    was, now = opens(query, before.answered), opens(query, after.closed)
     shown = latest_shown(db, query, task.shown(was), was)
     answers, given = result.answers, result.revisions
     if shown is not None:
-        answers, behind = settle(db, query, answers, shown, now)
+        shown = shown.filter(pa.array(task.unsettled(shown, before)))
+        ended = shown.filter(pa.array(~task.unsettled(shown, after)))
+        answers, behind = settle(db, query, answers, shown, ended)
         parts = [t for t in (given, behind) if t is not None and t.num_rows]
         given = _largest(db, _together(parts)) if parts else None
     stirred = before.stirred or task.stirred
@@ -154,7 +171,7 @@ def speculate(
 
 
 def settle(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table | None, shown: pa.Table, opens_at: int
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table | None, shown: pa.Table, ended: pa.Table
 ) -> tuple[pa.Table | None, pa.Table | None]:
     """Answers of closed windows, numbered behind what was shown early, and the revision numbers to remember.
 
@@ -162,10 +179,9 @@ def settle(
 
     Arguments:
         answers: of closed windows, with revision and op. shown: of `latest_shown`, of windows that were open before.
-        opens_at: windows that end before it are closed now.
+        ended: those of them whose answers are out now.
     """
-    shown = shown.filter(pc.equal(shown[STATUS], OPEN))
-    ended = shown.filter(pc.less(shown["window_end"].cast(pa.int64()), opens_at))
+    shown, ended = (t.filter(pc.equal(t[STATUS], OPEN)) for t in (shown, ended))
     key = ["window_end", *identity(query)]
     same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM s.{c}" for c in key)
     gone = "SELECT s.* REPLACE (s.revision + 1 AS revision, '-' AS op) FROM shown s WHERE s.op = '+'"

@@ -132,10 +132,12 @@ class Evaluation:
 
         Arguments:
             high: the largest event time of the stream. Windows that grow go on without rows; when the stream has ended
-                (`bound` is FOREVER) they are reported up to the first end behind the last row.
+                (`bound` is FOREVER) they are reported up to the first end behind the last row, and beside windows of a
+                RANGE as long as these hold that row.
         """
         if bound >= FOREVER and self.cover.grows:
-            bound = NEVER if high <= NEVER else first_end_after(self.window, high)
+            window = self.window
+            bound = NEVER if high <= NEVER else max(first_end_after(window, high), high + window.range)
         return end_pane(self.spec, self.window, bound)
 
     @property

@@ -42,7 +42,7 @@ from millpond.engine.prefixes import fold_prefix
 from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.relating import ROWS, Shard, early_chunk, need_of, needed_rows, row_chunk
 from millpond.engine.row_state import forget_rows, state_of
-from millpond.engine.smoothing import smoothed
+from millpond.engine.smoothing import smoothed, wait
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder
 from millpond.engine.tolerance import FAULTS, one_line
 from millpond.engine.unions import late_of, progress_of, with_unions
@@ -277,7 +277,9 @@ def _advance_synopsis(
                         db, spec, query, options, mode, missed, parts, before, closing, known.high, given, groups, high
                     )
                 if options.flush != "at once":
-                    result = smoothed(db, spec, query, options, panes, before, result, until, manifest.clock, owner)
+                    result = smoothed(
+                        db, spec, query, options, panes, before, result, until, manifest.clock, owner, high
+                    )
                 if options.early is not None:
                     current = (
                         partial(open_answers, db, spec, query, options, panes, high)
@@ -285,7 +287,9 @@ def _advance_synopsis(
                         else partial(open_row_answers, db, spec, query, panes, high)
                     )
                     shown = partial(_shown, pond, segments, owner)
-                    speculation = Speculation(query, options, shown, current, manifest.clock, stirred)
+                    speculation = Speculation(
+                        query, options, shown, current, manifest.clock, stirred, partial(wait, db, query)
+                    )
                     result = with_early(db, speculation, before, result)
                 break
             except FAULTS as error:
@@ -430,13 +434,13 @@ def _compact(
             chunks.append(Chunk(owner, kind, epoch, ends["min"], ends["max"], table))
         elif kind == EARLY and int(owner[1:]) in catalog.queries:
             standing = catalog.queries[int(owner[1:])]
-            closed = manifest.queries.get(owner[1:], QueryProgress()).closed
+            known = manifest.queries.get(owner[1:], QueryProgress())
             query = standing.definition.query
             if query.relation is not None:
-                left = shown_early(db, query, [c.table for c in group], closed)
+                left = shown_early(db, query, [c.table for c in group], known.closed)
                 chunks += [early_chunk(owner, epoch, left)] if left is not None else []
                 continue
-            shown = latest_shown(db, query, [c.table for c in group], opens(query, closed))
+            shown = latest_shown(db, query, [c.table for c in group], opens(query, known.answered))
             if shown is not None:
                 ends = pc.min_max(shown["window_end"].cast(pa.int64())).as_py()
                 chunks.append(Chunk(owner, kind, epoch, ends["min"], ends["max"], shown))

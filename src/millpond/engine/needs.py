@@ -18,17 +18,17 @@ from millpond.engine.unions import progress_of
 from millpond.progress import NEVER, StreamProgress
 from millpond.types import DAY, BoundQuery, StreamDefinition
 from millpond.windows import first_end_after
-from millpond.windows.landmarks import last_before
+from millpond.windows.landmarks import begin
 from millpond.windows.panes import FAR
 from millpond.windows.registered import axis_of
 
 
 def landmark_for(query: BoundQuery, time: int) -> int:
-    """Where the window begins that is the first to end behind `time`, of windows since a landmark."""
+    """Where the window begins that is the first to end behind `time`, of windows that grow."""
     assert query.window is not None and query.window.landmark is not None
     if time <= NEVER:
         return NEVER
-    return int(last_before(query.window.landmark, np.array([first_end_after(query.window, time)]))[0])
+    return max(NEVER, int(begin(query.window, np.array([first_end_after(query.window, time)]))[0]))
 
 
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
@@ -130,8 +130,8 @@ def settled_pane(
         known = queries(str(standing.id)) or QueryProgress()
         assert query.window is not None
         if stream.options.late == "revise" or synopsis.spec.feeds:
-            final = horizon_of(query, options, known, high) if known.closed > NEVER else NEVER
+            final = min(known.answered, horizon_of(query, options, known, high)) if known.closed > NEVER else NEVER
         else:
-            final = min(known.closed, high)
+            final = min(known.answered, high)
         settled.append(end_pane(synopsis.spec, query.window, final))
     return min(settled, default=-FAR)

@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 import duckdb
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from millpond.engine.advance import Advanced, advanced, numbers
-from millpond.engine.evaluation import Evaluation, below, end_pane
+from millpond.engine.evaluation import Evaluation, below
 from millpond.engine.records import Held, QueryProgress
 from millpond.engine.state import PaneState, manifest_file
 from millpond.progress import FOREVER, NEVER
@@ -110,21 +111,22 @@ def smoothed(
     bound: int,
     clock: int,
     user: str,
+    high: int,
 ) -> Advanced:
     """An epoch of a query, `user`, whose answers are spread.
 
     Arguments:
-        state: pane rows of everything that has come.
+        state: pane rows of everything that has come. high: high watermark of the stream.
         revised: what the epoch gives for windows that had closed before it, with those that wait among them.
     """
     left, portions = plan(query, options, before.held, before.closed, bound, clock)
     task = Evaluation(db, spec, query, options, state, _none)
-    ends = {end_pane(spec, task.window, h.until) for h in before.held}
+    ends = {task.until(h.until, high) for h in before.held}
     _keep_up(state, user, ends)
-    changed = _without_waiting(db, query, revised.answers, before.held)
+    changed = _without_waiting(db, query, revised.answers, before)
     fresh = []
     for portion in portions:
-        closed, until = (end_pane(spec, task.window, end) for end in (portion.after, portion.until))
+        closed, until = (task.until(end, high) for end in (portion.after, portion.until))
         rows = _rows_of(portion, state, user, task.closing_since(closed), until)
         fresh.append(task.close_over(rows, closed, until, None, False))
     result = advanced(query, before, [changed], fresh, bound, revised.progress.first, 0)
@@ -221,14 +223,21 @@ def slots_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, keys: Sequence[str])
 
 
 def _without_waiting(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, changed: pa.Table | None, held: Sequence[Held]
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, changed: pa.Table | None, before: QueryProgress
 ) -> pa.Table | None:
     """Revisions without those of answers that have not gone out yet: these will have the late rows in them."""
-    if changed is None or not changed.num_rows or not held:
+    if changed is None or not changed.num_rows or not before.held:
         return changed
-    end = changed["window_end"].cast(pa.int64()).to_numpy()
-    slot = slots_of(db, changed, identity(query))
-    kept = np.ones(len(end), bool)
-    for each in held:
-        kept &= ~((end > each.after) & (end <= each.until) & (slot >= each.place))
-    return changed.filter(pa.array(kept))
+    return changed.filter(pa.array(~wait(db, query, changed, before)))
+
+
+def wait(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table, progress: QueryProgress
+) -> NDArray[np.bool_]:
+    """Which of some answers of windows that progress has passed have not gone out, when a query is so far."""
+    end = answers["window_end"].cast(pa.int64()).to_numpy()
+    slot = slots_of(db, answers, identity(query))
+    waiting = np.zeros(len(end), bool)
+    for each in progress.held:
+        waiting |= (end > each.after) & (end <= each.until) & (slot >= each.place)
+    return waiting

@@ -13,7 +13,7 @@ from millpond.language.expressions import function_name
 from millpond.language.functions import AGGREGATES
 from millpond.language.places import Source, own_span
 from millpond.language.statistics_calls import STATISTICS, parameters_of, typed_sql
-from millpond.types import OrderTerm
+from millpond.types import Landmark, OrderTerm
 
 Text = Callable[[exp.Expr], str]
 
@@ -42,13 +42,14 @@ class Call:
     order_nodes: list[exp.Expr] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)
     range: int | None = None
+    since: Landmark | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for calls that give the same value."""
         return (
             self.function, tuple(self.arguments), self.distinct, self.filter, tuple(self.order), tuple(self.parameters),
-            self.range,
+            self.range, self.since,
         )  # fmt: skip
 
     @property

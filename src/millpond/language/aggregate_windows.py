@@ -1,10 +1,12 @@
 """Windows behind aggregate calls: `count(*) [RANGE 1 HOUR SLIDE 5 MINUTES]`, several of them in one SELECT.
 
-Li 2008, section 3 (the window is a parameter of the aggregate). All windows of one SELECT end at the same instants; one
-window for all calls is the same as that window behind FROM.
+Li 2008, section 3 (the window is a parameter of the aggregate). All windows of one SELECT end at the same instants, be
+they of a RANGE or since a landmark; one window for all calls is the same as that window behind FROM, whatever its kind.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -12,9 +14,9 @@ from millpond.language.expressions import function_name, is_aggregate
 from millpond.language.from_items import time_window
 from millpond.language.places import Source, own_span
 from millpond.language.window_clause import WINDOW, WindowClause
-from millpond.types import StreamDefinition, Window
+from millpond.types import Landmark, StreamDefinition, Window
 
-_WORKS = "count(*) [RANGE 10 MINUTES SLIDE 1 MINUTE], max(v) [RANGE 1 HOUR SLIDE 1 MINUTE]"
+_WORKS = "count(*) [RANGE 10 MINUTES SLIDE 1 MINUTE], max(v) [RANGE ALL SLIDE 1 MINUTE]"
 
 
 def windowed_calls(select: exp.Expr, text: str) -> list[exp.Expr]:
@@ -64,10 +66,16 @@ def refuse_windowed_calls(select: exp.Expr, text: str, source: Source) -> None:
         raise source.error("a window stands behind a stream or behind an aggregate over one", _clause(calls[0]).place)
 
 
+#: The window behind a call where it is not the query's: its RANGE (microseconds), or the landmark since which it grows.
+OwnWindow = tuple[int | None, Landmark | None]
+
+
 class CallWindows:
     """The windows behind the aggregate calls of one SELECT over a stream.
 
-    query: the window of the query, the widest of them; None: no call has a window.
+    common: the one window of all calls that have one, of any kind: it is the window behind the stream.
+    query: where there are several, the window of the query, which holds all of them: it begins where the first of them
+        begins. None: there are not several.
 
     Raises: StatementError for a window behind what is no aggregate, and for windows that do not end together.
     """
@@ -76,46 +84,62 @@ class CallWindows:
         self, select: exp.Expr, text: str, behind: WindowClause | None, stream: StreamDefinition, source: Source
     ) -> None:
         self.source = source
+        self.common: WindowClause | None = None
+        self.query: Window | None = None
         calls = windowed_calls(select, text)
         for node in calls:
             if not is_aggregate(node):
                 raise source.error("a window stands behind a stream or an aggregate", _clause(node).place, _WORKS)
+            if _clause(node).is_relation:
+                raise source.error(
+                    "a window without SLIDE makes the stream a relation, and stands behind the stream",
+                    _clause(node).place,
+                    f"FROM {stream.name} [RANGE 5 MINUTES], or {_WORKS}",
+                )
         if calls and behind is not None:
             raise source.error(
                 "windows stand behind the stream or behind its aggregates, not both",
                 behind.place,
                 "the window behind every aggregate call, or behind the stream alone",
             )
-        bound = [(node, time_window(_clause(node), stream, source)) for node in calls]
-        self.query: Window | None = max((w for _, w in bound), key=lambda w: w.range, default=None)
-        self.several = len({w for _, w in bound}) > 1
-        if self.several:
-            for node, window in bound:
-                self._check(node, window, bound[0][1])
+        if len({_said(_clause(node)) for node in calls}) == 1:
+            self.common = _clause(calls[0])
+            return
+        for node in calls:
+            self._must_end_at_instants(_clause(node))
+        self._windows = {id(node): time_window(_clause(node), stream, source) for node in calls}
+        if not calls:
+            return
+        for node in calls:
+            self._check(_clause(node), self._windows[id(node)], self._windows[id(calls[0])])
+        self.query = _around(list(self._windows.values()))
 
-    def _check(self, node: exp.Expr, window: Window, first: Window) -> None:
-        place = _clause(node).place
-        if window.landmark is not None or first.landmark is not None:
+    def _must_end_at_instants(self, clause: WindowClause) -> None:
+        if clause.slide_rows is not None or clause.extent == "kind":
+            what = "with rows" if clause.slide_rows is not None else "where its kind says"
             raise self.source.error(
-                "a window since a landmark is the only one of its SELECT",
-                place,
+                f"the windows of one SELECT end together, and this one ends {what}: it is the only one of its SELECT",
+                clause.place,
                 "the same window behind every call, or two queries",
             )
+
+    def _check(self, clause: WindowClause, window: Window, first: Window) -> None:
         if (window.slide, window.origin) != (first.slide, first.origin):
             what = "SLIDE" if window.slide != first.slide else "ORIGIN"
             raise self.source.error(
-                f"the windows of one SELECT end together, and this one has another {what} than the first", place, _WORKS
+                f"the windows of one SELECT end together, and this one has another {what} than the first",
+                clause.place,
+                _WORKS,
             )
 
-    def range_of(self, node: exp.Expr) -> int | None:
-        """The RANGE of the window behind an aggregate call; None where it is the query's.
+    def window_of(self, node: exp.Expr) -> OwnWindow:
+        """RANGE or landmark of the window behind an aggregate call; neither: it is the query's.
 
         Raises:
             StatementError: there are several windows, and the call has none.
         """
-        if not self.several:
-            return None
-        assert self.query is not None
+        if self.query is None:
+            return None, None
         if WINDOW not in node.meta:
             inner = node
             while isinstance(inner, exp.Filter | exp.WithinGroup):
@@ -125,5 +149,30 @@ class CallWindows:
                 own_span(inner),
                 _WORKS,
             )
-        clause = _clause(node)
-        return None if clause.range == self.query.range else clause.range
+        window = self._windows[id(node)]
+        if window == self.query or (window.landmark is not None and window.landmark.since is None):
+            return None, None
+        return (window.range, None) if window.landmark is None else (None, window.landmark)
+
+
+def _said(clause: WindowClause) -> WindowClause:
+    """What a clause says, wherever it stands."""
+    nowhere = (0, 0)
+    partition = tuple((name.lower(), nowhere) for name, _ in clause.partition)
+    placed = replace(clause, place=nowhere, attribute_place=nowhere, kind_place=nowhere)
+    return replace(placed, partition=partition, kind=clause.kind.lower())
+
+
+def _around(windows: list[Window]) -> Window:
+    """The window that begins where the first of several begins: the widest where one holds all the others.
+
+    >>> from millpond.types import HOUR
+    >>> _around([Window(HOUR, 1), Window(2 * HOUR, 1)]).range // HOUR
+    2
+    """
+    widest = max(windows, key=lambda w: w.range)
+    # The start of the stream comes before all others.
+    marks = sorted({w.landmark for w in windows if w.landmark is not None}, key=lambda m: (m.since or -1, m.every or 0))
+    if not marks:
+        return widest
+    return replace(widest, landmark=marks[0], beside=tuple(marks[1:]))

@@ -128,10 +128,12 @@ class SelectBinder:
         joined = joined_tables(self.select, self.schema, self.source)
         self.check_clauses(allowed_clauses(self.select, joined, self.source))
         table, stream = self.stream() if joined is None else self.named(joined.stream, True)
-        window = bound_window(table, stream, self.source, self.schema)
-        self.row_window = bound_row_window(table, stream, self.source)
         self.calls = CallWindows(self.select, self.text, table.meta.get(WINDOW), stream, self.source)
-        window = window or self.calls.query
+        if self.calls.common is not None:
+            table = table.copy()
+            table.meta[WINDOW] = self.calls.common
+        window = bound_window(table, stream, self.source, self.schema) or self.calls.query
+        self.row_window = bound_row_window(table, stream, self.source)
         feeds = union_feeds(table, stream, self.schema, self.source)
         alias = table.alias or stream.name
         rows = (
@@ -193,9 +195,9 @@ class SelectBinder:
         where = self.where(rows)
         self.check_constants(rows)
         written = self.items(written, rows, grouped)
-        range_of = self.calls.range_of if self.calls is not None else lambda node: None
+        window_of = self.calls.window_of if self.calls is not None else lambda node: (None, None)
         windowed = window is not None or self.row_window is not None
-        groups = GroupScope(rows, windowed, range_of) if grouped else None
+        groups = GroupScope(rows, windowed, window_of) if grouped else None
         if groups is not None and self.row_window is not None:
             groups.number_windows(self.row_window)
         return self.finish(stream, window, where, rows, typer, written, groups)

@@ -114,10 +114,6 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source, sch
 def time_window(clause: WindowClause, stream: StreamDefinition, source: Source) -> Window:
     """A window that slides by time, or grows from a landmark, as it is bound."""
     if clause.extent not in ("range", "all") or clause.slide is None:
-        if clause.extent == "kind":
-            raise source.error(
-                "a window of a registered kind stands behind its stream", clause.place, "FROM s [KIND …]"
-            )
         raise source.error("windows of this kind are not available yet", clause.place, WORKS)
     check_attribute(clause, stream, source)
     if clause.extent == "all":

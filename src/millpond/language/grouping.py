@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from millpond.errors import StatementError
 from millpond.language.aggregate_calls import Call, CallReader
+from millpond.language.aggregate_windows import OwnWindow
 from millpond.language.expressions import Resolver, column, has_aggregate, struct_field
 from millpond.language.outputs import SelectItem, ordinal
 from millpond.language.scope import WINDOW_COLUMNS, RowScope
@@ -23,13 +24,13 @@ class GroupScope:
     Arguments:
         rows: names at the level of rows.
         windowed: whether the query has a window.
-        range_of: the RANGE of the window behind a call; None: the query's window.
+        window_of: RANGE or landmark of the window behind a call; neither: the query's window.
     """
 
     def __init__(
-        self, rows: RowScope, windowed: bool, range_of: Callable[[exp.Expr], int | None] = lambda node: None
+        self, rows: RowScope, windowed: bool, window_of: Callable[[exp.Expr], OwnWindow] = lambda node: (None, None)
     ) -> None:
-        self.rows, self.source, self.windowed, self._range_of = rows, rows.source, windowed, range_of
+        self.rows, self.source, self.windowed, self._window_of = rows, rows.source, windowed, window_of
         self.window_columns = {name: "TIMESTAMP" for name in WINDOW_COLUMNS} if windowed else {}
         self.keys: list[Key] = []
         self.aggregates: list[Aggregate] = []
@@ -137,7 +138,7 @@ class GroupScope:
 
     def _call(self, node: exp.Expr) -> exp.Expr:
         call = self._reader.read(node)
-        call.range = self._range_of(node)
+        call.range, call.since = self._window_of(node)
         name, _ = self._calls.setdefault(call.key, (f"a{len(self._calls)}", call))
         return column(name)
 
@@ -173,7 +174,7 @@ class GroupScope:
         self.aggregates = [
             Aggregate(
                 name, call.function, tuple(call.arguments), kinds, call.distinct, call.filter, tuple(call.order),
-                tuple(call.parameters), result, call.range,
+                tuple(call.parameters), result, call.range, since=call.since,
             )
             for (name, call), kinds, result in zip(calls, argument_types, results, strict=True)
         ]  # fmt: skip

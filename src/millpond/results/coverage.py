@@ -44,7 +44,7 @@ def coverage_of(core: Core, standing: Standing) -> Coverage:
     start = progress.covered
     if start <= NEVER and lows and all(removed is None for _, removed in archives):
         start = min(lows)
-    reach = window.range if window is not None else 0
+    reach = window.range if window is not None and window.landmark is None else 0
     return Coverage(start, start + reach if start > NEVER and reach else NEVER, progress.closed)
 
 

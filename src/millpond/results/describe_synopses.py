@@ -104,7 +104,8 @@ def _view(standing: Standing, owner: str) -> str:
     if query.window.kind is not None:
         return f"[KIND {query.window.kind.split('@')[0]}]"
     if query.window.landmark is not None:
-        return f"[RANGE ALL SLIDE {duration(query.window.slide)}]"
+        beside = f" and {duration(query.window.range)}" if query.window.range else ""
+        return f"[RANGE ALL{beside} SLIDE {duration(query.window.slide)}]"
     return f"[RANGE {duration(query.window.range)} SLIDE {duration(query.window.slide)}]"
 
 

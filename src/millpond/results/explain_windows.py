@@ -54,7 +54,9 @@ def window_line(window: Window) -> str:
     if window.kind is not None:
         return f"window: of the registered kind '{window.kind.split('@')[0]}'"
     if window.landmark is not None:
-        return f"window: since {landmark_text(window.landmark)}, slide {duration(window.slide)}"
+        since = " or, where that is earlier, ".join(landmark_text(mark) for mark in window.landmarks)
+        least = f", and at least the last {duration(window.range)}" if window.range else ""
+        return f"window: since {since}{least}, slide {duration(window.slide)}"
     return f"window: range {duration(window.range)}, slide {duration(window.slide)}, origin {moment(window.origin)}"
 
 
@@ -80,12 +82,18 @@ def pane_lines(query: BoundQuery, spec: PanesSpec) -> list[str]:
     width, step, _ = spec.panes.shape(window)
     if window.kind is not None:
         return ["panes: none; each row updates the windows that hold it, a partial for each group and window"]
+    behind = [
+        f"behind aggregates: {f'range {duration(w.range)}' if mark is None else f'since {landmark_text(mark)}'}"
+        for w in windows[1:]
+        for mark in [w.landmark]
+    ]
     if window.landmark is not None:
         return [
+            *behind,
             f"panes: {duration(spec.panes.width)} wide, {step} per slide; a window has all since its landmark",
             "each row updates 1 pane; panes that no revision can reach any more are kept as one row per group",
         ]
-    lines = [f"behind aggregates: range {duration(w.range)}" for w in windows[1:]]
+    lines = [*behind]
     lines.append(f"panes: {duration(spec.panes.width)} wide, {width} per window, {step} per slide")
     lines.append(f"each row updates 1 pane instead of {max(1, -(-window.range // window.slide))} windows")
     return lines

@@ -29,6 +29,7 @@ from millpond.results.gone import check_reach
 from millpond.results.relational import invoke_relation
 from millpond.synopses import PanesSpec, connection, query_table
 from millpond.synopses.finish import empty_answers
+from millpond.synopses.panes import window_behind
 from millpond.types import EXACT, NUMBER, Aggregate, BoundQuery, Column, StreamDefinition
 from millpond.windows.landmarks import BEGINNING, last_before
 from millpond.windows.registered import axis_of
@@ -112,7 +113,7 @@ def _made(
         wanted = Range(start + opened, before, epoch)
         begin = None if start <= BEGINNING else start + opened
         check_reach(core, streams_read(core, query, stream), begin, before - 1, scan is not None, files=True)
-        found, removed = whole(core, stream, _bounded(query, start, now), wanted, strict=False, scan=scan)
+        found, removed = whole(core, stream, _bounded(query, start, now, before), wanted, strict=False, scan=scan)
         ends, number = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end", ""
     if found is None or not found.num_rows:
         return empty_answers(connection(), columns)
@@ -139,7 +140,8 @@ def _start_of(query: BoundQuery, now: int, until: int) -> int:
         return axis.start_of(held.start) if len(held) else until
     if query.window.landmark is None:
         return now - query.window.range
-    return int(last_before(query.window.landmark, np.array([until]))[0])
+    since = [int(last_before(mark, np.array([until]))[0]) for mark in query.window.landmarks]
+    return min(since + ([now - query.window.range] if query.window.range else []))
 
 
 def _moment(time: int) -> str:
@@ -147,18 +149,19 @@ def _moment(time: int) -> str:
     return "NULL::TIMESTAMP" if time <= BEGINNING else f"make_timestamp({time})"
 
 
-def _narrowed(aggregate: Aggregate, query: BoundQuery, end: int) -> Aggregate:
+def _narrowed(aggregate: Aggregate, query: BoundQuery, end: int, until: int) -> Aggregate:
     """An aggregate with a window of its own, as one over the query's window with a filter."""
-    if aggregate.range is None:
+    if aggregate.range is None and aggregate.since is None:
         return aggregate
     assert query.window is not None
-    inside = f"{quote(query.window.attribute)} >= make_timestamp({end - aggregate.range})"
+    start = _start_of(replace(query, window=window_behind(query, aggregate)), end, until)
+    inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"
     both = f"({aggregate.filter}) AND {inside}" if aggregate.filter else inside
-    return replace(aggregate, range=None, filter=both)
+    return replace(aggregate, range=None, since=None, filter=both)
 
 
-def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:
-    """The query with window_start and window_end standing for the invoked window."""
+def _bounded(query: BoundQuery, start: int, end: int, until: int) -> BoundQuery:
+    """The query with window_start and window_end standing for the invoked window, which holds rows before `until`."""
 
     bounds = {'"window_start"': _moment(start), '"window_end"': f"make_timestamp({end})"}
 
@@ -168,7 +171,7 @@ def _bounded(query: BoundQuery, start: int, end: int) -> BoundQuery:
 
     return replace(
         query,
-        aggregates=tuple(_narrowed(a, query, end) for a in query.aggregates),
+        aggregates=tuple(_narrowed(a, query, end, until) for a in query.aggregates),
         select=tuple(replace(o, expression=put(o.expression)) for o in query.select),
         having=put(query.having) if query.having else None,
         order_by=tuple(replace(t, expression=put(t.expression)) for t in query.order_by),

@@ -15,7 +15,7 @@ from millpond.synopses.aggregates import components_of
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
-from millpond.synopses.panes import PanesSpec, group_codes, windows_of
+from millpond.synopses.panes import PanesSpec, group_codes, window_behind, windows_of
 from millpond.synopses.splits import VALUE, Component, Split
 from millpond.types import NUMBER, Aggregate, BoundQuery, Column, Window
 from millpond.windows import Cover, Rows
@@ -68,7 +68,7 @@ def fold_windows(
         reach: panes before an end in which a group must have a row for the window to be reported.
 
     Of windows that grow there is a column `start` too (microseconds; NULL: the start of the stream). Components over
-    narrower windows, those behind aggregates, are columns of their own (`prefix_of`).
+    the windows behind aggregates are columns of their own (`prefix_of`).
     """
     assert query.window is not None
     cover = Cover(spec.panes, spec.window_of(query))
@@ -98,13 +98,13 @@ def fold_windows(
         group, end, starts_at, low, high = group[some], end[some], starts_at[some], low[some], high[some]
     ordered = panes.take(pa.array(order))
     components = [c for c in spec.components if panes.num_rows or c.names[0] in panes.column_names]
-    own = _of_window(components, spec, query, None) if narrower else components
+    own = _of_window(components, spec, query, query.window) if narrower else components
     folded = fold_columns(db, own, ordered, low, high)
-    for each in narrower:
-        wanted_here = _of_window(components, spec, query, each.range)
-        runs = rows.runs(group, end, each.range // spec.panes.width)
-        found = fold_columns(db, wanted_here, ordered, *runs)
-        folded.update({prefix_of(each.range) + name: column for name, column in found.items() if name != "n"})
+    for place, each in enumerate(narrower, 1):
+        wanted_here = _of_window(components, spec, query, each)
+        begins = np.minimum(Cover(spec.panes, each).starts(end), end)  # a landmark may not have come yet
+        found = fold_columns(db, wanted_here, ordered, *rows.runs(group, end, end - begins))
+        folded.update({prefix_of(place) + name: column for name, column in found.items() if name != "n"})
     columns: dict[str, pa.Array | pa.ChunkedArray] = {**_instants(spec, end)}
     if cover.grows:
         known = starts_at > -FAR
@@ -133,24 +133,21 @@ def _instants(spec: PanesSpec, ends: Ints) -> dict[str, pa.Array]:
     return {"end": pa.array(axis.ends(ends - 1)), "start": pa.array(axis.starts(ends - 1))}
 
 
-def prefix_of(size: int) -> str:
-    """What stands before the names of components that are folded over a window of RANGE `size` of its own."""
-    return f"w{size}_"
+def prefix_of(place: int) -> str:
+    """What stands before the names of components that are folded over a window behind aggregates, by its place."""
+    return f"w{place}_" if place else ""
 
 
-def _of_window(
-    components: Sequence[Component], spec: PanesSpec, query: BoundQuery, size: int | None
-) -> list[Component]:
-    """The components that aggregates over the window of RANGE `size` need; None: the query's own."""
-    assert query.window is not None
-    sizes = (None, query.window.range) if size is None else (size,)
-    names = {c.name for a in query.aggregates if a.range in sizes for c in components_of(a, spec.time).components}
+def _of_window(components: Sequence[Component], spec: PanesSpec, query: BoundQuery, window: Window) -> list[Component]:
+    """The components that the aggregates over one of a query's windows need."""
+    mine = [a for a in query.aggregates if window_behind(query, a) == window]
+    names = {c.name for a in mine for c in components_of(a, spec.time).components}
     return [c for c in components if c.name in names]
 
 
 def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, folded: pa.Table) -> pa.Table:
     """Answers from folded windows: the window's columns, the select list, hidden identity columns `_k*`."""
-    finals = [f"({_final(a, time, folded, query.window)})::{a.type} AS {a.name}" for a in query.aggregates]
+    finals = [f"({_final(a, time, folded, query)})::{a.type} AS {a.name}" for a in query.aggregates]
     keys = [f"{k.name}::{k.type} AS {k.name}" for k in query.keys]
     own = query.window is None or query.window.landmark is not None or query.window.kind is not None
     start = '"start"' if own or query.window is None else f'"end" - {query.window.range}'
@@ -169,7 +166,7 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, 
 
 def _values(query: BoundQuery, time: str, folded: pa.Table) -> dict[str, str]:
     """By aggregate: the SELECT that computes its values for all windows at once; see `Split.values`."""
-    splits = {a.name: _split(a, time, query.window) for a in query.aggregates}
+    splits = {a.name: _split(a, time, query) for a in query.aggregates}
     return {n: s.values for n, s in splits.items() if s.values is not None and _has(s, folded)}
 
 
@@ -177,12 +174,15 @@ def _has(split: Split, folded: pa.Table) -> bool:
     return all(c.names[0] in folded.column_names for c in split.components)
 
 
-def _split(aggregate: Aggregate, time: str, window: Window | None) -> Split:
+def _split(aggregate: Aggregate, time: str, query: BoundQuery) -> Split:
     """How an aggregate is split, over the components of the window behind it if it has one of its own."""
     split = components_of(aggregate, time)
-    if window is None or aggregate.range in (None, window.range):
+    if query.window is None or (aggregate.range is None and aggregate.since is None):
         return split
-    prefix, final, values = prefix_of(aggregate.range or 0), split.final, split.values
+    prefix = prefix_of(windows_of(query).index(window_behind(query, aggregate)))
+    if not prefix:
+        return split
+    final, values = split.final, split.values
     for component in split.components:
         final = final.replace(component.name, prefix + component.name)
         values = None if values is None else values.replace(component.name, prefix + component.name)
@@ -190,9 +190,9 @@ def _split(aggregate: Aggregate, time: str, window: Window | None) -> Split:
     return replace(split, components=components, final=final, values=values)
 
 
-def _final(aggregate: Aggregate, time: str, folded: pa.Table, window: Window | None) -> str:
+def _final(aggregate: Aggregate, time: str, folded: pa.Table, query: BoundQuery) -> str:
     """The value of an aggregate over the components in `folded`; without them, that over no rows."""
-    split = _split(aggregate, time, window)
+    split = _split(aggregate, time, query)
     if _has(split, folded):
         return split.final if split.values is None else split.final.replace(VALUE, f"_{aggregate.name}.x")
     if aggregate.measure == "share":

@@ -26,6 +26,7 @@ from millpond.synopses.splits import ENTRIES, Component
 from millpond.synopses.taken_back import SIGN
 from millpond.types import (
     WEIGHT,
+    Aggregate,
     BoundQuery,
     Feed,
     Landmark,
@@ -50,6 +51,7 @@ class PanesSpec:
     feeds: the streams of a union, of which `stream` is the first; empty: there is only `stream`.
     form: how panes are kept: as partials, as tuples, or as what is smaller. carried: the columns of a kept tuple.
     landmark: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
+    beside, tail: further landmarks, and the last microseconds before an end that have windows of their own.
     signed: rows with `op = '-'` take others back, and count -1 in `n`; groups with none left have no answer.
     direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
     reduce: how much of the past was left out when it was filled: its rows have weights.
@@ -78,6 +80,13 @@ class PanesSpec:
     interval: int | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
     lookup: Lookup | None = None
+    beside: tuple[Landmark, ...] = ()
+    tail: int = 0
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """All landmarks since which windows grow that it serves."""
+        return () if self.landmark is None else (self.landmark, *self.beside)
 
     def window_of(self, query: BoundQuery) -> Window:
         """The query's windows as they lie over its panes; without panes each is one of its own."""
@@ -137,7 +146,8 @@ class PanesSpec:
         """A stable text that is equal for equal definitions; state is stored under it."""
         parts = (self.stream, self.time, self.where, self.keys, self.panes.width, self.panes.phase, self.single)
         own = [] if self.panes.kind is None else [self.panes.kind]
-        marks = [] if self.landmark is None else [to_json(self.landmark)]
+        marks = [to_json(mark) for mark in self.landmarks]
+        marks += [str(self.tail)] if self.tail else []
         rows = [] if self.rows is None else [astuple(self.rows)[:-1]]  # of a union the feeds say it
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
         kept = [] if self.form == "eager" else [self.form]
@@ -150,7 +160,7 @@ class PanesSpec:
     def _sharable(self) -> tuple[object, ...]:
         """What must be the same for two queries to share a synopsis."""
         shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds, self.panes.kind)
-        return (*shape, self.form, self.landmark, self.reduce, self.narrowed, self.lookup)
+        return (*shape, self.form, self.landmarks, self.tail, self.reduce, self.narrowed, self.lookup)
 
     def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
@@ -168,11 +178,22 @@ class PanesSpec:
         return {c.name for c in needed.components if not c.safe} == {c.name for c in self.components if not c.safe}
 
 
-def windows_of(query: BoundQuery) -> list[Window]:
-    """The windows of a query, the widest first: that of the query, and those behind aggregates."""
+def window_behind(query: BoundQuery, aggregate: Aggregate) -> Window:
+    """The window of an aggregate: the one behind it where it has its own, else that of the query."""
     assert query.window is not None
-    others = sorted({a.range for a in query.aggregates if a.range not in (None, query.window.range)}, reverse=True)
-    return [query.window, *(replace(query.window, range=r) for r in others if r is not None)]
+    if aggregate.since is not None:
+        return replace(query.window, range=0, landmark=aggregate.since, beside=())
+    if aggregate.range is not None:
+        return replace(query.window, range=aggregate.range, landmark=None, beside=())
+    return query.window
+
+
+def windows_of(query: BoundQuery) -> list[Window]:
+    """The windows of a query: its own, which holds all the others; then those behind aggregates, the longest first."""
+    assert query.window is not None
+    behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
+    others = [w for w in behind if w != query.window]
+    return [query.window, *sorted(others, key=lambda w: (w.landmark is None, -w.range))]
 
 
 def by_interval(spec: PanesSpec) -> PanesSpec:
@@ -217,6 +238,8 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
         rows=None if query.row_window is None else kept_for(query, stream.options.late, options or QueryOptions()),
         feeds=query.feeds,
         landmark=None if query.window is None else query.window.landmark,
+        beside=() if query.window is None else query.window.beside,
+        tail=query.window.range if query.window is not None and query.window.landmark is not None else 0,
         reduce=query.reduce,
         signed=query.signed,
         lookup=query.lookup,

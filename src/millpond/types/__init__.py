@@ -28,6 +28,7 @@ from millpond.types.columns import (
 )
 from millpond.types.functions import FunctionDefinition
 from millpond.types.instants import EPOCH, micros_of, moment_of
+from millpond.types.landmarks import Landmark
 from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output
 from millpond.types.queries import BoundQuery, QueryDefinition, QueryOptions
 from millpond.types.records import from_json, to_json
@@ -48,7 +49,7 @@ from millpond.types.relations import (
 )
 from millpond.types.selections import Edge, Interval, JoinFactor, Selection, Side, Span
 from millpond.types.streams import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
-from millpond.types.windows import KindDefinition, Landmark, Reduction, RowWindow, Window
+from millpond.types.windows import KindDefinition, Reduction, RowWindow, Window
 
 __all__ = [
     "ARRIVAL",

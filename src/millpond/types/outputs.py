@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from millpond.types.landmarks import Landmark
+
 
 @dataclass(frozen=True)
 class OrderTerm:
@@ -42,7 +44,8 @@ class Aggregate:
     order: ORDER BY inside the call (list, string_agg, …), over stream columns.
     parameters: constants of the call as DuckDB literals (the fraction of a quantile, the separator of string_agg).
     type: DuckDB type of the result.
-    range: RANGE of the window behind the call, microseconds; None: the query's window, which is the widest.
+    range, since: the window behind the call, where the query has several: its RANGE (microseconds), or the landmark
+        since which it grows; both None: the query's window, which holds all the others.
     measure: over rows with a weight: the 'estimate' of the aggregate over all rows, the 'low' and 'high' end of its
         95 % interval, how many rows were 'read', and which 'share' these are of all. '': the aggregate over the rows as
         they are.
@@ -61,6 +64,7 @@ class Aggregate:
     range: int | None = None
     measure: Literal["", "estimate", "low", "high", "read", "share"] = ""
     row: tuple[str, ...] = ()
+    since: Landmark | None = None
 
 
 @dataclass(frozen=True)

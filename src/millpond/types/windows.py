@@ -5,22 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from millpond.types.landmarks import Landmark
 from millpond.types.outputs import Key
-
-
-@dataclass(frozen=True)
-class Landmark:
-    """Where growing windows begin: `[RANGE ALL SLIDE …]`, `[RANGE ALL SINCE '06:00' DAILY SLIDE …]`.
-
-    since: the first landmark, microseconds; None: the start of the stream, and there is no other. Without a date
-        (`every` a day) the first one lies in 1970, so that there is one on each day.
-    every: the time from a landmark to the next, microseconds of the clock of `zone`; None: there is only one.
-    zone: the time zone in which days are counted.
-    """
-
-    since: int | None = None
-    every: int | None = None
-    zone: str = "UTC"
 
 
 @dataclass(frozen=True)
@@ -31,6 +17,8 @@ class Window:
     origin moved by range mod slide, so that nothing behind the binder needs to know of it.
 
     landmark: windows cover everything since the last landmark before their end instead; `range` is 0 then.
+    beside: of a query with several windows since landmarks behind its aggregates, the other landmarks. Its window
+        begins where the first of all its windows does: since one of the landmarks, or `range` before the end.
     kind: windows of a registered kind instead (its reference, see `millpond.windows.registered`): RANGE and SLIDE are
         one window then, since ids stand in the place of times, and `length` is how long windows are.
     """
@@ -42,6 +30,12 @@ class Window:
     landmark: Landmark | None = None
     kind: str | None = None
     length: int = 0
+    beside: tuple[Landmark, ...] = ()
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """All landmarks since which it grows; none: it does not grow."""
+        return () if self.landmark is None else (self.landmark, *self.beside)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.types import Window
-from millpond.windows.landmarks import BEGINNING, END, first_after, holds_none, last_before
+from millpond.windows.landmarks import BEGINNING, END, begin, first_after, holds_none
 from millpond.windows.panes import FAR, Panes
 
 Ints = NDArray[np.int64]
@@ -29,7 +29,8 @@ class Cover:
     @cached_property
     def shape(self) -> tuple[int, int, int]:
         """(panes per window, panes per slide, an end); 0 panes per window where they grow."""
-        return self.panes.shape(self.window)
+        width, step, offset = self.panes.shape(self.window)
+        return (0 if self.grows else width), step, offset
 
     @property
     def grows(self) -> bool:
@@ -43,7 +44,7 @@ class Cover:
             return np.maximum(ends - self.shape[0], -FAR)
         distinct, place = np.unique(ends, return_inverse=True)
         inside = np.clip(distinct, self._low, self._high)
-        marks = last_before(self.window.landmark, self.panes.phase + inside * self.panes.width)
+        marks = begin(self.window, self.panes.phase + inside * self.panes.width)
         found = np.where(marks <= BEGINNING, -FAR, (marks - self.panes.phase) // self.panes.width)
         return found[place]
 
@@ -54,9 +55,11 @@ class Cover:
             return panes + self.shape[0]
         distinct, place = np.unique(panes, return_inverse=True)
         times = self.panes.phase + np.clip(distinct, self._low, self._high) * self.panes.width
-        marks = first_after(self.window.landmark, times)
-        found = np.where(marks >= END, FAR, (marks - self.panes.phase) // self.panes.width)
-        found = np.where(holds_none(self.window.landmark, times), distinct, found)
+        found = distinct + self.window.range // self.panes.width
+        for landmark in self.window.landmarks:
+            marks = first_after(landmark, times)
+            last = np.where(marks >= END, FAR, (marks - self.panes.phase) // self.panes.width)
+            found = np.maximum(found, np.where(holds_none(landmark, times), distinct, last))
         return found[place]
 
     def first_end(self, pane: int) -> int:

@@ -69,6 +69,19 @@ def first_after(landmark: Landmark, times: Ints) -> Ints:
     return _instants(landmark, _nth(landmark, _nth_before(landmark, times + 1) + 1))
 
 
+def begin(window: Window, ends: Ints) -> Ints:
+    """Where the windows that end at these instants begin; BEGINNING: with the stream. With several: the first of them.
+
+    >>> begin(Window(60, 10, landmark=Landmark(100, 200)), np.array([120, 290, 310])).tolist()
+    [60, 100, 250]
+    """
+    ends = np.asarray(ends, np.int64)
+    starts = [last_before(mark, ends) for mark in window.landmarks]
+    starts += [ends - window.range] if window.range or not starts else []
+    found: Ints = np.minimum.reduce(starts)
+    return found
+
+
 def holds_none(landmark: Landmark, times: Ints) -> NDArray[np.bool_]:
     """Whether each time lies before the first landmark, where no window holds it."""
     times = np.asarray(times, np.int64)

@@ -38,17 +38,15 @@ class Panes:
         """
         if window.kind is not None:
             return Panes(1, 0, window.kind)
-        if window.landmark is not None:
-            width = grid(window.slide, window.origin, window.landmark)
-        else:
-            width = gcd(window.range, window.slide, *ranges)
+        grids = [grid(window.slide, window.origin, mark) for mark in window.landmarks]
+        width = gcd(window.range, window.slide, *ranges, *grids)
         return Panes(width, window.origin % width)
 
     def serves(self, window: Window) -> bool:
         """Whether every window of `window` is a run of whole panes of this cut."""
         return (
             window.kind == self.kind
-            and (window.landmark is None or grid(window.slide, window.origin, window.landmark) % self.width == 0)
+            and all(grid(window.slide, window.origin, mark) % self.width == 0 for mark in window.landmarks)
             and window.range % self.width == 0
             and window.slide % self.width == 0
             and (window.origin - self.phase) % self.width == 0
