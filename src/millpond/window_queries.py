@@ -228,8 +228,6 @@ def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> N
             raise Refusal(message, "empty")
     if query.reduce is not None and options.state != "eager":
         raise Refusal(f"state='{options.state}' does not go with REDUCE, whose state has weights", "state", ("REDUCE",))
-    if query.window is not None and query.window.kind is not None:
-        _check_kind(options)
     if query.window is None and options.state != "eager":
         raise Refusal(f"state='{options.state}' is for windows of time with a SLIDE", "state")
     dropped = [s.name for s in streams if s.options.marks_by is not None and s.options.late == "drop"]
@@ -265,16 +263,6 @@ def _streams_of(query: BoundQuery) -> list[str]:
     if query.relation is not None:
         return [name for item in query.relation.inputs for name in item.names]
     return [f.name for f in query.feeds] or [query.stream]
-
-
-def _check_kind(options: QueryOptions) -> None:
-    """Refuse what windows of a registered kind cannot be asked for."""
-    for option, shown, given in (
-        ("empty", "empty='report'", options.empty == "report"),
-        ("state", f"state='{options.state}'", options.state != "eager"),
-    ):
-        if given:
-            raise Refusal(f"{shown} is not available for windows of a registered kind", option, ("KIND",))
 
 
 def _check_empty(query: BoundQuery) -> None:

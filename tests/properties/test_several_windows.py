@@ -64,11 +64,11 @@ def test_final_answers(data: st.DataObject) -> None:
 @FEWER
 @given(st.data())
 def test_log(late: str, data: st.DataObject) -> None:
-    stream = data.draw(streams(max_rows=16, gaps=False))
+    stream = data.draw(streams(max_rows=8, gaps=False))
     case = data.draw(several(stream, EXACT))
     kept = stream.unit * data.draw(st.integers(1, 60))
     spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
-    ended = (*data.draw(cuts(stream.rows)), Epoch((), ended=True))
+    ended = (*data.draw(cuts(stream.rows, max_epochs=4)), Epoch((), ended=True))
     log = revisions(case, TYPES, Script(spec, ended), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
         p.sql(f"CREATE QUERY q WITH (revise_for='{span(kept).lower()}') AS {case.query()}")

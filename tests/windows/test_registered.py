@@ -177,6 +177,45 @@ def test_early_answers_are_those_of_windows_that_slide(data: st.DataObject) -> N
         assert s.rows(log.format("kind")) == s.rows(log.format("slide"))
 
 
+@many(0.3, 2)
+@given(st.data())
+def test_empty_windows_and_forms_of_state_are_those_of_windows_that_slide(data: st.DataObject) -> None:
+    """Every window from the first on; of groups also the first one without a row; kept as partials, tuples, or both."""
+    step, length = data.draw(st.sampled_from([(10, 10), (5, 12), (7, 3)]))
+    with streams(f", lateness='{data.draw(st.integers(0, 9))}s'") as s:
+        s.__class__ = Kinds
+        assert isinstance(s, Kinds)
+        s.kind = Uneven(step, length, 1)
+        s.pond.register_window_kind("uneven", s.kind)
+        slide = f"RANGE {length} SECONDS SLIDE {step} SECONDS ALIGN START"
+        state = data.draw(st.sampled_from(["eager", "lazy", "adaptive"]))
+        queries = {
+            "total": ("", f"empty='report', state='{state}'"),
+            "groups": ("k, ", f"state='{state}'"),
+            "seen": ("k, ", f"empty='report', state='{state}'"),
+        }
+        made = {name: q for name, q in queries.items() if name != "seen" or step == length}
+        start, taken = data.draw(st.integers(0, 8)), data.draw(batches)
+        for number, (stream, rows) in enumerate([*taken, ("a", [])]):
+            for name, (keys, more) in made.items():
+                for kind, window in (("kind", "KIND uneven"), ("slide", slide)):
+                    text = f"SELECT {keys}count(*) AS c, sum(n) AS t, avg(n) AS a, max(n) AS m FROM a [{window}]"
+                    text += " GROUP BY k" if keys else ""
+                    if number == min(start, len(taken)):
+                        s.pond.sql(f"CREATE QUERY later_{name}_{kind} WITH (since='start', {more}) AS {text}")
+                    if number == 0:
+                        s.pond.sql(f"CREATE QUERY {name}_{kind} WITH ({more}) AS {text}")
+            s.ingest(stream, [Row(t * S, 100 * number + i, {"k": k, "n": n}) for i, (t, k, n) in enumerate(rows)])
+            s.pond.step()
+            if data.draw(st.integers(0, 5)) == 0:
+                s.restart()
+        s.pond.drain(final=True)
+        for name in made:
+            for each in (f"{name}_{{}} ALL REVISIONS", f"later_{name}_{{}}"):
+                one, other = (s.rows(f"SELECT * FROM {each.format(kind)} ORDER BY ALL") for kind in ("kind", "slide"))
+                assert one == other, (each, state)
+
+
 @given(st.data())
 def test_answers_that_go_out_by_and_by(data: st.DataObject) -> None:
     """A window of a kind waits as one that slides does, and says the same in the end."""
@@ -315,9 +354,9 @@ def test_what_such_windows_cannot_be_asked_for(inline_pond: Factory) -> None:
     pond = inline_pond()
     pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
     pond.register_window_kind("months", Months())
-    for option in ("empty='report'", "state='adaptive'"):
-        with pytest.raises(MillpondError, match="not available for windows of a registered kind"):
-            pond.sql(f"CREATE QUERY q AS SELECT n, count(*) AS c FROM s [KIND months] GROUP BY n WITH ({option})")
+    with pytest.raises(MillpondError, match="ends where its kind says: it is the only one"):
+        pond.sql("SELECT count(*) [RANGE 1 DAY SLIDE 1 DAY], sum(n) [KIND months] FROM s")
+    assert pond.sql("SELECT count(*) [KIND months] AS c, sum(n) [KIND months] AS t FROM s").rows() == []
     with pytest.raises(MillpondError, match="there is no window kind 'mont'"):
         pond.sql("SELECT count(*) FROM s [KIND mont]")
     with pytest.raises(MillpondError, match="says all of its windows by itself"):

@@ -37,6 +37,7 @@ from millpond.tables import Chunk, Segment, read_chunks
 from millpond.types import BoundQuery
 from millpond.windows import first_end_after
 from millpond.windows.panes import FAR
+from millpond.windows.registered import axis_of
 
 #: Chunks of state that say which groups are eager.
 MODES = "modes"
@@ -56,7 +57,8 @@ class Condition:
     """Condition (6.9) as it stands in an epoch.
 
     aggr, tup: bytes of a partial and of a tuple. wed: how long an extent lasts, microseconds: RANGE, and what the high
-        watermark is ahead of progress, since that long a window waits for its punctuation. width: of a pane.
+        watermark is ahead of progress, since that long a window waits for its punctuation. width: of a pane. Of windows
+        of a registered kind: how many are open, and 1.
 
     Of several sources the one furthest ahead makes the high watermark, and the one furthest behind the progress: the
     offsets between them are in `wed`. The tuples that a lagging source has not delivered are not counted, which is the
@@ -102,10 +104,22 @@ def condition_of(
     if spec.form != "adaptive" or not queries or keeps_lists(spec):
         return None
     aggr, tup = row_bytes(aggregated(db, spec, tuples.empty_table()).schema), row_bytes(tuples)
+    if spec.panes.kind is not None:
+        return Condition(aggr, tup, _open_windows(spec.panes.kind, known), 1)
     longest = max(w.range for q in queries for w in windows_of(q))
     slide = min(q.window.slide for q in queries if q.window is not None)
     ahead = known.high - known.bound if known.high > NEVER and known.bound > NEVER else 0
     return Condition(aggr, tup, max(slide, longest + max(0, ahead)), spec.panes.width)
+
+
+def _open_windows(kind: str, known: StreamProgress) -> int:
+    """How many windows of a kind are open: from the first that progress has not passed to the newest row's."""
+    if known.high <= NEVER:
+        return 1
+    axis = axis_of(kind)
+    held = axis.held(known.high // axis.grid * axis.grid)
+    newest = held[-1] if len(held) else axis.ended(known.high)
+    return max(1, newest + 1 - axis.ended(known.high if known.bound <= NEVER else min(known.high, known.bound)))
 
 
 @dataclass(frozen=True)
@@ -190,7 +204,8 @@ def _record(spec: PanesSpec, forms: Forms, codes: tuple[Ints, Ints], noted: Ints
     chosen = last[is_among(of[last], noted)]
     found = rows.take(pa.array(chosen))
     until = found["pane"].to_numpy() + 1
-    ends = spec.panes.phase + until * spec.panes.width
+    kind = spec.panes.kind
+    ends = spec.panes.phase + until * spec.panes.width if kind is None else axis_of(kind).ends(until - 1)
     table = found.select(list(spec.key_names)) if spec.keys else pa.table({ALL: pa.array([True] * len(chosen))})
     for name, column in (
         ("epoch", np.full(len(chosen), epoch, np.int64)),

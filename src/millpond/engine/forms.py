@@ -20,7 +20,7 @@ from millpond.engine.cuts import CUT, merge_cuts
 from millpond.synopses import PanesSpec
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import query_table
-from millpond.synopses.panes import group_codes
+from millpond.synopses.panes import bucketed, group_codes
 
 TUPLES = "tuples"
 
@@ -47,12 +47,14 @@ def are_tuples(table: pa.Table) -> bool:
 
 def tuples_of(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
     """The tuples of a segment as pane rows; see `synopses.partial`, whose arguments these are."""
-    columns = [f'({spec.panes.sql(f"""epoch_us("{spec.time}")""")})::BIGINT AS pane']
+    if spec.panes.kind is not None:
+        segment = bucketed(spec, spec.panes.kind, segment)
+    source, pane = spec.paned
+    columns = [f"({pane})::BIGINT AS pane"]
     columns += [f"({e}) AS k{i}" for i, e in enumerate(spec.keys)]
     columns += [extra] if extra else []
     columns += [f"{name} AS x{i}" for i, name in enumerate(spec.carried)]
-    where = f" WHERE ({spec.where})" if spec.where else ""
-    return query_table(db, f"SELECT {', '.join(columns)} FROM {spec.source}{where}", segment=segment)
+    return query_table(db, f"SELECT {', '.join(columns)} FROM {source}", segment=segment)
 
 
 def aggregated(db: duckdb.DuckDBPyConnection, spec: PanesSpec, tuples: pa.Table) -> pa.Table:

@@ -15,7 +15,7 @@ from millpond.engine.advance import horizon_of, revise_for
 from millpond.engine.evaluation import end_pane
 from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.unions import progress_of
-from millpond.progress import NEVER, StreamProgress
+from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.types import DAY, BoundQuery, StreamDefinition
 from millpond.windows import first_end_after
 from millpond.windows.landmarks import begin
@@ -31,6 +31,18 @@ def landmark_for(query: BoundQuery, time: int) -> int:
     return max(NEVER, int(begin(query.window, np.array([first_end_after(query.window, time)]))[0]))
 
 
+def back(query: BoundQuery, time: int, spans: int) -> int:
+    """How far windows reach back that end from `time` on: so many times RANGE, or windows of a registered kind.
+
+    Of a kind the instant is given by which so many windows fewer had ended: its state goes by windows.
+    """
+    assert query.window is not None
+    if time <= NEVER or query.window.kind is None:
+        return max(NEVER, time - query.window.range * spans)
+    axis = axis_of(query.window.kind)
+    return time if time >= FOREVER else max(NEVER, axis.end_of(axis.ended(time) - 1 - spans))
+
+
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
     """The first pane that windows still open can need."""
     query = standing.definition.query
@@ -38,8 +50,7 @@ def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
         return closed
     if query.window.landmark is not None:
         return max(-FAR, synopsis.spec.panes.pane(landmark_for(query, closed)))
-    reach = query.window.range * (2 if standing.definition.options.empty == "report" else 1)
-    return synopsis.spec.panes.pane(max(NEVER, closed - reach))
+    return synopsis.spec.panes.pane(back(query, closed, 2 if standing.definition.options.empty == "report" else 1))
 
 
 def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition, closed: int, high: int) -> int:
@@ -51,28 +62,28 @@ def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition,
         return max(NEVER, min(closed, high) - behind)
     if query.window.landmark is not None:
         return landmark_for(query, min(closed, high) - behind)
-    reach = query.window.range * (4 if options.empty == "report" else 2)
-    return max(NEVER, min(closed, high) - behind - reach)
+    return back(query, min(closed, high) - behind, 4 if options.empty == "report" else 2)
 
 
 def read_since(standing: Standing, start: int, high: int) -> int:
     """The event time from which a back-fill must read, for a query whose windows end after `start`."""
-    query = standing.definition.query
+    query, reports = standing.definition.query, standing.definition.options.empty == "report"
     if start <= NEVER or query.window is None:  # rows are numbered from the start of the retained stream
         return NEVER
     if query.window.kind is not None:
         longest = axis_of(query.window.kind).longest
-        return NEVER if longest is None else min(start, high) - longest
+        since = back(query, min(start, high), 2) if reports else min(start, high)
+        return NEVER if longest is None else since - longest
     if query.window.landmark is not None:
         return landmark_for(query, min(start, high))
-    return min(start, high) - query.window.range * (4 if standing.definition.options.empty == "report" else 1)
+    return min(start, high) - query.window.range * (4 if reports else 1)
 
 
 def needed_by(query: BoundQuery, bound: int) -> int:
     """The event time from which a query that is registered at progress `bound` needs rows."""
     if query.window is None:
         return bound
-    return landmark_for(query, bound) if query.window.landmark is not None else bound - query.window.range * 2
+    return landmark_for(query, bound) if query.window.landmark is not None else back(query, bound, 2)
 
 
 def complete_since(

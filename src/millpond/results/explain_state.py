@@ -36,7 +36,7 @@ def state_lines(core: Core, standing: Standing) -> list[str]:
     asked = standing.definition.options.state
     head = f"state: {spec.form}"
     if asked != spec.form:
-        head += f" ('{asked}' is for windows of a fixed RANGE and aggregates of bare columns)"
+        head += f" ('{asked}' is for aggregates of bare columns, over windows that do not grow)"
     with core.pinned():
         paths = [os.path.join(state_folder(core.path), s.path) for s in core.state.segments]
         tables = [
@@ -75,9 +75,10 @@ def _adaptive_lines(core: Core, synopsis: Synopsis) -> list[str]:
     since = spec.panes.start(low)
     latest = recorded(core.path, core.state.segments, synopsis.owner, since).latest(connection(), spec, since)
     eager = latest.filter(latest["eager"]) if latest.num_rows else latest
+    lasts = f"an extent lasts {duration(condition.wed)}" if spec.panes.kind is None else f"{condition.wed} are open"
     lines = [
         f"  a group is eager from {condition.upper:.1f} active tuples on, and goes back below {condition.lower:.1f}:"
-        f" a partial has {condition.aggr} bytes, a tuple {condition.tup}, an extent lasts {duration(condition.wed)}"
+        f" a partial has {condition.aggr} bytes, a tuple {condition.tup}, {lasts}"
     ]
     if spec.feeds:
         highs = [published.progress.get(str(s.id), StreamProgress()).high for s in streams_of(catalog, spec)]

@@ -254,8 +254,6 @@ def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions |
     form = "eager" if options is None else options.state
     if spec.signed or form == "eager" or carried is None or query.window is None or query.window.landmark is not None:
         return spec
-    if query.window.kind is not None:
-        return spec
     return replace(spec, form=form, carried=carried)
 
 
