@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
@@ -177,7 +177,7 @@ def test_early_answers_are_those_of_windows_that_slide(data: st.DataObject) -> N
         assert s.rows(log.format("kind")) == s.rows(log.format("slide"))
 
 
-@many(0.3, 2)
+@settings(max_examples=max(4, settings.default.max_examples // 4))
 @given(st.data())
 def test_empty_windows_and_forms_of_state_are_those_of_windows_that_slide(data: st.DataObject) -> None:
     """Every window from the first on; of groups also the first one without a row; kept as partials, tuples, or both."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable
 from math import gcd
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +96,26 @@ def test_t11_differential() -> None:
 
     for wid in range(5, 15):
         assert count(wid) == count(wid - 1) - per_pane[wid - 4] + per_pane[wid]
+
+
+def test_t7_a_window_ends_at_each_tuple_and_a_punctuation_emits_those_before_it(
+    inline_pond: Callable[..., Any],
+) -> None:
+    def at(second: int) -> dt.datetime:
+        return dt.datetime(1970, 1, 1, 0, 0, second)
+
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (a TIMESTAMP, wm TIMESTAMP) WITH (progress='a', marks='column:wm')")
+    pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE 10 SECONDS SLIDE 1 ROW]")
+    for second in (0, 3, 5, 12):
+        pond.ingest("s", [{"a": at(second), "wm": None}])
+        pond.step()
+    pond.ingest("s", [{"a": at(1), "wm": at(4)}])  # "future A > 3": none below 4, to the second
+    pond.step()
+    answers = "SELECT window_end, n FROM q ORDER BY window_end"
+    assert pond.sql(answers).rows() == [(at(0), 1), (at(1), 2), (at(3), 3)]
+    pond.drain(final=True)  # 10 s before 12 lies 2: the tuples at 3, 5, 12
+    assert pond.sql(answers).rows() == [(at(0), 1), (at(1), 2), (at(3), 3), (at(5), 4), (at(12), 3)]
 
 
 def test_t18_open_windows_of_a_tuple() -> None:
