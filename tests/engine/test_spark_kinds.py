@@ -20,7 +20,8 @@ BOTH = "(a UNION ALL b)"
 #: By name: what follows CREATE QUERY name.
 QUERIES = {
     "landmark": "AS SELECT k, sum(n) AS s FROM a [RANGE ALL SINCE '06:00' DAILY SLIDE 10 SECONDS] GROUP BY k",
-    "several": "AS SELECT count(*) [RANGE 20 s SLIDE 10 s] AS c, max(n) [RANGE 30 s SLIDE 10 s] AS m FROM a",
+    "several": "AS SELECT count(*) [RANGE 20 s SLIDE 10 s] AS c, max(n) [RANGE 30 s SLIDE 10 s] AS m,"
+    " sum(n) [RANGE ALL SINCE '06:00' DAILY SLIDE 10 s] AS t FROM a",
     "rows": "AS SELECT k, sum(n) AS s FROM a [PARTITION BY k ROWS 5 SLIDE 2]",
     "by_tuple": "AS SELECT count(*) AS c FROM a [RANGE 9 SECONDS SLIDE 1 ROW]",
     "united": f"AS SELECT k, count(*) AS c, sum(n) AS s FROM {BOTH} [RANGE 20 s SLIDE 10 s] GROUP BY k",
@@ -30,7 +31,9 @@ QUERIES = {
     "relation": "AS SELECT k, count(*) AS c FROM a [ROWS 7] GROUP BY k",
     "months": f"AS SELECT k, count(*) AS c FROM {BOTH} [KIND months] GROUP BY k",
     "adaptive": "WITH (state='adaptive') AS SELECT k, sum(n) AS s FROM a [RANGE 20 s SLIDE 10 s] GROUP BY k",
-    "early": "WITH (early='1s') AS SELECT k, count(*) AS c FROM a [RANGE 20 s SLIDE 10 s] GROUP BY k",
+    "tuples": "WITH (state='lazy', empty='report') AS SELECT k, sum(n) AS s FROM a [KIND months] GROUP BY k",
+    "early": "WITH (early='1s', flush='slow', flush_delay='1s') AS"
+    " SELECT k, count(*) AS c FROM a [RANGE 20 s SLIDE 10 s] GROUP BY k",
     "called": "AS SELECT k, sum(twice(n)) AS s FROM a [TUMBLING 10 s] WHERE odd(n) AND big(n) GROUP BY k",
     "derived": "AS SELECT count(*) AS c, sum(s) AS s FROM busy [RANGE 30 s SLIDE 30 s] WHERE op = '+'",
 }

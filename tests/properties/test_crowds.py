@@ -66,8 +66,8 @@ def _landmark(draw: Any, stream: Drawn) -> Member:
 
 
 def _several(draw: Any, stream: Drawn) -> Member:
-    case = draw(several(stream.unit))
-    return Member(case.query(), _times(case), lambda: wanted(final_answers(case, stream.table)))
+    case = draw(several(stream))
+    return Member(case.query(), _times(case), lambda: starts(wanted(final_answers(case, stream.table))))
 
 
 def _rows(form: str) -> Callable[[Any, Drawn], Member]:

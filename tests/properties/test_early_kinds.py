@@ -63,7 +63,7 @@ def test_windows_that_grow(data: st.DataObject) -> None:
 @given(st.data())
 def test_several_windows(data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16))
-    _same(data, stream, data.draw(several(stream.unit)))
+    _same(data, stream, data.draw(several(stream)))
 
 
 @FEWER

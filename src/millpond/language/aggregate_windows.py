@@ -172,7 +172,10 @@ def _around(windows: list[Window]) -> Window:
     """
     widest = max(windows, key=lambda w: w.range)
     # The start of the stream comes before all others.
-    marks = sorted({w.landmark for w in windows if w.landmark is not None}, key=lambda m: (m.since or -1, m.every or 0))
+    marks = sorted(
+        {w.landmark for w in windows if w.landmark is not None},
+        key=lambda m: (m.since is not None, m.since or 0, m.every or 0, m.zone),
+    )
     if not marks:
         return widest
     return replace(widest, landmark=marks[0], beside=tuple(marks[1:]))
