@@ -237,6 +237,26 @@ def test_answers_that_go_out_by_and_by(data: st.DataObject) -> None:
         assert s.rows(shown.format("kind")) == s.rows(shown.format("slide"))
 
 
+def test_forms_of_state_of_a_stream_that_has_ended(inline_pond: Factory) -> None:
+    """Files of state are put together when all windows have been answered: of months there is no last one."""
+    pond = inline_pond(compact_files=2)
+    pond.register_window_kind("months", Months())
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    for state in ("lazy", "adaptive"):
+        pond.sql(
+            f"CREATE QUERY {state} WITH (state='{state}') AS SELECT n, sum(n) AS t FROM s [KIND months] GROUP BY n"
+        )
+    for day in (10, 20, 30):
+        pond.ingest("s", [{"ts": dt.datetime(2024, 1, day), "n": 1}])
+        pond.drain()
+    pond.drain(final=True)
+    for number in range(4):  # further epochs
+        pond.sql(f"CREATE QUERY q{number} WITH (since='start') AS SELECT count(*) FROM s [KIND months]")
+        pond.drain()
+    for state in ("lazy", "adaptive"):
+        assert [r[0] for r in pond.sql(f"SELECT t FROM {state} ORDER BY window_end").rows()] == [3, 2]
+
+
 def test_late_rows_and_what_is_dropped(inline_pond: Factory) -> None:
     pond = inline_pond()
     pond.register_window_kind("uneven", Uneven(10, 10, 1))

@@ -273,6 +273,9 @@ def first_open(synopsis: Synopsis, catalog: Catalog, queries: Mapping[str, Query
         window, known = standing.definition.query.window, queries.get(str(standing.id))
         if window is None or known is None or standing.status != "live":
             continue
+        if window.kind is not None:  # windows are panes
+            lows.append(max(-FAR, synopsis.spec.panes.pane(known.answered)))
+            continue
         start = first_end_after(window, known.answered) - window.range if known.answered > NEVER else NEVER
         lows.append(max(-FAR, synopsis.spec.panes.pane(start)))
     return min(lows, default=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from millpond.types import Window
-from millpond.windows.registered import axis_of
+from millpond.windows.registered import FOREVER, axis_of
 
 
 def end_of(window: Window, wid: int) -> int:
@@ -59,7 +59,7 @@ def first_end_after(window: Window, time: int) -> int:
     """The first window end greater than `time`."""
     if window.kind is not None:
         axis = axis_of(window.kind)
-        return axis.end_of(axis.ended(time))
+        return FOREVER if time >= FOREVER else axis.end_of(axis.ended(time))
     return window.origin + ((time - window.origin) // window.slide + 1) * window.slide
 
 
