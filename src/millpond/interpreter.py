@@ -62,6 +62,12 @@ _NEAR = 1000
 _SHOWN = 10
 
 
+def _kind(known: StreamDefinition | TableDefinition | QueryDefinition | int) -> str:
+    """What has a name; a number is that of a row query."""
+    kinds = {StreamDefinition: "stream", TableDefinition: "table"}
+    return next((word for kind, word in kinds.items() if isinstance(known, kind)), "query")
+
+
 @dataclass(frozen=True, repr=False)
 class StatementResult:
     """What a statement gave: a message, or rows. Printed, it is the message, or a small table of the rows.
@@ -273,7 +279,7 @@ class Interpreter:
 
     def _unknown(self, kind: str, name: str, statement: lang.Statement, known: list[str]) -> StatementError:
         other = self.core.catalog.lookup(name) or self.core.register.id_of(name)
-        message = f"there is no {kind} '{name}'" if other is None else f"'{name}' is not a {kind}"
+        message = f"there is no {kind} '{name}'" if other is None else f"'{name}' is not a {kind} but a {_kind(other)}"
         nearest = next(iter(difflib.get_close_matches(name, known, 1, 0.5)), "")
         start, end = lang.token_place(statement, name)
         return StatementError(message, statement.script, start, end, f"the name of a {kind}", nearest)

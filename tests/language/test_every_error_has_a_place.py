@@ -60,12 +60,20 @@ TOGETHER = [
     ("CREATE STREAM d AS SELECT * FROM «rows»", "row query"),
     ("CREATE STREAM d WITH («every» = '1 s') AS SELECT count(*) AS every FROM s [RANGE 1 m TUMBLING]", "RSTREAM"),
     ("CREATE STREAM d WITH («empty» = 'report') AS SELECT ts, k AS empty FROM s", "for streams of windows"),
+    (f"{Q} ISTREAM(*) FROM s [NOW] LEFT JOIN t «[RANGE 1 m]» ON t.k = s.k", "how old the row of an ASOF JOIN"),
+    (f"{Q} count(*) FROM s {W} LEFT JOIN t «[RANGE 1 m]» ON t.k = s.k", "how old the row of an ASOF JOIN"),
+    (f"{Q} ISTREAM(v) FROM s [NOW] ASOF JOIN «t» ON t.k = s.k", "which times are compared"),
+    (f"{Q} PAIRS(a.k) FROM s [NOW] a ASOF JOIN «s [RANGE 1 m] b» ON a.k = b.k", "which times are compared"),
+    (f"{Q} PAIRS(a.k) FROM s [NOW] a JOIN s [NOW] b ON b.k = a.«kk»", "no column 'kk' in a"),
+    (f"{Q} s.k, count(*) FROM s JOIN «t» USING (k) GROUP BY s.k", "'t' is a table"),
     ('CREATE QUERY «"#7"» AS SELECT k FROM s', "without a name"),
     ('CREATE QUERY «"7"» AS SELECT count(*) FROM s [RANGE 1 m TUMBLING]', "digits alone"),
 ]
 
 #: The same, of statements that are not looked over before they are executed.
 LATER = [
+    ("INVOKE «taken»", "not a query but a stream"),
+    ("INVOKE windows AS OF «'now'»", "not a timestamp"),
     ("INVOKE windows «BEGIN» NOW - 1 MINUTE", "is for row queries"),
     ("ALTER QUERY «rows» SET WINDOW [RANGE 1 m TUMBLING]", "row query"),
     ("ALTER QUERY «several» SET WINDOW [RANGE 1 m TUMBLING]", "has 2 windows"),

@@ -29,6 +29,26 @@ def test_results_print_as_messages_and_tables_and_functions_are_shown(tmp_path: 
             "└──────────┴─────────────────┴─────────┴──────┴────────────┴─────────┘",
         ]
         assert str(pond.sql("SELECT ts, k FROM s")).startswith("0 rows, 2 columns")
+        plan = pond.sql("EXPLAIN q")
+        assert str(plan).splitlines() == [line for (line,) in plan.rows()] and len(plan.rows()) > ROWS
+
+
+def test_synopses_tell_windows_as_they_are_written(tmp_path: Path) -> None:
+    berlin = "SINCE '06:00:00' DAILY ZONE 'Europe/Berlin' SLIDE 1h"
+    dated = "SINCE TIMESTAMP '2026-01-01 06:00:00' EVERY 2h SLIDE 1h"
+    with millpond.open(tmp_path / "p", executor="inline") as pond:
+        pond.sql(f"""
+            CREATE STREAM s (ts TIMESTAMP, k INTEGER) WITH (progress='ts');
+            CREATE QUERY a AS SELECT count(*) [RANGE 2h SLIDE 1h] AS n, count(*) [RANGE ALL {berlin}] AS m FROM s;
+            CREATE QUERY b AS SELECT count(*) AS n FROM s [RANGE ALL {dated}];
+            CREATE QUERY c AS SELECT PAIRS(x.k) FROM s [RANGE 1h OPEN] x JOIN s [NOW] y ON x.k = y.k;
+            CREATE QUERY d AS SELECT PAIRS(x.k) FROM s x JOIN s [RANGE TUMBLING 30s] y ON x.k = y.k;
+        """)
+        told = "; ".join(pond.sql("SHOW SYNOPSES").to_arrow().column("views").to_pylist())
+    assert f"a: [RANGE 2h SLIDE 1h] and [RANGE ALL {berlin}]" in told
+    assert f"b: [RANGE ALL {dated}]" in told
+    assert "c: [RANGE 1h OPEN]" in told
+    assert "d: [RANGE TUMBLING 30s]" in told
 
 
 def test_long_and_wide_tables_are_cut_in_the_middle() -> None:

@@ -82,7 +82,7 @@ def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, st
     """
     source = Source.of(select, text, offset)
     mark_functions(select, schema)
-    take_tolerances(select, schema)
+    take_tolerances(select, schema, source)
     try:
         return _Binder(select, text, source, schema, standing).bind()
     except RecursionError:

@@ -197,6 +197,9 @@ def clean(message: str) -> str:
     first = re.sub(r"^[A-Z]\w*(?: \w+)* (?:Error|Exception): ", "", first)
     first = re.sub(r"^[A-Za-z ]*Error: ", "", first)
     first = first.replace(" You might need to add explicit type casts.", "").rstrip(".! ")
+    first = re.sub(
+        r'^(?:Values list|Table) "(.+)" does not have a column named "(.+)"', r"there is no column '\2' in \1", first
+    )
     first = re.sub(r"No function matches the given name and argument types '(.*)'", _no_function, first)
     first = first.replace("_LITERAL", "")
     return first[:1].lower() + first[1:] if first[:2] != first[:2].upper() else first

@@ -121,7 +121,8 @@ def refuse(node: exp.Expr, source: Source) -> StatementError:
     if kind is exp.Window:
         return source.error("functions with OVER are not available over a stream", node, "an aggregate with GROUP BY")
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
-        return source.error("subqueries are not available over a stream", node)
+        works = "a stream of what it lets pass, CREATE STREAM x AS SELECT ISTREAM(*) FROM s [NOW] WHERE …; or SEMI JOIN"
+        return source.error("subqueries are not available over a stream", node, works)
     return source.error(f"{_NAMES.get(kind, kind.__name__.upper())} is not available here", node)
 
 

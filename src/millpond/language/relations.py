@@ -376,6 +376,10 @@ def _with_enums(ref: RelationRef) -> exp.Select:
     return exp.Select(expressions=[exp.Star(replace=casts)], from_=item)
 
 
+#: What DuckDB says of an ASOF join that compares nothing by order.
+_NO_ORDER = "missing ASOF JOIN inequality"
+
+
 def describe_over(sql: str, refs: tuple[RelationRef, ...], select: exp.Expr, source: Source) -> tuple[Column, ...]:
     """The answer's columns by DuckDB; its complaints are pointed at the name or function that they quote."""
     ctes = ", ".join(
@@ -385,16 +389,26 @@ def describe_over(sql: str, refs: tuple[RelationRef, ...], select: exp.Expr, sou
     try:
         return describe(f"SELECT * FROM (WITH {ctes} SELECT * FROM ({sql}) AS q) AS q" if ctes else sql)
     except Refused as refused:
+        if _NO_ORDER in refused.reason:
+            join = next(j for j in select.find_all(exp.Join) if j.method == "ASOF")
+            raise source.error(
+                "ASOF JOIN finds the latest row at or before another: ON says which times are compared", join.this,
+                "ASOF JOIN t ON t.k = s.k AND s.ts >= t.ts",
+            ) from None  # fmt: skip
         place = _culprit(refused, select)
         like = ""
-        if refused.candidates and refused.names:
-            like = nearest(refused.names[0], [c.split(".")[-1] for c in refused.candidates])
+        if refused.names:
+            known = [c.split(".")[-1] for c in refused.candidates] or [c.name for r in refs for c in r.columns]
+            like = nearest(refused.names[0 if refused.candidates else -1], known)
         raise source.error(refused.reason, place, like=like) from None
 
 
 def _culprit(refused: Refused, select: exp.Expr) -> tuple[int, int] | None:
-    """The place of the first name or call that DuckDB's message quotes."""
+    """The place of the column, the first name, or the call that DuckDB's message quotes."""
     wanted = [name.lower() for name in refused.names]
+    for written in select.find_all(exp.Column) if len(wanted) > 1 else ():
+        if [written.table.lower(), written.name.lower()] == wanted[:2]:
+            return own_span(written.this)
     for node in select.walk(bfs=False):
         if isinstance(node, exp.Identifier) and wanted and node.name.lower() == wanted[0]:
             return own_span(node)

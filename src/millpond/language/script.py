@@ -423,7 +423,9 @@ class _Reader:
         return Invoke(query=name, as_of=as_of, begin=begin, end=end, **self.common)
 
     def as_of(self) -> AsOf:
-        word = self.expect("PROGRESS", "TIMESTAMP", "EPOCH")
+        # A text alone is an instant, as behind BEGIN.
+        text = self.token is not None and self.token.token_type == TokenType.STRING
+        word = "TIMESTAMP" if text else self.expect("PROGRESS", "TIMESTAMP", "EPOCH")
         if word == "PROGRESS":
             return "progress"
         token = self.token

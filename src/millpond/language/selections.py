@@ -63,7 +63,7 @@ def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> B
         A `BoundQuery` when a stream has a window in brackets (its answers are windows, or changes of a relation) or
         ISTREAM, DSTREAM or RSTREAM is written, else a `Selection`.
     """
-    take_tolerances(select, schema)
+    take_tolerances(select, schema, Source.of(select, text, offset))
     if is_relational(select):
         _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
         return bind_relational(select, text, offset, schema)
@@ -83,7 +83,7 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
         A `Selection` when BEGIN … END is written or two streams are joined; else a `BoundQuery` when FROM names a
         stream, and a `RelationQuery` when it names answers, tables and side streams.
     """
-    take_tolerances(select, schema)
+    take_tolerances(select, schema, Source.of(select, text, offset))
     if is_relational(select):
         _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
         return bind_relational(select, text, offset, schema, standing=False)
@@ -287,6 +287,7 @@ class _PairBinder(_RowBinder):
             works = "a window behind each stream, such as [RANGE 1 HOUR]: any number of relations can be joined"
             raise self.source.error("a row query joins two streams, and this is one more", joins[1].this, works)
         join = joins[0]
+        second, right = self.named(join.this)
         if join.args.get("using"):
             raise self.source.error("USING is not available between streams", join.this, "ON a.column = b.column")
         if join.args.get("method") or join.args.get("side") or join.args.get("kind", "") not in ("", "INNER", "CROSS"):
@@ -294,7 +295,6 @@ class _PairBinder(_RowBinder):
             raise self.source.error(f"{words} JOIN is not available between streams", join.this, "JOIN … ON …")
         check_arguments(join, ("this", "on", "kind"), self.source)
         first, left = self.stream()
-        second, right = self.named(join.this)
         for table, stream in ((first, left), (second, right)):
             if bound_window(table, stream, self.source, self.schema) is not None:
                 message = "windows that say when they end (SLIDE, TUMBLING, …) do not join streams"

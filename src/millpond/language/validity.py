@@ -88,16 +88,24 @@ def _look_back_only(
         _require(_young(join, table, source), join, own, table, definition, source, schema)
 
 
-def take_tolerances(select: exp.Expr, schema: Schema) -> None:
+def take_tolerances(select: exp.Expr, schema: Schema, source: Source) -> None:
     """Take windows behind tables of ASOF joins for what they are there: how old a row may be.
 
     Of streams they say under PAIRS what is kept; a table has no time: its rows are as old as the join compares them.
+
+    Raises: StatementError for a window behind a table that is joined otherwise.
     """
     for join in select.find_all(exp.Join):
         table = join.this
         named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and WINDOW in table.meta
-        if named and join.method == "ASOF" and isinstance(schema.lookup(table.name), TableDefinition):
-            table.meta[TOLERANCE] = table.meta.pop(WINDOW)
+        if not named or not isinstance(schema.lookup(table.name), TableDefinition):
+            continue
+        if join.method != "ASOF":
+            raise source.error(
+                f"'{table.name}' is a table, and a window behind one says how old the row of an ASOF JOIN may be",
+                table.meta[WINDOW].place, f"no window here, or ASOF JOIN {table.name} [RANGE 10 MINUTES]",
+            )  # fmt: skip
+        table.meta[TOLERANCE] = table.meta.pop(WINDOW)
 
 
 def _young(join: exp.Join, table: exp.Table, source: Source) -> list[exp.Expr]:

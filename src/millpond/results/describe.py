@@ -289,7 +289,8 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
             )
         )
         coverage = coverage_of(core, standing)
-        lines.append(f"windows: {coverage_text(coverage)}; rows are there from {moment(coverage.start)} on")
+        there = "no row is there" if coverage.start <= NEVER else f"rows are there from {moment(coverage.start)} on"
+        lines.append(f"windows: {coverage_text(coverage)}; {there}")
         lines.append(
             f"status: {standing.status}{': ' + standing.reason if standing.reason else ''};"
             f" live from epoch {standing.first_epoch}"

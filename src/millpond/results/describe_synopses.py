@@ -11,9 +11,14 @@ from millpond.catalog import Catalog, Standing, Store
 from millpond.engine.core import Core
 from millpond.engine.sizes import Size
 from millpond.functions import display
-from millpond.results.explain_windows import duration
+from millpond.results.explain_windows import duration, moment, open_text
 from millpond.synopses import PanesSpec
-from millpond.types import RelationInput, RowWindow, Window
+from millpond.synopses.panes import window_behind
+from millpond.types import DAY, HOUR, Landmark, RelationInput, RowWindow, Window
+from millpond.windows.landmarks import is_dated
+
+#: How the language calls the time from a landmark to the next.
+_PERIODS = {HOUR: "HOURLY", DAY: "DAILY", 7 * DAY: "WEEKLY"}
 
 _SCHEMA = pa.schema(
     [
@@ -101,12 +106,32 @@ def _view(standing: Standing, owner: str) -> str:
         extent = f"ROWS {query.row_window.rows}" if query.row_window.rows is not None else "RANGE"
         return f"[{extent} SLIDE {query.row_window.slide}]"
     assert isinstance(query.window, Window)
-    if query.window.kind is not None:
-        return f"[KIND {query.window.kind.split('@')[0]}]"
-    if query.window.landmark is not None:
-        beside = f" and {duration(query.window.range)}" if query.window.range else ""
-        return f"[RANGE ALL{beside} SLIDE {duration(query.window.slide)}]"
-    return f"[RANGE {duration(query.window.range)} SLIDE {duration(query.window.slide)}]"
+    behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
+    return " and ".join(_of_window(window) for window in behind or (query.window,))
+
+
+def _of_window(window: Window) -> str:
+    """A window with a SLIDE as in SQL."""
+    if window.kind is not None:
+        return f"[KIND {window.kind.split('@')[0]}]"
+    if window.landmark is not None:
+        return f"[RANGE ALL {_since(window.landmark)}SLIDE {duration(window.slide)}]"
+    return f"[RANGE {duration(window.range)} SLIDE {duration(window.slide)}]"
+
+
+def _since(landmark: Landmark) -> str:
+    """The landmark as in SQL, with a space behind it; '' for the start of the stream.
+
+    >>> _since(Landmark(21_600_000_000, 86_400_000_000, "Europe/Berlin"))
+    "SINCE '06:00:00' DAILY ZONE 'Europe/Berlin' "
+    """
+    if landmark.since is None:
+        return ""
+    at = moment(landmark.since)
+    since = f"SINCE TIMESTAMP '{at}' " if is_dated(landmark) else f"SINCE '{at.removeprefix('1970-01-01 ')}' "
+    if landmark.every is not None:
+        since += f"{_PERIODS.get(landmark.every) or f'EVERY {duration(landmark.every)}'} "
+    return since + (f"ZONE '{landmark.zone}' " if landmark.zone != "UTC" else "")
 
 
 def _of_input(item: RelationInput) -> str:
@@ -114,8 +139,17 @@ def _of_input(item: RelationInput) -> str:
     if window.kind == "rows":
         by = f"PARTITION BY {', '.join(window.partition)} " if window.partition else ""
         return f"[{by}ROWS {window.rows}]"
+    if window.kind == "tumbling":
+        return f"[RANGE TUMBLING {duration(window.range)}]"
     if window.kind == "range":
-        return f"[RANGE {duration(window.range)}]" if window.range else "[NOW]"
+        open_range = open_text(window.range)
+        return (
+            f"[RANGE {open_range} OPEN]"
+            if open_range
+            else f"[RANGE {duration(window.range)}]"
+            if window.range
+            else "[NOW]"
+        )
     return "[RANGE UNBOUNDED]"
 
 

@@ -49,6 +49,17 @@ def duration(micros: int) -> str:
     return ("-" if micros < 0 else "") + " ".join(parts)
 
 
+def open_text(range_: int) -> str:
+    """How long a range that leaves its end out is, in words; '' for one that does not.
+
+    `[RANGE 1 HOUR OPEN]` is kept as an hour less one microsecond, and times that are written end with no such rest.
+
+    >>> open_text(3_599_999_999)
+    '1h'
+    """
+    return duration(range_ + 1) if range_ % 1_000_000 == 999_999 else ""
+
+
 def window_line(window: Window) -> str:
     """The window of a query in words."""
     if window.kind is not None:
@@ -95,7 +106,8 @@ def pane_lines(query: BoundQuery, spec: PanesSpec) -> list[str]:
         ]
     lines = [*behind]
     lines.append(f"panes: {duration(spec.panes.width)} wide, {width} per window, {step} per slide")
-    lines.append(f"each row updates 1 pane instead of {max(1, -(-window.range // window.slide))} windows")
+    held = max(1, -(-window.range // window.slide))
+    lines.append("each row updates 1 pane" + (f" instead of {held} windows" if held > 1 else ""))
     return lines
 
 

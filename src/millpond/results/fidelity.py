@@ -72,8 +72,9 @@ def note_of(answer: pa.Table) -> str:
     read = told["read"]
     share = f"{100 * read['rows'] / told['rows']:.3g} % of" if told["rows"] else "none of"
     bytes_ = f"{read['bytes']:,} of {read['full_bytes']:,} bytes" if read["full_bytes"] else "no bytes"
+    scans = f" in {told['pilots'] + 1} scans" if told["pilots"] else ""
     why = f" ({told['reason']})" if told["reason"] else ""
-    return f"REDUCE {told['reduction']}: {share} {told['rows']:,} rows, {bytes_} read{why}"
+    return f"REDUCE {told['reduction']}: {share} {told['rows']:,} rows, {bytes_} read{scans}{why}"
 
 
 def with_exactness(

@@ -38,7 +38,6 @@ from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.types import (
     HOLDS,
-    SECOND,
     BoundQuery,
     Column,
     QueryOptions,
@@ -304,7 +303,7 @@ def _end(core: Core, item: RelationInput, published: Published) -> int:
 
 def explain_relational(core: Core, query: BoundQuery, standing: Standing | None, analyze: bool = False) -> pa.Table:
     """How a relational query is answered, a line a row; `analyze`: and what that took in the last epochs."""
-    from millpond.results.explain_windows import duration
+    from millpond.results.explain_windows import duration, open_text
 
     relation = query.relation
     assert relation is not None
@@ -316,8 +315,8 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         window = item.window
         if window.kind == "range":
             text = "now" if not window.range else f"range {duration(window.range)}, closed at both ends"
-            if window.range % SECOND == SECOND - 1:
-                text = f"range {duration(window.range + 1)}, open"
+            if open_range := open_text(window.range):
+                text = f"range {open_range}, open"
         elif window.kind == "tumbling":
             text = f"intervals of {duration(window.range)}"
         elif window.kind == "rows":

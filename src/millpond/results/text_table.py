@@ -9,12 +9,16 @@ import pyarrow as pa
 
 #: Rows, columns, and letters of a value that are shown.
 ROWS, COLUMNS, LETTERS = 10, 8, 40
+#: What EXPLAIN gives.
+PLAN = pa.schema([("plan", pa.string())])
 
 
 def text_table(table: pa.Table, note: str = "") -> str:
-    """A table with its first and last rows, and how many rows and columns it has.
+    """A table with its first and last rows, and how many rows and columns it has; a plan's lines, all of them.
 
     Arguments:
+        table: rows. One of a single column of texts called `plan`, as EXPLAIN gives, is shown whole: what is left out
+            of a plan may be what was looked for.
         note: what is to be said of it; stands below.
 
     >>> print(text_table(pa.table({"k": [1, None], "name": ["tea", "rice"]})))
@@ -26,6 +30,8 @@ def text_table(table: pa.Table, note: str = "") -> str:
     │ NULL │ rice │
     └──────┴──────┘
     """
+    if table.schema.equals(PLAN):
+        return "\n".join([*table.column(0).to_pylist(), *([note] if note else [])])
     count, width = table.num_rows, table.num_columns
     said = f"{count:,} {'row' if count == 1 else 'rows'}, {width} {'column' if width == 1 else 'columns'}"
     lines = [said]
