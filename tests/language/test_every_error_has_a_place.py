@@ -23,6 +23,7 @@ CREATE STREAM marked (ts TIMESTAMP, k TEXT, end_of BOOLEAN)
   WITH (progress = 'ts', marks = 'record:end_of', marks_by = 'k', lateness = '1s', late = 'drop');
 CREATE STREAM taken WITH (revisions = 'retract') AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k;
 CREATE TABLE t (k TEXT, name TEXT) WITH (path = '{path}');
+CREATE TABLE dated (k TEXT, c INTEGER, since TIMESTAMP) WITH (path = '{path}', valid_from = 'since');
 CREATE QUERY windows AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k;
 CREATE QUERY several AS SELECT count(*) [RANGE 1 m SLIDE 1 m] AS a, count(*) [RANGE 2 m SLIDE 1 m] AS b FROM s;
 CREATE QUERY relation AS SELECT count(*) AS c FROM s [RANGE 1 MINUTE];
@@ -68,6 +69,25 @@ TOGETHER = [
     (f"{Q} s.k, count(*) FROM s JOIN «t» USING (k) GROUP BY s.k", "'t' is a table"),
     ('CREATE QUERY «"#7"» AS SELECT k FROM s', "without a name"),
     ('CREATE QUERY «"7"» AS SELECT count(*) FROM s [RANGE 1 m TUMBLING]', "digits alone"),
+    # joins: DuckDB quotes names at best, and says nothing of where in ON it means
+    (f"{Q} name, count(*) FROM s {W} JOIN t ON t.k = s.«kk» GROUP BY name", "no column 'kk' in s"),
+    (f"{Q} name, count(*) {W} FROM s JOIN t ON t.«nme» = s.k GROUP BY name", "no column 'nme' in t"),
+    (f"{Q} name, count(*) FROM s {W} JOIN t ON t.k = s.k AND «t.k > 3» GROUP BY name", "cannot compare"),
+    (f"{Q} name, count(*) FROM s {W} JOIN t ON «count(*) > 3» GROUP BY name", "aggregates"),
+    (f"{Q} ISTREAM(a.k) FROM s [NOW] a JOIN t ON t.k = a.k WHERE a.v = 1 AND «a.ts > a.v»", "cannot compare"),
+    (f"{Q} ISTREAM(c) FROM s [NOW] ASOF JOIN dated USING («k»)", "names the time last"),
+    (f"{Q} ISTREAM(name) FROM s [NOW] ASOF JOIN «t»", "by which columns"),
+    (f"{Q} ISTREAM(c) FROM s [NOW] ASOF JOIN dated d ON s.ts >= d.since AND «s.v > d.c»", "by one comparison"),
+    (f"{Q} ISTREAM(name) FROM s [NOW] LEFT JOIN «t»", "how rows are compared"),
+    (f"{Q} name, count(*) FROM s {W} LEFT JOIN «t» GROUP BY name", "how rows are compared"),
+    (f"{Q} name, count(*) FROM s {W} POSITIONAL JOIN «t» GROUP BY name", "by their order"),
+    (f"{Q} ISTREAM(name) FROM s [NOW] POSITIONAL JOIN «t»", "by their order"),
+    (f"{Q} name, count(*) FROM s {W} NATURAL JOIN t ON «s.k = t.k» GROUP BY name", "no other condition"),
+    (f"{Q} ISTREAM(name) FROM s [NOW] NATURAL JOIN t ON «s.k = t.k»", "no other condition"),
+    (f"{Q} name, count(*) FROM s {W} JOIN «t» USING () GROUP BY name", "USING names"),
+    (f"{Q} count(*) FROM s {W} JOIN t ON t.k = s.k JOIN «t» ON t.k = s.k", "two of FROM are called 't'"),
+    (f"{Q} PAIRS(s.k, end_of) FROM s [NOW] JOIN marked [NOW] m ON s.k = m.k AND s.«vv» = 1", "no column 'vv' in s"),
+    ("SELECT windows.k FROM windows JOIN t ON t.k = windows.k AND «windows.k > 3»", "cannot compare"),
 ]
 
 #: The same, of statements that are not looked over before they are executed.

@@ -145,8 +145,7 @@ class _Binder:
                         "a stream with a window, or a table",
                     )
         weigh(tree, self.reduced, self.source)
-        plain = render(self.at(tree.copy(), None))
-        columns = describe_over(plain, refs, self.select, self.source)
+        columns = self.described(tree, refs)
         pushed = self.pushed(tree)
         columns_of = {ref.alias: ref.columns for ref in refs}
         if self.marks:
@@ -182,9 +181,8 @@ class _Binder:
             if elements or self.reduced
             else join_plan(tree, columns_of, self.item_at, set(self.streams), self.pairs)
         )
-        whole = (
-            elements or self.reduced or any(i.signed or i.feeds for i in inputs)
-        )  # rows that are taken back need the others
+        # Rows that are taken back need the others.
+        whole = elements or self.reduced or any(i.signed or i.feeds for i in inputs)
         probed = None if whole else probes_of(tree, self.streams, self.windows)
         driver, probes = probed or ("", ())
         plan: Literal["elements", "joined", "grouped", "probed", "recomputed", "paired"]
@@ -208,7 +206,7 @@ class _Binder:
         if plan == "recomputed" and not self.reduced and not any(i.signed for i in inputs):
             joined, grouping, reason = grouped_plan(
                 tree, columns_of, self.windows, self.item_at,
-                lambda rows: describe_over(render(self.at(rows, None)), refs, self.select, self.source),
+                lambda rows: self.described(rows, refs),
             )  # fmt: skip
             plan = "grouped" if grouping is not None else plan
         relation = Relational(
@@ -216,6 +214,10 @@ class _Binder:
             rowwise if plan == "elements" else None, grouping, reason,
         )  # fmt: skip
         return BoundQuery(inputs[0].stream, None, outputs_of(columns), grouped=False, text=self.text, relation=relation)
+
+    def described(self, tree: exp.Expr, refs: tuple[RelationRef, ...]) -> tuple[Column, ...]:
+        """The columns of a bound SELECT, at one instant."""
+        return describe_over(tree, lambda each: render(self.at(each, None)), refs, self.select, self.source)
 
     def operator(self) -> ToStream | None:
         """ISTREAM, DSTREAM, RSTREAM or PAIRS, which stand in the outermost SELECT alone."""

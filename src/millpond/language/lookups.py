@@ -21,6 +21,7 @@ from millpond.language.dialect import UNION
 from millpond.language.expressions import check_arguments
 from millpond.language.factors import conjuncts
 from millpond.language.from_items import Schema, find, side_stream
+from millpond.language.joins_written import check_joins
 from millpond.language.outputs import SelectItem
 from millpond.language.places import Source, nearest
 from millpond.language.reduce_clause import REDUCE
@@ -61,6 +62,7 @@ def joined_tables(select: exp.Select, schema: Schema, source: Source) -> JoinedT
     clause, joins = select.args.get("from_"), list(select.args.get("joins") or [])
     if clause is None or not joins:
         return None
+    check_joins(select, source)
     items = [clause.this, *(j.this for j in joins)]
     streams = [n for n, item in enumerate(items) if _found(item, schema, source) is not None]
     if len(streams) > 1:
@@ -99,6 +101,12 @@ def joined_tables(select: exp.Select, schema: Schema, source: Source) -> JoinedT
                 f"'{found.name}' is a table, which has no time: windows stand behind streams", window.place, _WORKS
             )
         tables.append(JoinedTable(item.alias or found.name, found, join, join.kind not in ("SEMI", "ANTI")))
+    names = [(items[0].alias_or_name.lower(), items[0]), *((t.alias.lower(), t.join.this) for t in tables)]
+    for number, (name, item) in enumerate(names):
+        if name in dict(names[:number]):
+            raise source.error(
+                f"two of FROM are called '{name}'", item, f"another name for one of them: JOIN {item.name} AS other"
+            )
     return JoinedTables(items[0], tuple(tables))
 
 

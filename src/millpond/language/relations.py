@@ -8,9 +8,11 @@ from typing import Literal
 
 from sqlglot import exp
 
+from millpond.errors import StatementError
 from millpond.functions import display
 from millpond.language.answer_bounds import Ends, ends_asked
 from millpond.language.column_types import NAMES, TypeRefused, type_sql
+from millpond.language.complaints import culprit
 from millpond.language.dialect import CheckedCast, render
 from millpond.language.duck import Refused, describe, quote, typed_relation
 from millpond.language.enums import ORDERED, as_enum, enum_beside, is_text, values_of
@@ -26,6 +28,7 @@ from millpond.language.expressions import (
 )
 from millpond.language.from_items import Schema, find, no_window, side_stream, stream_of_side
 from millpond.language.functions import RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.joins_written import check_conditions, check_joins
 from millpond.language.outputs import written_text
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.user_functions import check_call, marked
@@ -170,7 +173,7 @@ def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -
     tree, refs = bound_tree(select, source, schema)
     sql = render(tree)
     ends = {ref.alias: ends_asked(tree, ref.alias) for ref in refs if ref.kind in ("query", "revisions")}
-    return RelationQuery(sql, refs, describe_over(sql, refs, select, source), text, ends)
+    return RelationQuery(sql, refs, describe_over(tree, render, refs, select, source), text, ends)
 
 
 def bound_tree(
@@ -182,12 +185,14 @@ def bound_tree(
         stream_item: binds FROM items that are streams, each by itself; None: there are none.
     """
     _check(select, source)
+    check_joins(select, source, stream_item is None)
     tree = select.copy()
     _name_items(tree, source)
     prefix = free_prefix(select)
     relations: dict[tuple[str, str], RelationRef] = {}
     if stream_item is not None:
         hold_in_time(tree, list(tables_of(tree)), source, schema)
+    check_conditions(tree, source)
     for table in list(tables_of(tree)):
         _bind_table(table, source, schema, relations, prefix, stream_item)
     for table in tree.find_all(exp.Table):
@@ -380,31 +385,61 @@ def _with_enums(ref: RelationRef) -> exp.Select:
 _NO_ORDER = "missing ASOF JOIN inequality"
 
 
-def describe_over(sql: str, refs: tuple[RelationRef, ...], select: exp.Expr, source: Source) -> tuple[Column, ...]:
-    """The answer's columns by DuckDB; its complaints are pointed at the name or function that they quote."""
+def describe_over(
+    tree: exp.Expr,
+    rendered: Callable[[exp.Expr], str],
+    refs: tuple[RelationRef, ...],
+    select: exp.Expr,
+    source: Source,
+) -> tuple[Column, ...]:
+    """The answer's columns by DuckDB; its complaints are pointed at what they are about.
+
+    Arguments:
+        tree: a bound SELECT. rendered: its SQL, and that of trees like it, which it may change.
+        refs: what it is over. select: as it was written.
+    """
     ctes = ", ".join(
         f"{quote(r.alias)} AS (SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {quote(c.name)}' for c in r.columns)})"
         for r in refs
     )
+
+    def question(tree: exp.Expr) -> str:
+        sql = rendered(tree)
+        return f"SELECT * FROM (WITH {ctes} SELECT * FROM ({sql}) AS q) AS q" if ctes else sql
+
     try:
-        return describe(f"SELECT * FROM (WITH {ctes} SELECT * FROM ({sql}) AS q) AS q" if ctes else sql)
+        return describe(question(tree.copy()))
     except Refused as refused:
-        if _NO_ORDER in refused.reason:
-            join = next(j for j in select.find_all(exp.Join) if j.method == "ASOF")
-            raise source.error(
-                "ASOF JOIN finds the latest row at or before another: ON says which times are compared", join.this,
-                "ASOF JOIN t ON t.k = s.k AND s.ts >= t.ts",
-            ) from None  # fmt: skip
-        place = _culprit(refused, select)
-        like = ""
-        if refused.names:
-            known = [c.split(".")[-1] for c in refused.candidates] or [c.name for r in refs for c in r.columns]
-            like = nearest(refused.names[0 if refused.candidates else -1], known)
-        raise source.error(refused.reason, place, like=like) from None
+        raise _complaint(refused, tree, refs, question, select, source) from None
 
 
-def _culprit(refused: Refused, select: exp.Expr) -> tuple[int, int] | None:
-    """The place of the column, the first name, or the call that DuckDB's message quotes."""
+def _complaint(
+    refused: Refused,
+    tree: exp.Expr,
+    refs: tuple[RelationRef, ...],
+    question: Callable[[exp.Expr], str],
+    select: exp.Expr,
+    source: Source,
+) -> StatementError:
+    """What DuckDB said, at the name or the call that it quotes, or the part without which it is content."""
+    reason, expected, like = refused.reason, "", ""
+    if refused.names:
+        known = [c.split(".")[-1] for c in refused.candidates] or [c.name for r in refs for c in r.columns]
+        like = nearest(refused.names[0 if refused.candidates else -1], known)
+    if _NO_ORDER in reason:
+        join = next(j for j in select.find_all(exp.Join) if j.method == "ASOF")
+        return source.error(
+            "ASOF JOIN finds the latest row at or before another: ON says which times are compared", join.this,
+            "ASOF JOIN t ON t.k = s.k AND s.ts >= t.ts",
+        )  # fmt: skip
+    if "multiple ASOF JOIN inequalities" in reason:
+        reason = "ASOF JOIN finds the latest row by one comparison: " + reason
+        expected = "ON equalities, and one of >=, >, <=, <; what else is asked goes into WHERE"
+    return source.error(reason, _quoted(refused, select) or culprit(tree, question), expected, like)
+
+
+def _quoted(refused: Refused, select: exp.Expr) -> tuple[int, int] | None:
+    """The place of the first name or call that DuckDB's message quotes."""
     wanted = [name.lower() for name in refused.names]
     for written in select.find_all(exp.Column) if len(wanted) > 1 else ():
         if [written.table.lower(), written.name.lower()] == wanted[:2]:

@@ -56,7 +56,7 @@ def hold_in_time(tree: exp.Expr, tables: Sequence[exp.Table], source: Source, sc
         item, stream = _meant(table, own, streams, source)
         if join is not None and join.method == "ASOF":
             time = _column(item, stream.options.time)
-            _look_back(join, own, table, definition, time, told)
+            _look_back(join, own, table, definition, time, told, source)
             young = _young(join, table, source)
             ended = [] if definition.valid_to is None else [_not_ended(table, definition.valid_to, time)]
             _require([*ended, *young], join, own, table, definition, source, schema)
@@ -71,8 +71,14 @@ def _look_back(
     definition: TableDefinition,
     time: exp.Column,
     told: bool,
+    source: Source,
 ) -> None:
     """An ASOF join: the latest row that had begun at the event time."""
+    if not told and (using := join.args.get("using")):
+        raise source.error(
+            f"USING of an ASOF join names the time last, and which of these is {table.name}'s {definition.valid_from}?",
+            using[-1], f"ASOF JOIN {table.name} ON {table.alias_or_name}.k = s.k",
+        )  # fmt: skip
     if not told:
         begun = exp.GTE(this=time.copy(), expression=_column(table, str(definition.valid_from)))
         on = join.args.get("on")
@@ -181,7 +187,8 @@ def _says_itself(select: exp.Select, table: exp.Table, valid_from: str) -> bool:
     conditions = [j.args["on"] for j in joins if j.args.get("on")]
     conditions += [select.args["where"]] if select.args.get("where") is not None else []
     visible = table.alias_or_name.lower()
-    return any(
+    used = next((j.args.get("using") or [] for j in joins if j.this is table), [])
+    return any(name.name.lower() == valid_from.lower() for name in used) or any(
         c.name.lower() == valid_from.lower() and c.table.lower() in ("", visible)
         for each in conditions
         for c in each.find_all(exp.Column)

@@ -1,0 +1,58 @@
+"""Joins as they are written: what DuckDB's grammar refuses and the parser takes, and what streams make no sense of.
+
+FROM s [NOW] NATURAL JOIN t ON t.k = s.k      two answers to one question: which columns are compared
+FROM s [NOW] POSITIONAL JOIN t                rows of streams stand in no order but that of their times
+FROM s [NOW] LEFT JOIN t                      compared how?
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from millpond.language.places import Source
+
+
+def check_joins(select: exp.Expr, source: Source, ordered: bool = False) -> None:
+    """Refuse joins whose words do not go together.
+
+    Arguments:
+        ordered: whether rows of all items stand in an order, so that POSITIONAL says something.
+    Raises: StatementError with the place.
+    """
+    for join in select.find_all(exp.Join, bfs=False):
+        name, on, using = join.this.alias_or_name, join.args.get("on"), join.args.get("using")
+        if join.method == "POSITIONAL" and not ordered:
+            raise source.error(
+                "POSITIONAL JOIN pairs rows by their order, and those of a stream come in any", join.this,
+                f"JOIN {name} ON …",
+            )  # fmt: skip
+        if join.method == "NATURAL" and (on is not None or using is not None):
+            raise source.error(
+                "NATURAL JOIN compares the columns that have the same names, and takes no other condition",
+                on if on is not None else using[0] if using else join.this,
+                f"NATURAL JOIN {name}, or JOIN {name} ON …",
+            )  # fmt: skip
+        if using is not None and (on is not None or not using):
+            what = "USING names the columns that are compared" if not using else "a join has ON or USING, not both"
+            raise source.error(what, on if on is not None else join.this, f"JOIN {name} USING (k), or ON …")
+
+
+def check_conditions(tree: exp.Expr, source: Source) -> None:
+    """Refuse joins that need a condition and have none, be it one that follows from what a table says of its rows.
+
+    Raises: StatementError with the place.
+    """
+    for join in tree.find_all(exp.Join, bfs=False):
+        if join.args.get("on") is not None or join.args.get("using") or join.method in ("NATURAL", "POSITIONAL"):
+            continue
+        name = join.this.alias_or_name
+        if join.method == "ASOF":
+            works = f"ASOF JOIN {name} ON {name}.k = s.k AND s.ts >= {name}.ts"
+            raise source.error(f"ASOF JOIN finds the latest row of {name}: by which columns?", join.this, works)
+        kind = " ".join(w for w in (join.side, join.kind) if w in ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI"))
+        if kind:
+            works = f"{kind} JOIN {name} ON …, or USING (…)"
+            raise source.error(f"{kind} JOIN needs to be told how rows are compared", join.this, works)
+
+
+__all__ = ["check_conditions", "check_joins"]
