@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from sqlglot import exp
 
 from millpond.language.duck import Refused, describe
+from millpond.language.factors import conjuncts
 from millpond.language.places import span
 
 #: So many parts are left out at most; a statement with more is pointed at as a whole.
@@ -26,20 +27,9 @@ def parts_of(tree: exp.Expr) -> Iterator[exp.Expr]:
     conditions = [join.args["on"] for join in tree.find_all(exp.Join, bfs=False) if join.args.get("on")]
     conditions += [clause.this for clause in tree.find_all(exp.Where, exp.Having, bfs=False)]
     for condition in conditions:
-        yield from reversed(list(_factors(condition)))
+        yield from (node for node, _ in reversed(conjuncts(condition)))
     for select in tree.find_all(exp.Select, bfs=False):
         yield from (e.this if isinstance(e, exp.Alias) else e for e in select.expressions)
-
-
-def _factors(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The factors of a condition in their order."""
-    if isinstance(node, exp.And):
-        yield from _factors(node.this)
-        yield from _factors(node.expression)
-    elif isinstance(node, exp.Paren) and isinstance(node.this, exp.And | exp.Paren):
-        yield from _factors(node.this)
-    else:
-        yield node
 
 
 def culprit(tree: exp.Expr, question: Callable[[exp.Expr], str]) -> tuple[int, int] | None:
