@@ -13,6 +13,8 @@ from typing import Any
 
 import duckdb
 
+from tests.quick import plain_duckdb
+
 Row = tuple[Any, ...]
 
 
@@ -58,7 +60,7 @@ class Query:
     sql: str
     inputs: Mapping[str, Windowed]
     tables: Mapping[str, tuple[Mapping[str, str], Sequence[Row]]] = field(default_factory=dict)
-    db: duckdb.DuckDBPyConnection = field(default_factory=duckdb.connect)
+    db: duckdb.DuckDBPyConnection = field(default_factory=plain_duckdb)
     known: dict[str, Counter[Row]] = field(default_factory=dict)
 
     def at(self, instant: int) -> Counter[Row]:
