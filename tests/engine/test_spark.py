@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from millpond.engine.mapping import Parcel
+from millpond.engine.spark import SparkExecutor, starting
 from tests.engine.scenario import QUERIES, comparable, drop_file, rows, run
 
 Factory = Callable[..., Any]
@@ -72,3 +78,33 @@ def test_answers_come_without_drain_and_upkeep_runs_beside(spark_pond: Factory) 
     pond.drain(final=True)
     assert pond.sql("SELECT sum(n), count(*) FROM q").rows() == [(8000, 40)]
     assert pond.sql("SELECT count(*), count(DISTINCT ts) FROM g").rows() == [(8000, 8000)]
+
+
+def _parcels(task: int) -> Iterator[Parcel]:
+    """Large and small parcels for each of three shards, and who made them."""
+    yield Parcel(task % 3, "mine", task, pa.py_buffer(bytes([task]) * 200_000))
+    yield Parcel(1, "", task, json.dumps([os.getpid(), gc.get_freeze_count(), len(gc.get_objects())]).encode())
+
+
+def _merged(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], bytes]:
+    sent = sorted((p.owner, p.task, bytes(p.payload)) for p in parcels)
+    return {"shard": shard, "sent": [[o, t, len(d)] for o, t, d in sent]}, b"\n".join(d for o, _, d in sent if not o)
+
+
+def test_the_exchange_and_workers_that_stay(spark_pond: Factory) -> None:
+    """Every parcel comes to its shard; workers stay for the next job, with little to collect."""
+    spark_pond().ready()
+    executor = SparkExecutor(starting(None))
+    assert executor.run(_parcels, 1, _merged, 3)[2][0] == {"shard": 2, "sent": []}
+    seen: list[set[int]] = []
+    for _ in range(3):
+        outcomes = executor.run(_parcels, 4, _merged, 3)
+        assert [report["sent"] for report, _ in outcomes] == [
+            [["mine", 0, 200_000], ["mine", 3, 200_000]],
+            [["", t, len(d)] for t, d in enumerate(outcomes[1][1].split(b"\n"))] + [["mine", 1, 200_000]],
+            [["mine", 2, 200_000]],
+        ]
+        workers = [json.loads(line) for line in outcomes[1][1].split(b"\n")]
+        seen.append({pid for pid, _, _ in workers})
+    assert seen[1] & seen[2]
+    assert all(frozen > left for _, frozen, left in workers)

@@ -11,19 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from millpond.engine import jvm
 from millpond.engine.executors import MapTask, MergeTask
 from millpond.engine.mapping import Parcel
 from millpond.errors import PondError
-from millpond.tables.chunks import Payload, binary
+from millpond.tables.chunks import Payload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PARCELS = "shard int, owner string, task int, payload binary"
-_REPORTS = "shard int, report string, payload binary"
 _POOLS = Path(__file__).with_name("pools.xml")
 
 #: Memory that Python workers have freed is not given back at once: the next epoch asks for as much again, and fetching
@@ -207,72 +203,55 @@ class SparkExecutor:
         self, map_task: MapTask, tasks: int, merge_task: MergeTask, shards: int, background: bool = False
     ) -> list[tuple[dict[str, Any], Payload]]:
         """See `Executor.run`. A background job occupies at most all cores but one."""
-        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "background" if background else "epochs")
+        context = self.spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "background" if background else "epochs")
+        # RDDs and no data frames: there is nothing to plan, and planning took longer than many an epoch's tasks.
         if tasks <= 1:
             # Nothing to exchange: one task maps and merges, which spares a small epoch a stage and its workers' hops.
-            reports = self.spark.range(0, 1, 1, 1).mapInArrow(_fused(map_task, tasks, merge_task, shards), _REPORTS)
+            reports = context.parallelize([0], 1).mapPartitions(_fused(map_task, tasks, merge_task, shards))
         else:
             width = max(1, min(tasks, self.cores - 1 if background else self.cores))
-            parcels = self.spark.range(0, tasks, 1, width).mapInArrow(_mapper(map_task), _PARCELS)
-            reports = parcels.repartitionById(shards, "shard").mapInArrow(_merger(merge_task), _REPORTS)
-        table = reports.toArrow()
-        shard, report, payload = table.columns
-        found = {
-            shard[at].as_py(): (json.loads(report[at].as_py()), payload[at].as_buffer() or b"")
-            for at in range(table.num_rows)
-        }
+            parcels = context.parallelize(range(tasks), width).mapPartitions(_mapper(map_task))
+            reports = parcels.partitionBy(shards, int).mapPartitions(_merger(merge_task))
+        found = {shard: (json.loads(report), payload) for shard, report, payload in reports.collect()}
         # A shard to which nothing was sent has no rows and so no task of its own.
         return [found[s] if s in found else merge_task(s, []) for s in range(shards)]
 
 
+#: What a merge task sends to the driver: shard, report as JSON, payload.
+Merged = tuple[int, str, Payload]
+
+
 def _fused(map_task: MapTask, tasks: int, merge_task: MergeTask, shards: int) -> Any:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
+    def run(alone: Iterator[int]) -> Iterator[Merged]:
+        for _ in alone:  # a worker that has not read its input to the end is not used again
             parcels = [parcel for task in range(tasks) for parcel in map_task(task)]
             for shard in range(shards):
-                yield _report(shard, *merge_task(shard, [p for p in parcels if p.shard == shard]))
+                yield _merged(merge_task, shard, [p for p in parcels if p.shard == shard])
 
     return run
 
 
-def _report(shard: int, report: dict[str, Any], payload: Payload) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "shard": pa.array([shard], pa.int32()),
-            "report": pa.array([json.dumps(report)]),
-            "payload": binary(payload),
-        }
-    )
+def _merged(merge_task: MergeTask, shard: int, parcels: list[Parcel]) -> Merged:
+    report, payload = merge_task(shard, parcels)
+    return shard, json.dumps(report), payload
 
 
 def _mapper(map_task: MapTask) -> Any:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for parcel in map_task(task):
-                    yield pa.record_batch(
-                        {
-                            "shard": pa.array([parcel.shard], pa.int32()),
-                            "owner": pa.array([parcel.owner]),
-                            "task": pa.array([parcel.task], pa.int32()),
-                            "payload": binary(parcel.payload),
-                        }
-                    )
+    def run(tasks: Iterator[int]) -> Iterator[tuple[int, Parcel]]:
+        for task in tasks:
+            for parcel in map_task(task):
+                yield parcel.shard, parcel
 
     return run
 
 
 def _merger(merge_task: MergeTask) -> Any:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(sent: Iterator[tuple[int, Parcel]]) -> Iterator[Merged]:
         by_shard: dict[int, list[Parcel]] = {}
-        for batch in batches:
-            shard, owner, task, payload = batch.columns
-            for at in range(batch.num_rows):
-                number = shard[at].as_py()
-                by_shard.setdefault(number, []).append(
-                    Parcel(number, owner[at].as_py(), task[at].as_py(), payload[at].as_buffer())
-                )
-        for number, parcels in sorted(by_shard.items()):
-            yield _report(number, *merge_task(number, parcels))
+        for shard, parcel in sent:
+            by_shard.setdefault(shard, []).append(parcel)
+        for shard, parcels in sorted(by_shard.items()):
+            yield _merged(merge_task, shard, parcels)
 
     return run
