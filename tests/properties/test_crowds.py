@@ -36,8 +36,8 @@ from tests.relations.shapes import millpond as text_of
 from tests.relations.test_engine import AB, END, NAMED, Story, steps
 from tests.windows.test_registered import Uneven
 
-#: Queries at once. In deep mode 630 crowds make the ten thousand, although some queries come twice in one; a third of those that
-#: may have several windows have one.
+#: Queries at once. In deep mode 630 crowds make the ten thousand, although some queries come twice in one; a third of
+#: those that may have several windows have one.
 CROWD = 20
 CROWD_OF_SEVERAL = 30
 KEPT = 10**14
