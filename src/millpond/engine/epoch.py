@@ -18,6 +18,7 @@ from millpond.engine.backfill import Adoption, ready_backfills
 from millpond.engine.bounds import answered_until, bound_of, high_of, is_paired, specs_of
 from millpond.engine.core import Core, copies_of
 from millpond.engine.derived import bounds_of, pass_adopted, takeable
+from millpond.engine.horizons import horizon_of
 from millpond.engine.lookup_versions import stretches_now
 from millpond.engine.merging import end_of_need, query_owner, results_folder
 from millpond.engine.probing import probed_streams
@@ -30,7 +31,6 @@ from millpond.engine.records import (
     write_manifest,
     write_published,
 )
-from millpond.engine.relating import horizon_of
 from millpond.engine.reporting import report_epoch, takes_others, work_of
 from millpond.engine.resharing import reshare
 from millpond.engine.skew import decided, moved

@@ -8,6 +8,7 @@ is decided by them is in the next manifest.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,8 @@ class Seen:
         self.profile = ""
         self.overhead = 0.0
         self.taken = self.kept = 0
+        # Several pieces of an input's rows may be on their way at a time.
+        self.lock = threading.RLock()
 
     def report(self) -> dict[str, Any]:
         """As of `screening.Screen.report`. The time of a logical filter is that of all joins on its path."""
@@ -99,12 +102,13 @@ class Watched:
         self.seen, self.pipeline = seen, pipeline
         self.asked: list[int] = []
         self.left = len(pipeline.rows)
-        seen.taken += self.left
         self.drops: list[tuple[int, Ints]] = []
-        begun = Watch()
-        self.places = self._sample()
-        self._measure()
-        seen.overhead += begun.lap()
+        with seen.lock:
+            seen.taken += self.left
+            begun = Watch()
+            self.places = self._sample()
+            self._measure()
+            seen.overhead += begun.lap()
 
     def clock(self) -> Watch:
         """A clock that begins now."""
@@ -113,26 +117,31 @@ class Watched:
     def step(self, item: int, entered: int, left: Ints, seconds: float) -> None:
         """An input was asked: for how many of the changed rows, which are left (ascending), and how long it took."""
         seen, f = self.seen, self.seen.others.index(item)
-        seen.rows[f] += entered
-        seen.left[f] += len(left)
-        seen.seconds[f] += seconds
-        if entered >= SEEN:
-            seen.timed[f] += entered
-            seen.measured[f] += seconds
         self.asked.append(item)
         self.left = len(left)
-        if len(self.places):
-            begun = Watch()
-            at = np.searchsorted(left, self.places)
-            there = at < len(left)
-            there[there] = left[at[there]] == self.places[there]
-            self.drops.append((item, self.places[~there]))
-            self.places = self.places[there]
-            seen.overhead += begun.lap()
+        with seen.lock:
+            seen.rows[f] += entered
+            seen.left[f] += len(left)
+            seen.seconds[f] += seconds
+            if entered >= SEEN:
+                seen.timed[f] += entered
+                seen.measured[f] += seconds
+            if len(self.places):
+                begun = Watch()
+                at = np.searchsorted(left, self.places)
+                there = at < len(left)
+                there[there] = left[at[there]] == self.places[there]
+                self.drops.append((item, self.places[~there]))
+                self.places = self.places[there]
+                seen.overhead += begun.lap()
 
     def end(self) -> None:
         """Make profile tuples of the rows that were dropped: what each logical filter says of them."""
-        self.seen.kept += self.left
+        with self.seen.lock:
+            self.seen.kept += self.left
+            self._profile()
+
+    def _profile(self) -> None:
         drops = [each for each in self.drops if len(each[1])]
         if not drops:
             return

@@ -35,12 +35,13 @@ from millpond.engine.forms import TUPLES, Forms, are_tuples, as_partials, settle
 from millpond.engine.group_bounds import group_bounds
 from millpond.engine.group_sums import GROUPS
 from millpond.engine.group_sums import put_together as added_up
+from millpond.engine.horizons import need_of, needed_rows
 from millpond.engine.mapping import Parcel, home_shard
 from millpond.engine.needs import keep_since, needed_since, open_pane, settled_pane, summary_since
 from millpond.engine.ordering import in_order
 from millpond.engine.prefixes import fold_prefix
 from millpond.engine.records import Manifest, QueryProgress
-from millpond.engine.relating import ROWS, Shard, early_chunk, need_of, needed_rows, row_chunk
+from millpond.engine.relating import ROWS, Shard, early_chunk, row_chunk
 from millpond.engine.row_state import forget_rows, state_of
 from millpond.engine.smoothing import smoothed, wait
 from millpond.engine.state import PANES, PaneState, forget, pane_chunk, state_folder

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,10 +22,11 @@ from millpond.engine.early import EARLY, due
 from millpond.engine.early_relations import Speculation
 from millpond.engine.floors import floored, revises
 from millpond.engine.group_sums import read_sums, sums_chunk
+from millpond.engine.horizons import horizon_of, lows_of, needed_mask, unanswered
 from millpond.engine.join_orders import JoinOrders
-from millpond.engine.pair_answers import advance_pairs, moved, pairs_final, pairs_needed
+from millpond.engine.pair_answers import advance_pairs, moved
 from millpond.engine.probing import Past, marked
-from millpond.engine.records import Floor, Manifest, QueryProgress
+from millpond.engine.records import Manifest, QueryProgress
 from millpond.engine.relation_answers import Given, Input, advance_relation
 from millpond.engine.state import state_folder
 from millpond.engine.table_use import TableUse, trimmed
@@ -34,8 +34,10 @@ from millpond.engine.tolerance import one_line
 from millpond.engine.unions import late_of, progress_of
 from millpond.errors import SourceError
 from millpond.language.duck import quote
+from millpond.language.spreading import are_together
+from millpond.parallel import at_most, side_by_side
 from millpond.progress import NEVER, StreamProgress
-from millpond.relations import Run, all_rows, kept, merge_rows, needed, only_needed, spare_of, with_rows
+from millpond.relations import Run, all_rows, kept, merge_rows, only_needed, spare_of, with_rows
 from millpond.relations.spilling import spill
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
@@ -145,99 +147,6 @@ def early_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
     return Chunk(owner, EARLY, epoch, span["min"], span["max"], rows)
 
 
-def horizon_of(catalog: Catalog, standing: Standing, progress: QueryProgress, high: int) -> int:
-    """Instants before it are final: nothing looks at them again."""
-    relation = standing.definition.query.relation
-    assert relation is not None
-    options = standing.definition.options
-    if is_paired(standing):
-        return pairs_final(relation, options, _lates(catalog, standing), progress)
-    revising = any(revises(options, late_of(catalog, spec)) for spec in specs_of(catalog, standing))
-    spare = spare_of(relation, options) if revising else 0
-    return max(NEVER, progress.start, max(progress.edge, min(progress.closed, high)) - spare)
-
-
-def lows_of(catalog: Catalog, standing: Standing, progress: QueryProgress, horizon: int) -> Sequence[int | None]:
-    """The event time from which each input's rows can still matter; None: whenever they were.
-
-    Arguments:
-        horizon: see `horizon_of`.
-    """
-    relation = standing.definition.query.relation
-    assert relation is not None
-    if is_paired(standing):
-        return pairs_needed(relation, standing.definition.options, _lates(catalog, standing), progress)
-    return [needed(item, horizon - 1) for item in relation.inputs]
-
-
-def _lates(catalog: Catalog, standing: Standing) -> list[str]:
-    return [late_of(catalog, spec) for spec in specs_of(catalog, standing)]
-
-
-def unanswered(manifest: Manifest, standing: Standing, before: QueryProgress) -> int:
-    """The first epoch whose rows a query has not answered: this one, or one of its pause or its back-fill."""
-    if before.paused is not None:
-        return before.paused
-    return standing.first_epoch if str(standing.id) in manifest.adopt else manifest.epoch
-
-
-def needed_mask(
-    db: duckdb.DuckDBPyConnection,
-    manifest: Manifest,
-    catalog: Catalog,
-    store: Store,
-    rows: pa.Table,
-    whole: bool = True,
-) -> npt.NDArray[np.bool_]:
-    """Which rows of a store any of its users can still need.
-
-    Arguments:
-        rows: of the store. whole: these are all that it has, not those of some files.
-    """
-    wanted = np.zeros(rows.num_rows, bool)
-    for standing in catalog.users(store.owner):
-        before = manifest.queries.get(str(standing.id))
-        relation = standing.definition.query.relation
-        if before is None or relation is None or standing.status == "backfilling":
-            return np.ones(rows.num_rows, bool)
-        specs, options = specs_of(catalog, standing), standing.definition.options
-        since = unanswered(manifest, standing, before)
-        if is_paired(standing):
-            lows = pairs_needed(relation, options, _lates(catalog, standing), before)
-            low = min(low for low, owner in zip(lows, standing.inputs, strict=True) if owner == store.owner)
-            wanted |= (rows["_t"].to_numpy() >= low) | (rows["_epoch"].to_numpy() >= since)
-            continue
-        high = high_of(catalog, specs, manifest.progress)
-        horizon = horizon_of(catalog, standing, before, high)
-        # Rows that it has not answered yet may get a floor.
-        mine = Floor(since, manifest.epoch, before.closed, max(before.edge, min(before.closed, high)))
-        floors = before if len(specs) == 1 else replace(before, floors=(*before.floors, mine))
-        for item, owner, spec in zip(relation.inputs, standing.inputs, specs, strict=True):
-            if owner == store.owner and relation.probe(item.alias) is None:
-                late = late_of(catalog, spec)
-                spare = spare_of(relation, options) if revises(options, late) else 0
-                seen = floored(rows, floors, options, late)
-                wanted |= kept(db, relation, item, seen, spare, horizon, since, whole)
-    return wanted
-
-
-def needed_rows(
-    db: duckdb.DuckDBPyConnection, manifest: Manifest, catalog: Catalog, store: Store, rows: pa.Table, whole: bool
-) -> pa.Table:
-    """The rows of a store that any of its users can still need; arguments as of `needed_mask`."""
-    return rows.filter(pa.array(needed_mask(db, manifest, catalog, store, rows, whole)))
-
-
-def need_of(catalog: Catalog, standing: Standing, progress: Mapping[str, StreamProgress], known: QueryProgress) -> int:
-    """The event time before which a query needs no row; NEVER when that is not a matter of time."""
-    relation = standing.definition.query.relation
-    assert relation is not None
-    horizon = horizon_of(catalog, standing, known, high_of(catalog, specs_of(catalog, standing), progress))
-    lows = zip(relation.inputs, lows_of(catalog, standing, known, horizon), strict=True)
-    kept = [low for item, low in lows if relation.probe(item.alias) is None]
-    return min((NEVER if low is None else max(NEVER, low) for low in kept), default=NEVER)
-
-
 @dataclass
 class Shard:
     """The relational queries of one shard in one epoch; `run` gives state, results and progress.
@@ -288,7 +197,8 @@ class Shard:
                 continue
             if str(standing.id) not in self.failures:
                 begun = clock.perf_counter()
-                self._answer(standing, deltas, rows)
+                with at_most(self._threads(standing)):
+                    self._answer(standing, deltas, rows)
                 self.spent[str(standing.id)] = clock.perf_counter() - begun
         for key in [k for k in _kept if k[0] == self.pond_id and k[1] not in self.catalog.stores]:
             del _kept[key]
@@ -352,6 +262,26 @@ class Shard:
         if result.sums is not None:
             self.state.append(sums_chunk(owner, manifest.epoch, result.sums))
 
+    def _threads(self, standing: Standing) -> int:
+        """How many threads may answer a query: what is in one shard takes those of the others, which have no rows."""
+        stores = [self.catalog.stores[o] for o in standing.inputs]
+        apart = any(s.spread and (not are_together(s.spread) or s.owner in self.manifest.hot) for s in stores)
+        return 1 if apart else self.manifest.shards
+
+    def _fetch(
+        self, owners: Sequence[str], deltas: Mapping[str, pa.Table | None], rows: dict[str, tuple[Run, ...]]
+    ) -> None:
+        """Have the rows of stores at hand."""
+
+        def fetch(owner: str, db: duckdb.DuckDBPyConnection) -> tuple[Run, ...]:
+            return store_runs(
+                db, self.pond, self.pond_id, self.manifest, self.catalog, self.catalog.stores[owner], self.number,
+                deltas[owner], self.segments,
+            )  # fmt: skip
+
+        missing = [o for o in dict.fromkeys(owners) if o not in rows]
+        rows.update(zip(missing, side_by_side(self.db, [partial(fetch, o) for o in missing]), strict=True))
+
     def _advance(
         self,
         standing: Standing,
@@ -369,6 +299,8 @@ class Shard:
         known = high_of(self.catalog, specs_of(self.catalog, standing), self.manifest.progress)
         horizon = horizon_of(self.catalog, standing, before, known)
         lows = lows_of(self.catalog, standing, before, horizon)
+        held = zip(query.relation.inputs, standing.inputs, strict=True)
+        self._fetch([owner for item, owner in held if query.relation.probe(item.alias) is None], deltas, rows)
         for item, owner, low in zip(query.relation.inputs, standing.inputs, lows, strict=True):
             store = self.catalog.stores[owner]
             high = progress_of(self.catalog, store.spec, self.progress).high
@@ -378,26 +310,21 @@ class Shard:
                 stream = self.catalog.streams[store.spec.stream]
                 inputs.append(Input(fresh, stream.options.late, high, self._past(store, stream)))
                 continue
-            if owner not in rows:
-                rows[owner] = store_runs(
-                    self.db, self.pond, self.pond_id, self.manifest, self.catalog, store, self.number, deltas[owner],
-                    self.segments,
-                )  # fmt: skip
             runs, late = rows[owner], late_of(self.catalog, store.spec)
             if is_paired(standing):
-                held = all_rows(runs) if runs else empty_rows(self.db, item.columns)
+                there = all_rows(runs) if runs else empty_rows(self.db, item.columns)
                 # A new row may be alone, however far it is behind the other stream.
-                new = pc.greater_equal(held["_epoch"], since)
-                inputs.append(Input(held.filter(pc.or_(new, pc.greater_equal(held["_t"], low))), late, high))
+                new = pc.greater_equal(there["_epoch"], since)
+                inputs.append(Input(there.filter(pc.or_(new, pc.greater_equal(there["_t"], low))), late, high))
                 continue
             if low is not None and low > NEVER:
                 runs = tuple(r for r in runs if r.times[-1] >= low)
-            held = all_rows(runs) if runs else empty_rows(self.db, item.columns)
+            there = all_rows(runs) if runs else empty_rows(self.db, item.columns)
             below = int(np.searchsorted(runs[0].times, low)) if runs and low is not None and low > NEVER else 0
             if query.relation.joins and not item.signed:
-                inputs.append(Input(held, late, high, runs=runs, below=below))
+                inputs.append(Input(there, late, high, runs=runs, below=below))
             else:
-                inputs.append(Input(held.slice(below), late, high))
+                inputs.append(Input(there.slice(below), late, high))
         self._check_size(standing, before, horizon, inputs)
         if is_paired(standing):
             reached = pair_bounds(self.catalog, standing, self.progress, self.manifest.clock)
@@ -491,8 +418,5 @@ __all__ = [
     "early_chunk",
     "empty_rows",
     "forget_contents",
-    "horizon_of",
-    "need_of",
-    "needed_rows",
     "row_chunk",
 ]

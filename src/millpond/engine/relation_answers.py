@@ -25,6 +25,7 @@ from millpond.engine.group_sums import Stored, Sums
 from millpond.engine.probing import Past
 from millpond.engine.records import QueryProgress
 from millpond.engine.table_use import TableUse
+from millpond.parallel import side_by_side
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import (
     FOR_EVER,
@@ -99,7 +100,8 @@ def advance_relation(
     tables = use.in_time(stretches)
     own = [revises(options, i.late) for i in inputs]
     spares = [spare_of(relation, options) if r else 0 for r in own]
-    came = [(i.late, _fresh(i, since)) for i in inputs]
+    new = side_by_side(db, [partial(_fresh, i, since) for i in inputs])
+    came = [(i.late, rows) for i, rows in zip(inputs, new, strict=True)]
     floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
     # Of rows that are looked up nobody knows which are kept.
     progress = progress if relation.probes else pruned(progress, [i.rows.slice(i.below) for i in inputs])
@@ -219,7 +221,7 @@ def known_of(
     )
 
 
-def _fresh(each: Input, since: int) -> pa.Table:
+def _fresh(each: Input, since: int, _db: duckdb.DuckDBPyConnection) -> pa.Table:
     """The rows of an input that came in the epochs from `since` on."""
     rows = each.rows.slice(each.below)
     rows = rows.filter(pc.greater_equal(rows["_epoch"], since))

@@ -24,11 +24,12 @@ from millpond.engine.core import Core
 from millpond.engine.floors import floored, revises
 from millpond.engine.group_sums import by_shard, sums_chunk
 from millpond.engine.history import Range, segments_in
+from millpond.engine.horizons import horizon_of, lows_of
 from millpond.engine.mapping import placed
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.pair_answers import advance_pairs
 from millpond.engine.records import Published, QueryProgress, read_published
-from millpond.engine.relating import Input, advance_relation, horizon_of, lows_of, row_chunk
+from millpond.engine.relating import Input, advance_relation, row_chunk
 from millpond.engine.relation_history import read_inputs
 from millpond.engine.state import state_folder
 from millpond.engine.table_use import TableUse, trimmed

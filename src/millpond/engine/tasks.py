@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from millpond import functions
-from millpond.catalog import Catalog
+from millpond.catalog import Catalog, Standing
 from millpond.catalog.log import catalog_from_json, snapshot_path
 from millpond.engine.mapping import Parcel, map_split
 from millpond.engine.merging import merge_shard
 from millpond.engine.records import Manifest, manifest_path, read_manifest
+from millpond.relations import matching
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
 from millpond.windows import registered
+
+#: What this process loads, or has loaded, before it is needed.
+_loading: dict[str, threading.Thread] = {}
 
 _catalogs: dict[tuple[str, int], Catalog] = {}
 _manifests: dict[tuple[str, int, int], Manifest] = {}
@@ -43,7 +48,17 @@ def map_epoch(pond: str, pond_id: str, epoch: int, task: int) -> Iterator[Parcel
     registered.use(pond)
     functions.use(pond)
     manifest = manifest_at(pond, pond_id, epoch)
-    return map_split(pond, manifest, catalog_at(pond, pond_id, manifest.version), task)
+    catalog = catalog_at(pond, pond_id, manifest.version)
+    if "joins" not in _loading and any(_joins(standing) for standing in catalog.queries.values()):
+        # Any worker may get the next merge task of a join; meanwhile it can get ready beside its map tasks.
+        _loading["joins"] = threading.Thread(target=matching.load, name="millpond-load")
+        _loading["joins"].start()
+    return map_split(pond, manifest, catalog, task)
+
+
+def _joins(standing: Standing) -> bool:
+    relation = standing.definition.query.relation
+    return relation is not None and relation.joined is not None
 
 
 def merge_epoch(

@@ -8,13 +8,16 @@ join adds, for each row, what its joined rows leave free of its own interval.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond import parallel
 from millpond.distinct import distinct
 from millpond.language.duck import quote
 from millpond.language.join_graphs import graph_of
@@ -24,8 +27,9 @@ from millpond.relations.sides import Side, as_they_are, side_of
 from millpond.synopses import query_table
 from millpond.types import JoinPlan, Relational
 
-#: Rows of an input that go down its pipeline at a time.
+#: Rows of an input that go down its pipeline at a time, and how many are worth a thread.
 AT_ONCE = 200_000
+SIDE_BY_SIDE = 20_000
 
 #: Joined rows that one epoch may make, of any part of a join: some gigabytes.
 ROWS_AT_MOST = 50_000_000
@@ -41,6 +45,16 @@ class Event:
     parts: tuple[Ints, ...]
     at: Ints
     count: Ints
+
+
+@dataclass(frozen=True)
+class Changing:
+    """Rows of an input that begin (sign 1) or end (-1). moments: when all rows of the input do."""
+
+    number: int
+    sign: int
+    rows: Ints
+    moments: Ints
 
 
 def joined_changes(
@@ -149,43 +163,74 @@ class _Join:
         Of a stream of insertions only what leaves in the same instant matters, since it may be an equal row; of one of
         deletions what enters.
         """
-        begins, ends = (self.instants(sign) for sign in (1, -1))
-        enters = self.pipelines(1, ends if operator == "dstream" else None)
-        leaves = self.pipelines(-1, begins if operator == "istream" else None)
-        return [*enters, *leaves] or [self.nothing()]
+        enters = self.changing(1, -1 if operator == "dstream" else 0)
+        leaves = self.changing(-1, 1 if operator == "istream" else 0)
+        return self.pipelines([*enters, *leaves]) or [self.nothing()]
 
     def instants(self, sign: int) -> Ints:
         """The instants in the stretch at which a row of any input begins (1) or ends (-1), ascending."""
         moments = [s.begin if sign > 0 else s.end for s in self.sides]
-        return np.sort(np.concatenate([m[(m >= self.low) & (m < self.high)] for m in moments]))
+        # Stable, since stretches that are ascending already are then merged only.
+        return np.sort(np.concatenate([m[(m >= self.low) & (m < self.high)] for m in moments]), kind="stable")
 
     def nothing(self) -> Event:
         """No joined row."""
         none = np.empty(0, np.int64)
         return Event(tuple(none for _ in self.sides), none, none)
 
-    def pipelines(self, sign: int, only: Ints | None) -> list[Event]:
-        """What each input makes enter (1) or leave (-1), at the instants of `only` (ascending) if given."""
-        found = []
+    def changing(self, sign: int, only: int) -> list[Changing]:
+        """The rows of each input that begin (1) or end (-1) in the stretch, in pieces.
+
+        Arguments:
+            only: at an instant at which some row begins (1) or ends (-1); 0: at any.
+        """
+        found: list[Changing] = []
+        instants = None
         for number, side in enumerate(self.sides):
             moments = side.begin if sign > 0 else side.end
-            chosen = (moments >= self.low) & (moments < self.high)
-            rows = np.flatnonzero(chosen)
-            if only is not None:
+            rows = np.flatnonzero((moments >= self.low) & (moments < self.high))
+            if only and len(rows):
+                instants = self.instants(only) if instants is None else instants
                 moved = moments[rows]
-                rows = rows[np.searchsorted(only, moved, "left") < np.searchsorted(only, moved, "right")]
-            for start in range(0, len(rows), AT_ONCE):
-                found.append(self.pipeline(number, rows[start : start + AT_ONCE], moments, sign))
-                bounded(sum(len(e.at) for e in found), self.inputs.most)
+                rows = rows[np.searchsorted(instants, moved, "left") < np.searchsorted(instants, moved, "right")]
+            size = max(1, min(AT_ONCE, max(SIDE_BY_SIDE, -(-len(rows) // parallel.allowed()))))
+            found += [Changing(number, sign, rows[n : n + size], moments) for n in range(0, len(rows), size)]
         return found
 
-    def pipeline(self, number: int, rows: Ints, moments: Ints, sign: int) -> Event:
-        """The rows of one input through the others: those for which it is the last to begin, or the first to end."""
-        observer = self.observer
-        order = None if observer is None else observer.order(number)
-        way = Pipeline(self.inputs, number, rows, moments[rows], sign, order)
-        parts, at = way.run(None if observer is None else observer.piece(way))
-        return Event(tuple(parts[n] for n in range(len(self.sides))), at, np.full(len(at), sign))
+    def pipelines(self, pieces: Sequence[Changing]) -> list[Event]:
+        """What each input makes enter or leave, in the order of the pieces, side by side where threads are allowed."""
+        orders = {p.number: None if self.observer is None else self.observer.order(p.number) for p in pieces}
+        if parallel.allowed() > 1:
+            self.sort(orders)
+        made, lock = {1: 0, -1: 0}, threading.Lock()
+
+        def run(piece: Changing, db: duckdb.DuckDBPyConnection) -> Event:
+            event = self.pipeline(piece, orders[piece.number], replace(self.inputs, db=db))
+            with lock:
+                made[piece.sign] += len(event.at)
+            bounded(made[piece.sign], self.inputs.most)
+            return event
+
+        return parallel.side_by_side(self.db, [partial(run, piece) for piece in pieces])
+
+    def sort(self, orders: Mapping[int, Sequence[int] | None]) -> None:
+        """Sort runs by the keys that pipelines ask for, so that no two of them do it at the same time."""
+        graph, jobs = self.inputs.graph, {}
+        for number, order in orders.items():
+            bound = [number]
+            for other in graph.order(number) if order is None else order:
+                keys = tuple(n for n, _ in graph.links(other, bound))
+                for run in self.sides[other].runs if keys else ():
+                    if not self.sides[other].is_sorted(run, keys):
+                        jobs[other, keys, id(run)] = partial(self.sides[other].order, run=run, numbers=keys)
+                bound.append(other)
+        parallel.side_by_side(self.db, list(jobs.values()))
+
+    def pipeline(self, piece: Changing, order: Sequence[int] | None, inputs: Inputs) -> Event:
+        """Rows of one input through the others: those for which it is the last to begin, or the first to end."""
+        way = Pipeline(inputs, piece.number, piece.rows, piece.moments[piece.rows], piece.sign, order)
+        parts, at = way.run(None if self.observer is None else self.observer.piece(way))
+        return Event(tuple(parts[n] for n in range(len(self.sides))), at, np.full(len(at), piece.sign))
 
     def passing(self, event: Event) -> Event:
         """Without the joined rows that fail the join's condition."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from millpond.compiled import compiled
 from millpond.relations.contents import Ints
-from millpond.relations.runs import KeyOrder, Words
+from millpond.relations.runs import KeyOrder, Words, key_order, spread_codes
 
 Places = npt.NDArray[np.int32]
 
@@ -133,6 +133,16 @@ def sought_in(
             )  # fmt: skip
             spans.append((each, first, last))
     return Matches(tuple(spans), begin, end, plain, latest, earliest)
+
+
+def load() -> None:
+    """Have the machine code at hand that finds partners: to load it takes a process a second, once."""
+    two = np.arange(2)
+    order = key_order(spread_codes(two), two, two, True, ("number",))
+    for plain in (True, False):
+        found = sought_in([Sought(order, 0, 0, 1)], two, two + 1, 1, plain, order.codes, two, two)
+        found.some()
+        found.pairs(2)
 
 
 @compiled

@@ -129,7 +129,15 @@ class Side:
             places = np.arange(len(found.codes)) if found.valid is None else np.flatnonzero(found.valid)
             return key_order(found.codes[places], places, run.times, found.exact, found.kinds)
 
-        return run.order(" and ".join(self.names[n] for n in numbers), make)
+        return run.order(self.called(numbers), make)
+
+    def called(self, numbers: Sequence[int]) -> str:
+        """What the order of some keys is called in runs."""
+        return " and ".join(self.names[n] for n in numbers)
+
+    def is_sorted(self, run: Run, numbers: Sequence[int]) -> bool:
+        """Whether the rows of a run have been sorted by some keys."""
+        return self.called(numbers) in run.orders
 
     def taken(self, column: str, rows: Ints) -> pa.Array:
         """The values of a column in some rows; NULL where the row is negative."""

@@ -18,9 +18,9 @@ from millpond.engine.advance import horizon_of
 from millpond.engine.bounds import high_of, specs_of
 from millpond.engine.core import Core
 from millpond.engine.floors import revises
+from millpond.engine.horizons import horizon_of as horizon_of_relation
 from millpond.engine.merging import query_owner, results_folder
 from millpond.engine.records import Published, QueryProgress
-from millpond.engine.relating import horizon_of as horizon_of_relation
 from millpond.engine.unions import late_of, progress_of, streams_of
 from millpond.language.duck import quote
 from millpond.progress import FOREVER, NEVER, StreamProgress
