@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from millpond import parallel
 from millpond.errors import StatementError
 from millpond.language.join_graphs import JoinGraph, graph_of
-from millpond.relations import answers
+from millpond.relations import answers, joining
 from tests.oracle.cql import Stamped
 from tests.relations.setting import Evaluated, bound, stored, stream
 from tests.relations.xjoin import Equality, Span, xjoin
@@ -144,7 +145,9 @@ GRAPHS: dict[str, tuple[int, list[Equality]]] = {
 
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("seed", [1, 3])
-def test_any_order_gives_what_an_xjoin_and_recomputing_give(name: str, seed: int) -> None:
+def test_any_order_gives_what_an_xjoin_and_recomputing_give(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count, equalities = GRAPHS[name]
     drawn, length = random.Random(f"{name}{seed}"), 4
     size, first = (10, [0, 1, None]) if count < 5 else (5, [0, 1])
@@ -172,6 +175,11 @@ def test_any_order_gives_what_an_xjoin_and_recomputing_give(name: str, seed: int
         seen.append(found)
         usual = answers(evaluated.db, query, evaluated.contents, {}, 0, 40)
         assert found.equals(usual)  # the same bytes, whatever the orders were
+    monkeypatch.setattr(joining, "SIDE_BY_SIDE", 2)
+    monkeypatch.setattr(parallel, "cores", lambda: 3)
+    unsorted = Evaluated(query, {s.name: stored(s, each) for s, each in zip(used, rows, strict=True)})
+    with parallel.at_most(3):  # nor in how many threads
+        assert answers(unsorted.db, query, unsorted.contents, {}, 0, 40).equals(usual)
     again = Evaluated.__new__(Evaluated)
     again.__dict__ |= evaluated.__dict__
     again.query = replace(query, relation=replace(query.relation, plan="recomputed"))
