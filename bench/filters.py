@@ -426,14 +426,16 @@ def table_4_2(rows: int = 262_144, rounds: int = 12) -> Iterable[dict[str, Any]]
         orderer = AGreedy(range(n), OrderSettings(p))
         took: dict[str, list[float]] = {k: [] for k in ("tuples", "creation", "window", "view", "violations")}
         window, view = ProfileWindow(n, 1000), MatrixView(range(n))
+        expects: tuple[tuple[int, int], ...] = ()
         for round_ in range(rounds + 1):
             values = np.random.default_rng(round_).integers(0, domain, rows)
             table = pa.table({"_id": np.arange(rows) + round_ * rows, "v": pa.array(names).take(pa.array(values))})
-            plan = FilterPlan(orderer.order, p, tuple(orderer.wanted(i) for i in range(n)))
+            plan = FilterPlan(orderer.order, p, tuple(orderer.wanted(i) for i in range(n)), expects=expects)
             screen = Screen(conjunction_of(where), plan)
             screen.screen(table)
             report = screen.report()
             bits = bits_of(report["profile"], n)
+            expects = tuple(zip(report["passed"], report["rows"], strict=True))
             if round_ == 0:
                 continue  # the first finds caches cold
             took["tuples"].append(sum(report["seconds"]))

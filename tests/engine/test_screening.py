@@ -28,6 +28,7 @@ from millpond.adapt import (
 )
 from millpond.adapt.filter_plans import FEW
 from millpond.engine import screening
+from millpond.engine.profiling import Step, dropped
 from millpond.engine.sampling import sampled
 from millpond.engine.screening import Screen
 from millpond.engine.watch import Watch
@@ -62,9 +63,12 @@ WHERE = (
 WAYS = {"a_greedy": AGreedy, "sweep": Sweep, "independent": Independent, "local_swaps": LocalSwaps}
 
 
-def one_at_a_time(rows, plan, chosen):
-    """Which rows pass, which fail and where first, and the profile tuples, with short circuits and loops."""
-    passed, failed, profile, evaluated = [], [], [], [0] * N
+def one_at_a_time(rows, plan, drawn):
+    """Which rows pass, which fail and where first, and the profile tuples, with short circuits and loops.
+
+    drawn: of the rows that come to a filter, counted from the last one, those that are profiled if it drops them.
+    """
+    passed, failed, tuples, evaluated = [], [], [], [0] * N
     for place, row in enumerate(rows):
         if row["cheap"] is None or row["cheap"] >= 7:
             continue
@@ -81,13 +85,14 @@ def one_at_a_time(rows, plan, chosen):
             bits[number] = "0" if holds[number] else "1"
             if holds[number]:
                 continue
-            if chosen[place]:
-                for other in plan.ask[position]:
-                    bits[other] = "0" if holds[other] else "1"
-                profile.append("".join(bits))
+            for other in plan.ask[position]:
+                bits[other] = "0" if holds[other] else "1"
+            tuples.append((position, evaluated[number], "".join(bits)))
             break
         else:
             passed.append(place)
+    came = [evaluated[number] for number in plan.order]
+    profile = [bits for position, nth, bits in tuples if came[position] - nth in drawn]
     return passed, failed, profile, evaluated
 
 
@@ -112,9 +117,13 @@ def test_over_sets_as_one_row_at_a_time(drawn, order, way, probability, data):
     screen = Screen(conjunction_of(WHERE), plan)
     cut = data.draw(st.integers(0, len(rows)))
     parts = [screen.screen(table.slice(0, cut)), screen.screen(table.slice(cut))]
-    pieces = [(low, high) for low, high in ((0, cut), (cut, len(rows))) if high > low]
-    chosen = {low + int(i) for low, high in pieces for i in sampled(17 * low, high - low, probability)}
-    passed, failed, profile, evaluated = one_at_a_time(rows, plan, [n in chosen for n in range(len(rows))])
+    passed, failed, profile, evaluated = [], [], [], np.zeros(N, int)
+    for low, high in ((0, cut), (cut, len(rows))):
+        drawn = set(sampled(17 * low, high - low, probability).tolist())
+        found = one_at_a_time(rows[low:high], plan, drawn)
+        passed += [low + n for n in found[0]]
+        failed += [(low + n, number) for n, number in found[1]]
+        profile, evaluated = profile + found[2], evaluated + found[3]
     assert [i for p in parts for i in p.rows["_id"].to_pylist()] == [17 * n for n in passed]
     letters = pa.concat_tables([p.failed for p in parts if p.failed is not None] or [table.slice(0, 0)])
     assert letters["_id"].to_pylist() == [17 * n for n, _ in failed]
@@ -122,7 +131,7 @@ def test_over_sets_as_one_row_at_a_time(drawn, order, way, probability, data):
         said = [reason.partition(" failed")[0][-2:] for reason in letters["_reason"].to_pylist()]
         assert said == [f"f{number}" for _, number in failed]
     report = screen.report()
-    assert report["rows"] == evaluated and report["kept"] == len(passed)
+    assert report["rows"] == evaluated.tolist() and report["kept"] == len(passed)
     assert report["profile"] == "".join(profile)
     seen = FilterProfiler("0123").observation(1, 0, [report])
     assert seen.profile is not None and seen.profile.bits.shape == (len(profile), N)
@@ -140,7 +149,7 @@ def test_filters_that_fail_on_many_rows_stop_a_query_for_its_letters_alone_in_an
     v[rng.choice(rows, letters, replace=False)] = 15
     table = pa.table({"_id": np.arange(rows), "v": v, "cheap": [0] * rows, "bad": bad})
     plan = FilterPlan((0, 1, 2, 3), 0.1, ((),) * N)
-    _, failed, _, _ = one_at_a_time(table.to_pylist(), plan, [False] * rows)
+    _, failed, _, _ = one_at_a_time(table.to_pylist(), plan, set())
     assert len(failed) == letters
     for order in rng.permutation(list(itertools.permutations(range(N))))[:6].tolist():
         screen = Screen(conjunction_of(WHERE), FilterPlan(tuple(order), 0.1, ((),) * N))
@@ -222,6 +231,31 @@ def test_a_task_that_sees_others_pass_than_were_expected_profiles_at_once(monkey
     assert decider.order == (0, 1, 2, 3) and decider.plan.credit == FEW and not decider.plan.new
     decider.observe(FilterProfiler("1234").observation(1, 0, [told["flip"], told["flip"]]))
     assert decider.order[0] == 3 and len(decider.orderer.window.bits) < 8 * FEW
+
+
+def test_every_dropped_row_is_as_likely_to_be_profiled_and_no_more_than_are_wanted():
+    """Of filters that drop .5, .5 and .5, at whichever position; of a long piece its end."""
+    rows, probability, most = 2000, 0.07, 40
+    rng = np.random.default_rng(2)
+    times, counts = np.zeros(rows), []
+    passes = rng.random((rows, 3)) < 0.5
+    left, steps = np.arange(rows), []
+    for position in range(3):
+        steps.append(Step(left, passes[left, position], left[position:position]))
+        left = left[steps[-1].holds]
+    gone = np.flatnonzero(~passes.all(axis=1))
+    for seed in range(0, 4_000_000, 1000):
+        for found in dropped(seed, steps, rows, len(gone), probability, 10_000):
+            times[found] += 1
+        some = dropped(seed, steps, rows, len(gone), probability, most)
+        counts.append(sum(map(len, some)))
+        assert np.concatenate(some).min() > 1000
+    assert set(np.flatnonzero(times)) == set(gone)
+    shares = times[gone] / 4000
+    assert abs(shares.mean() - probability) < 0.001 and abs(shares - probability).max() < 6 * np.sqrt(
+        0.07 * 0.93 / 4000
+    )
+    assert abs(np.mean(counts) - most) < 2
 
 
 def test_a_filter_is_asked_only_what_those_before_it_pass():

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from millpond.adapt.filter_plans import SEEN, FilterPlan, bits_in
 from millpond.adapt.local_order import LocalOrder
-from millpond.engine.sampling import Flags, Ints, Step, dropped, enough, sampled
+from millpond.engine.profiling import Step, profile_tuples
+from millpond.engine.sampling import Flags, Ints
 from millpond.engine.tolerance import FAILING_ROWS, one_line
 from millpond.engine.watch import Watch
 from millpond.functions import function_of, miscounted
@@ -158,7 +159,7 @@ class Screen:
         else:
             if self.local.saw(seen):
                 self.profile = ""
-            if self._profile(rows, order, steps):
+            if self._profile(rows, order, steps, len(steps[0].before) - len(left)):
                 self.overhead += watch.lap()
         letters |= faults
         if letters and self._first is None:
@@ -324,7 +325,8 @@ class Screen:
                 continue
             watch = Watch()
             for size in (SEEN, MEASURE):
-                told = self._asked(rows, left[:size], number) is not None
+                some = _part(rows, left[:size], self.conjunction.filters[number].columns)
+                told = self._asked(some, number) is not None
                 took = watch.lap()
                 self.overhead += took
                 if told:
@@ -332,50 +334,31 @@ class Screen:
                 if not told or took > CLEAR:
                     break
 
-    def _asked(self, rows: pa.Table, chosen: Ints, number: int) -> Flags | None:
+    def _asked(self, rows: pa.Table, number: int) -> Flags | None:
         """For which rows a filter holds; None when it fails on one: what is profiled makes no dead letters."""
-        each = self.conjunction.filters[number]
         try:
-            return self._holds(each, _part(rows, chosen, each.columns))
+            return self._holds(self.conjunction.filters[number], rows)
         except duckdb.Error as error:
             if isinstance(error, duckdb.FatalException):
                 reset()
             return None
 
-    def _profile(self, rows: pa.Table, order: Sequence[int], steps: Sequence[Step]) -> bool:
-        """Make profile tuples: each filter is asked once, what it is asked for rows dropped at any position.
-
-        Returns: whether that was to be done.
-        """
-        gone = len(steps[0].before) - int(np.count_nonzero(steps[-1].holds))
+    def _profile(self, rows: pa.Table, order: Sequence[int], steps: Sequence[Step], gone: int) -> bool:
+        """Make profile tuples, where `gone` rows were dropped. Returns: whether that was to be done."""
         probability = self.local.probability(gone)
         if not probability or not gone:
             return False
-        width = len(order)
-        wanted = enough(gone, rows.num_rows, self.plan.most)
-        places = sampled(rows["_id"][0].as_py(), rows.num_rows, probability, wanted)
-        places, positions = dropped(places, steps, rows.num_rows, self.plan.most)
-        # From far and wide once, whatever is asked of them.
-        some = _part(rows, places, [*dict.fromkeys(c for f in self.conjunction.filters for c in f.columns)])
-        lines = np.full((len(places), width), ord("?"), np.uint8)
-        asks = np.zeros((width, width), np.bool_)
-        for position, asked in enumerate(self.local.ask):
-            asks[position, list(asked)] = True
-        for position, number in enumerate(order):
-            lines[positions > position, number] = ord("0")
-            lines[positions == position, number] = ord("1")
-            chosen = np.flatnonzero(asks[positions, number])
-            if len(chosen) and (holds := self._asked(some, chosen, number)) is not None:
-                lines[chosen, number] = np.where(holds, ord("0"), ord("1"))
-        self.profile = (self.profile + lines.tobytes().decode())[-self.plan.most * width :]
-        self.local.take(bits_in(lines))
+        filters, most = self.conjunction.filters, self.plan.most
+        codes = profile_tuples(rows, filters, order, self.local.ask, steps, gone, self._asked, probability, most)
+        self.profile = (self.profile + codes.tobytes().decode())[-most * len(order) :]
+        self.local.take(bits_in(codes))
         return True
 
 
 def _part(rows: pa.Table, left: Ints, columns: Sequence[str]) -> pa.Table:
     """Some columns of some rows."""
-    part = rows.select([c for c in columns if c in rows.column_names] or rows.column_names[:1])
-    return part if len(left) == rows.num_rows else part.take(pa.array(left))
+    some = rows.select([c for c in columns if c in rows.column_names] or rows.column_names[:1])
+    return some if len(left) == rows.num_rows else some.take(pa.array(left))
 
 
 def _marked(rows: pa.Table, holds: Ints, failed: Sequence[int]) -> pa.Table:
