@@ -26,10 +26,12 @@ def _strata(seed: int, count: int) -> Floats:
     """
     begin = ((seed * _MIX) % (1 << 64) >> 32) % len(_STRATA)
     if begin + count <= len(_STRATA):
-        return _STRATA[begin : begin + count] - begin
+        some: Floats = _STRATA[begin : begin + count] - begin
+        return some
     at = np.arange(begin, begin + count)
     again, at = np.divmod(at, len(_STRATA))
-    return _STRATA[at] + (again * len(_STRATA) - begin)
+    many: Floats = _STRATA[at] + (again * len(_STRATA) - begin)
+    return many
 
 
 def sampled(seed: int, rows: int, probability: float) -> Ints:
