@@ -33,7 +33,7 @@ import pyarrow as pa
 
 import millpond
 from bench.adaptive import Accumulator, Mode, Plan, Tuples, start, state_bytes, step
-from bench.common import Clock, emit, log, scratch
+from bench.common import Clock, emit, log, names_of, scratch
 from millpond.engine.forms import TUPLES
 from millpond.engine.state import PANES
 from millpond.tables import read_chunks
@@ -270,15 +270,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.adaptwid", description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=int, default=20, help="data time of each data set")
     parser.add_argument("--rate", type=int, default=4000, help="tuples a second of a main link")
-    parser.add_argument("--data", default=",".join(SMALL), help="comma-separated")
+    parser.add_argument("--data", type=names_of(SMALL), default=list(SMALL), help="comma-separated")
     options = parser.parse_args(arguments)
     clock, lines = Clock(), []
     for query in QUERIES:
-        for data in options.data.split(","):
+        for data in options.data:
             lines.append(measure(query, data, options.seconds, options.rate))
             emit(lines[-1])
             log(f"{clock} {query.name} {data}")
-    for data in options.data.split(","):
+    for data in options.data:
         lines.append(measure_engine(data, options.rate))
         emit(lines[-1])
         log(f"{clock} engine {data}")

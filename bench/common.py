@@ -7,6 +7,7 @@ for the comparison is not part of the measurement), and at the end `{"result": {
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +157,42 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def names_of(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """The type of an option that takes names separated by commas; one that there is not is refused with those there
+    are.
+
+    >>> names_of(["tumbling", "sliding"])("sliding,"), names_of(["tumbling", "sliding"])("tumblin")
+    Traceback (most recent call last):
+        ...
+    argparse.ArgumentTypeError: there is no 'tumblin'; there are tumbling, sliding
+    """
+    there = list(known)
+
+    def parsed(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        for name in names:
+            if name not in there:
+                raise argparse.ArgumentTypeError(f"there is no {name!r}; there are {', '.join(there)}")
+        return names
+
+    return parsed
+
+
+def whole_numbers(text: str) -> list[int]:
+    """The type of an option that takes whole numbers separated by commas.
+
+    >>> whole_numbers("1, 20,"), whole_numbers("")
+    ([1, 20], [])
+    """
+    try:
+        found = [int(number) for number in text.split(",") if number.strip()]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not whole numbers, separated by commas") from None
+    if any(number < 0 for number in found):
+        raise argparse.ArgumentTypeError(f"{text!r} has a number below 0")
+    return found
 
 
 def report(message: dict[str, Any]) -> None:

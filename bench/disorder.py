@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.common import Clock, emit, log
+from bench.common import Clock, emit, log, names_of
 from millpond.engine.advance import advance
 from millpond.engine.records import QueryProgress
 from millpond.synopses import PanesSpec, connection, merge_partials, partial, spec_of
@@ -255,10 +255,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the experiments; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.disorder", description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=60_000, help="rows of each stream")
-    parser.add_argument("--cases", default=",".join(CASES), help="comma-separated")
+    parser.add_argument("--cases", type=names_of(CASES), default=list(CASES), help="comma-separated")
     options = parser.parse_args(arguments)
     timer, right = Clock(), True
-    for name in options.cases.split(","):
+    for name in options.cases:
         case = CASES[name](options.rows)
         true, engine = truth(case), with_punctuation(case)
         lines = [measure(case, "punctuation", 0.0, true, engine)]

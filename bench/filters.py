@@ -15,193 +15,18 @@ import argparse
 import itertools
 import json
 import sys
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from bench.common import names_of
 from bench.filters_budget import measured
 from bench.filters_flip import counted
+from bench.filters_overhead import table_4_2
+from bench.filters_runs import WAYS, Counted, Drops, Floats, generate, line, optimal, run, run_engine, work
 from bench.filters_spark import compare
-from millpond.adapt import (
-    AGreedy,
-    FilterOptions,
-    FilterPlan,
-    FilterReoptimiser,
-    Independent,
-    LocalSwaps,
-    MatrixView,
-    Observation,
-    OperatorStatistics,
-    Orderer,
-    OrderSettings,
-    Profile,
-    ProfileWindow,
-    Sweep,
-)
-from millpond.adapt.filter_plans import bits_of
 from millpond.adapt.greedy import expected_cost, greedy_order
-from millpond.engine.screening import Screen
-from millpond.functions import Function, put
-from millpond.synopses.conjunctions import conjunction_of
-from millpond.types import FunctionDefinition
-
-Drops = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
-WAYS: dict[str, type[Orderer]] = {
-    "a_greedy": AGreedy, "sweep": Sweep, "independent": Independent, "local_swaps": LocalSwaps,
-}  # fmt: skip
-
-#: Tuples between two looks at the order, as an epoch of the engine.
-BATCH = 1000
-
-
-def generate(rng: np.random.Generator, rows: int, selectivities: Sequence[float], gamma: int) -> Drops:
-    """Which filter drops which tuple: groups of `gamma` filters agree on 80 % of the tuples, as far as that can be.
-
-    A latent bit per group and tuple; each filter copies it with probability q, else draws its own
-    (q^2 = (.8 - base) / (1 - base)). Selectivities are of groups.
-    """
-    n = len(selectivities)
-    drops = np.empty((rows, n), np.bool_)
-    for first in range(0, n, gamma):
-        s = selectivities[first]
-        base = s * s + (1 - s) * (1 - s)
-        q = np.sqrt(max(0.0, (0.8 - base) / (1 - base)))
-        latent = rng.random(rows) < s
-        for i in range(first, min(n, first + gamma)):
-            own = rng.random(rows) < selectivities[i]
-            copies = rng.random(rows) < q if selectivities[i] == s else np.zeros(rows, np.bool_)
-            drops[:, i] = ~np.where(copies, latent, own)
-    return drops
-
-
-def sampler(seed: int) -> np.random.Generator:
-    """What draws the tuples to profile: other numbers than those that tuples are made of with the same seed."""
-    return np.random.default_rng((seed, 1))
-
-
-@dataclass
-class Counted:
-    """Work per tuple in units of the cheapest filter: of tuples, and of profiling. orders: after 2,000 tuples each."""
-
-    tuples: float
-    profiling: float
-    order: tuple[int, ...]
-    orders: list[tuple[int, ...]] = field(default_factory=list)
-
-    @property
-    def total(self) -> float:
-        """All work per tuple."""
-        return self.tuples + self.profiling
-
-    @property
-    def share(self) -> float:
-        """Of the work, what profiling takes."""
-        return self.profiling / self.total
-
-
-def run(
-    parts: Iterable[Drops],
-    costs: Floats,
-    way: str | Sequence[int],
-    p: float | None = None,
-    seed: int = 0,
-    start: Sequence[int] | None = None,
-    settled: int = 0,
-    even: bool = False,
-) -> Counted:
-    """Filter tuples, a batch after the other, under an order that is kept (or static, where `way` is an order).
-
-    Arguments:
-        settled: tuples at the beginning that do not count: the order is found in them.
-        even: Independent profiles with p as well, not with half of the usual.
-    """
-    n, rng = len(costs), sampler(seed)
-    orderer: Orderer | None = None
-    order = tuple(range(n)) if start is None else tuple(start)
-    probability = 0.0
-    if isinstance(way, str):
-        default = WAYS[way].defaults()
-        probability = default.probability if p is None or (way == "independent" and not even) else p
-        orderer = WAYS[way](order, OrderSettings(probability, default.window, default.alpha), costs)
-    else:
-        order = tuple(way)
-    work = extra = 0.0
-    seen = 0
-    orders: list[tuple[int, ...]] = []
-    for drops in (part[low : low + BATCH] for part in parts for low in range(0, len(part), BATCH)):
-        order = order if orderer is None else orderer.order
-        placed = drops[:, list(order)]
-        any_drop = placed.any(axis=1)
-        first = np.where(any_drop, placed.argmax(axis=1), n - 1)
-        upto = np.cumsum(costs[list(order)])
-        done, more = float(upto[first].sum()), 0.0
-        if orderer is not None:
-            chosen = np.flatnonzero(any_drop & (rng.random(len(drops)) < probability))
-            bits = np.full((len(chosen), n), -1, np.int8)
-            for position in range(n):
-                mine = first[chosen] == position
-                if not mine.any():
-                    continue
-                asked = list(orderer.wanted(position))
-                known = [*order[: position + 1], *asked]
-                bits[np.ix_(mine, known)] = drops[chosen[mine]][:, known]
-                more += float(costs[asked].sum()) * int(mine.sum())
-            orderer.observe(Profile(bits))
-        seen += len(drops)
-        if seen > settled:
-            work, extra = work + done, extra + more
-        if seen % 2000 == 0:
-            orders.append(order)
-    counted = max(1, seen - settled)
-    return Counted(work / counted, extra / counted, order if orderer is None else orderer.order, orders)
-
-
-def run_engine(parts: Iterable[Drops], costs: Floats, way: str, p: float, seed: int, start: Sequence[int]) -> Counted:
-    """As `run`, by the engine's own Re-optimiser, which also sees what filters pass where they stand.
-
-    Its budget is not what is looked at: only evaluations are counted.
-    """
-    n, rng = len(costs), sampler(seed)
-    names = [str(i + 1) for i in range(n)]
-    decider = FilterReoptimiser("bench", n, FilterOptions(way, p, budget=1.0), order=start)
-    work = extra = 0.0
-    seen, orders = 0, list[tuple[int, ...]]()
-    for drops in (part[low : low + BATCH] for part in parts for low in range(0, len(part), BATCH)):
-        plan = decider.plan
-        order = list(plan.order)
-        placed = drops[:, order]
-        any_drop = placed.any(axis=1)
-        first = np.where(any_drop, placed.argmax(axis=1), n - 1)
-        done = float(np.cumsum(costs[order])[first].sum())
-        chosen = np.flatnonzero(any_drop & (rng.random(len(drops)) < plan.probability))
-        bits = np.full((len(chosen), n), -1, np.int8)
-        for position in range(n):
-            mine = first[chosen] == position
-            known = [*order[: position + 1], *plan.ask[position]]
-            bits[np.ix_(mine, known)] = drops[chosen[mine]][:, known]
-            extra += float(costs[list(plan.ask[position])].sum()) * int(mine.sum())
-        operators: list[OperatorStatistics] = [OperatorStatistics(name) for name in names]
-        for position, number in enumerate(order):
-            came, went = int((first >= position).sum()), int((any_drop & (first == position)).sum())
-            operators[number] = OperatorStatistics(names[number], came, came - went)
-        decider.observe(Observation(seen, 0, tuple(operators), done, 0.0, Profile(bits, costs)))
-        seen, work = seen + len(drops), work + done
-        if seen % 2000 == 0:
-            orders.append(plan.order)
-    return Counted(work / seen, extra / seen, decider.order, orders)
-
-
-def optimal(drops: Drops, costs: Floats) -> tuple[int, ...]:
-    """The best order for a sample: by trying all up to 7 filters, else the greedy one."""
-    sample, n = drops[:20_000], len(costs)
-    if n > 7:
-        return greedy_order(sample, costs)
-    return min(itertools.permutations(range(n)), key=lambda order: expected_cost(sample, costs, order))
 
 
 def stable(n: int, selectivity: float, gamma: int, costs: Floats | None = None, p: float = 0.01, **more: int) -> Any:
@@ -409,85 +234,48 @@ def figure_4_23(period: int, name: str, total: int, streams: int = 8) -> dict[st
     return line(name, seen, sweep_gains=clear and change.mean() < 0)
 
 
-def work(found: dict[str, Counted], *ways: str) -> dict[str, list[float]]:
-    """[of tuples, of profiling] per tuple."""
-    return {w: [round(found[w].tuples, 4), round(found[w].profiling, 4)] for w in ways}
+def figures_of(total: int) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What is counted, by name; `total`: tuples of the experiments that change."""
+    return {
+        "4.11": figure_4_11,
+        "4.12": figure_4_12,
+        "4.13": lambda: figure_4_13(3, "4.13"),
+        "4.14": lambda: figure_4_13(8, "4.14"),
+        "4.15": figure_4_15,
+        "4.17": figure_4_17,
+        "4.19": figure_4_19,
+        "4.22": lambda: figure_4_22(total),
+        "4.23": lambda: figure_4_23(100_000, "4.23", total),
+        "4.24": lambda: figure_4_23(1_000_000, "4.24", total),
+        "flip": counted,
+    }
 
 
-def line(figure: str, seen: Any, **wanted: bool) -> dict[str, Any]:
-    """What is printed of a figure."""
-    return {"figure": figure, "seen": seen, "wanted": {k: bool(v) for k, v in wanted.items()},
-            "correct": all(wanted.values())}  # fmt: skip
-
-
-# -- time: table 4.2 ---------------------------------------------------------------------------------------------------
-
-
-def table_4_2(rows: int = 262_144, rounds: int = 12) -> Iterable[dict[str, Any]]:
-    """Shares of the time of the engine's own filters: tuples, profile tuples, window, view, violations.
-
-    A filter looks an address up in a set of 10,000, called row by row. Of each part the least of some pieces counts:
-    what else runs on a machine only adds, and to the short parts most, which find their caches emptied.
-    """
-    domain = 20_000
-    names = [f"10.{i >> 8}.{i & 255}.1" for i in range(domain)]
-    rng = np.random.default_rng(3)
-    for n, p in ((3, 0.01), (3, 0.05), (8, 0.01), (8, 0.05)):
-        holds = ~generate(rng, domain, [0.5] * n, 2)
-        for i in range(n):
-            members = frozenset(names[v] for v in np.flatnonzero(holds[:, i]))
-            reference = f"udf__in{i}__{n:04d}{int(p * 1000):04d}_{i}"
-            definition = FunctionDefinition(f"in{i}", reference, ("VARCHAR",), "BOOLEAN")
-            put(Function(definition, members.__contains__))
-        where = " AND ".join(f'udf__in{i}__{n:04d}{int(p * 1000):04d}_{i}("v")' for i in range(n))
-        orderer = AGreedy(range(n), OrderSettings(p))
-        took: dict[str, list[float]] = {k: [] for k in ("tuples", "creation", "window", "view", "violations")}
-        window, view = ProfileWindow(n, 1000), MatrixView(range(n))
-        expects: tuple[tuple[int, int], ...] = ()
-        for round_ in range(rounds + 1):
-            values = np.random.default_rng(round_).integers(0, domain, rows)
-            table = pa.table({"_id": np.arange(rows) + round_ * rows, "v": pa.array(names).take(pa.array(values))})
-            plan = FilterPlan(orderer.order, p, tuple(orderer.wanted(i) for i in range(n)), expects=expects)
-            screen = Screen(conjunction_of(where), plan)
-            screen.screen(table)
-            report = screen.report()
-            bits = bits_of(report["profile"], n)
-            expects = tuple(zip(report["passed"], report["rows"], strict=True))
-            if round_ == 0:
-                continue  # the first finds caches cold
-            took["tuples"].append(sum(report["seconds"]))
-            took["creation"].append(report["overhead"])
-            begun = time.perf_counter()
-            gone = window.push(Profile(bits))
-            pushed = time.perf_counter()
-            view.insert(bits)
-            view.delete(gone)
-            viewed = time.perf_counter()
-            at = view.violation(np.ones(n), 0.9)
-            if at is not None:
-                view.correct(at, window.bits, np.ones(n))
-            took["window"].append(pushed - begun)
-            took["view"].append(viewed - pushed)
-            took["violations"].append(time.perf_counter() - viewed)
-            orderer.observe(Profile(bits))
-        shares = {k: min(each) for k, each in took.items()}
-        whole = sum(shares.values())
-        seen = {k: round(100 * v / whole, 2) for k, v in shares.items()}
-        small = {(3, 0.01): 1.5}.get((n, p), 100.0)
-        rest = seen["window"] + seen["view"]
-        yield line(f"table 4.2, n={n}, p={p}", seen, creation=seen["creation"] < small, rest=rest <= 2)
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line; `figures` becomes a list."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.filters", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=("counted", "time", "spark"))
-    parser.add_argument("--figures", default="", help="of those that are counted: 4.11,4.19,…; all, if you do not say")
+    figures = [*figures_of(0)]
+    parser.add_argument("--figures", type=names_of(figures), help=f"of those that are counted: {', '.join(figures)}")
     parser.add_argument("--total", type=int, default=2_000_000, help="tuples of the experiments that change")
     parser.add_argument("--rows", type=int, default=160_000, help="of the comparison with Spark")
     parser.add_argument("--batches", type=int, default=16, help="of these rows; the flip is in the middle")
     parser.add_argument("--rounds", type=int, default=4_000, help="of mixing that a filter does there with each value")
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.figures is None:
+        options.figures = figures
+    elif options.only not in (None, "counted"):
+        parser.error(f"--figures says which are counted, and --only {options.only} counts none")
+    else:
+        options.only = "counted"
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; the exit status."""
+    options = parse(arguments)
     good = True
 
     def show(each: dict[str, Any]) -> None:
@@ -495,23 +283,18 @@ def main() -> None:
         good = good and each["correct"]
         print(json.dumps(each), flush=True)
 
-    figures: dict[str, Any] = {
-        "4.11": figure_4_11, "4.12": figure_4_12, "4.13": lambda: figure_4_13(3, "4.13"),
-        "4.14": lambda: figure_4_13(8, "4.14"), "4.15": figure_4_15, "4.17": figure_4_17, "4.19": figure_4_19,
-        "4.22": lambda: figure_4_22(arguments.total), "4.23": lambda: figure_4_23(100_000, "4.23", arguments.total),
-        "4.24": lambda: figure_4_23(1_000_000, "4.24", arguments.total), "flip": counted,
-    }  # fmt: skip
-    if arguments.only in (None, "counted"):
-        for name in arguments.figures.split(",") if arguments.figures else figures:
+    if options.only in (None, "counted"):
+        figures = figures_of(options.total)
+        for name in options.figures:
             show(figures[name]())
-    if arguments.only in (None, "time"):
+    if options.only in (None, "time"):
         for each in itertools.chain(table_4_2(), measured()):
             show(each)
-    if arguments.only in (None, "spark"):
-        seen, wanted = compare(arguments.rows, arguments.batches, arguments.rounds)
+    if options.only in (None, "spark"):
+        seen, wanted = compare(options.rows, options.batches, options.rounds)
         show(line("against Spark", seen, **wanted))
-    sys.exit(0 if good else 1)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

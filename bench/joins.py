@@ -17,14 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.common import Clock, Measured, RunnerFailed, emit, log, ratio, run_isolated, scratch
+from bench.common import Clock, Measured, RunnerFailed, emit, log, names_of, ratio, run_isolated, scratch
 from bench.join_systems import JOINS, START, STEP, Join, generate
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(prog="python -m bench.joins", description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", default="twoway", help=f"of {', '.join(JOINS)}")
+    parser.add_argument("--cases", type=names_of(JOINS), default=["twoway"], help=f"of {', '.join(JOINS)}")
     parser.add_argument("--files", type=int, default=12, help="files of each stream")
     parser.add_argument("--rows", type=int, default=250_000, help="rows of a file: so many milliseconds of event time")
     parser.add_argument("--keys", type=int, default=0, help="how many different ones; 0: as the case says")
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the cases; the exit status."""
     options, clock, right = parse(arguments), Clock(), True
     with scratch() as home:
-        for name in options.cases.split(","):
+        for name in options.cases:
             log(f"{clock} case {name}")
             case = JOINS[name] if not options.keys else replace(JOINS[name], keys=options.keys)
             line = measure(case, home / name, options, clock)

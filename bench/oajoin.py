@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bench.common import emit
+from bench.common import emit, whole_numbers
 from millpond.relations.bands import marks_of, needed_from
 from millpond.types import SECOND, JoinPlan, Relational, RelationInput, RelationWindow
 
@@ -233,11 +233,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--rate", type=int, default=4000)
-    parser.add_argument("--ranges", default="1,3,5,7,9")
+    parser.add_argument("--ranges", type=whole_numbers, default=[1, 3, 5, 7, 9], help="seconds, comma-separated")
     given = parser.parse_args(arguments)
     one, two = (packets(given.seconds, given.rate, 2_000, seed) for seed in (1, 2))
     good = True
-    for seconds in map(int, given.ranges.split(",")):
+    for seconds in given.ranges:
         line = compared(one, two, seconds)
         emit(line)
         least = min(line["opob_bytes"], line["opib_bytes"])

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 import millpond
-from bench.common import emit, log, scratch
+from bench.common import emit, log, scratch, whole_numbers
 from millpond.testing import VirtualClock
 
 SECOND = 1_000_000
@@ -116,11 +116,13 @@ def trends(groups: int, lines: list[dict[str, Any]]) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> int:
     """Run all sizes and policies; 0 when all answers were right."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--groups", default="260000,520000", help="groups per window, separated by commas")
+    parser.add_argument(
+        "--groups", type=whole_numbers, default=[260_000, 520_000], help="groups per window, separated by commas"
+    )
     parser.add_argument("--windows", type=int, default=4, help="windows that are measured")
     options = parser.parse_args(arguments)
     right = True
-    for groups in map(int, options.groups.split(",")):
+    for groups in options.groups:
         at_once = None
         lines = []
         for policy in POLICIES:

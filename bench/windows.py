@@ -25,10 +25,12 @@ from typing import Any
 
 from bench.agreement import differences
 from bench.cases import CASES, Case, generate
-from bench.common import Clock, Measured, RunnerFailed, emit, log, ratio, run_isolated, scratch
+from bench.common import Clock, Measured, RunnerFailed, emit, log, names_of, ratio, run_isolated, scratch
 from bench.freshness import measure as measure_freshness
 
 FRESHNESS = "freshness"
+#: State stores of Structured Streaming.
+STORES = ("hdfs", "rocksdb")
 #: Rows that an epoch takes at most when nothing else is set.
 DEFAULT_EPOCH_ROWS = 4_000_000
 
@@ -38,9 +40,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.windows", description=__doc__.split("\n")[0])
     parser.add_argument("--files", type=int, default=24, help="files of each data set")
     parser.add_argument("--rows", type=int, default=500_000, help="rows of each file")
-    parser.add_argument("--cases", default=",".join([*CASES, FRESHNESS]), help="comma-separated")
+    cases = [*CASES, FRESHNESS]
+    parser.add_argument("--cases", type=names_of(cases), default=cases, help="comma-separated")
     parser.add_argument("--cores", type=int, default=2, help="cores of every system")
-    parser.add_argument("--stores", default="hdfs,rocksdb", help="native state stores to try")
+    parser.add_argument("--stores", type=names_of(STORES), default=list(STORES), help="native state stores to try")
     parser.add_argument("--native-files", type=int, help="at most so many files for native, instead of the case's own")
     parser.add_argument("--native-per-epoch", type=int, help="files in a native micro-batch, instead of the case's own")
     parser.add_argument("--native-queries", type=int, help="queries that native runs at once in the case of many")
@@ -48,10 +51,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--executor", default="spark", help="Millpond's executor")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of millpond.open")
     options = parser.parse_args(arguments)
-    options.cases = [name for name in options.cases.split(",") if name]
-    unknown = [name for name in options.cases if name not in CASES and name != FRESHNESS]
-    if unknown:
-        parser.error(f"no case {unknown[0]!r}; there are {', '.join([*CASES, FRESHNESS])}")
     options.settings = dict(_setting(text, parser) for text in options.set)
     return options
 
@@ -195,7 +194,7 @@ def _native(
     queries = min(len(case.queries), options.native_queries or case.native_queries)
     best: tuple[float, str, Measured] | None = None
     stores: dict[str, float | None] = {}
-    for store in options.stores.split(","):
+    for store in options.stores:
         try:
             run = _run(
                 "bench.baselines",

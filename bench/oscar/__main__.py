@@ -26,7 +26,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.common import Budget, Clock, emit, log, scratch
+from bench.common import Budget, Clock, emit, log, scratch, whole_numbers
 from bench.oscar.aims import aims, show
 from bench.oscar.archives import BATCH, DESIGNS, HYBRID, Archive, tuples
 from bench.oscar.figures import beside, inserts, rates, scans
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--scanners", default="0,1,2,3,4,6,8")
+    parser.add_argument("--scanners", type=whole_numbers, default=[0, 1, 2, 3, 4, 6, 8])
     parser.add_argument("--seconds", type=float, default=20, help="of each run of case lag, and at most of case rate")
     given = parser.parse_args(arguments)
     clock = Clock()
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
             faults += archive.faults
             archive.pond.close()
         log(f"{clock} inserts beside scans")
-        together = beside(folder, min(rows, BATCH), [int(n) for n in given.scanners.split(",")], budget, faults)
+        together = beside(folder, min(rows, BATCH), given.scanners, budget, faults)
         show(aims(written, read, rated, together, lagged))
         emit({"bench": "oscar", "case": "over", "correct": not faults, "wrong": faults, "left_out": budget.left_out,
               "seconds": round(clock.seconds, 1)})  # fmt: skip

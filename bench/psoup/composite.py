@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.common import Budget, emit, log, ratio
+from bench.common import Budget, emit, log, ratio, whole_numbers
 from bench.psoup.workload import constants
 
 BENCH = "psoup.composite"
@@ -25,7 +25,9 @@ TOP = 256
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said about this part."""
     group = parser.add_argument_group("composite")
-    group.add_argument("--structs", default="6,8,10,12", help="powers of two: structs of a composite tuple")
+    group.add_argument(
+        "--structs", type=whole_numbers, default=[6, 8, 10, 12], help="powers of two: structs of a composite tuple"
+    )
     group.add_argument("--stored", type=int, default=16_384, help="stored rows that are probed")
 
 
@@ -34,7 +36,7 @@ def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
     right = True
     stored = min(options.stored, 512) if options.tiny else options.stored
     for name, join, shared in WORKLOADS:
-        for power in [4] if options.tiny else [int(p) for p in options.structs.split(",")]:
+        for power in [4] if options.tiny else options.structs:
             line = measure(name, join, shared, 1 << power, stored)
             log(f"{budget.clock} {line['case']}: {line['ratio_separate']} times")
             emit(line)

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.common import Budget, RunnerFailed, emit, log, ratio, report, run_isolated
+from bench.common import Budget, RunnerFailed, emit, log, ratio, report, run_isolated, whole_numbers
 from bench.psoup.workload import BASE, COLUMNS, MIXES, STEP, STREAM, conditions, equalities, rows, sql
 
 BENCH = "psoup.invoke"
@@ -34,8 +34,15 @@ _PATIENCE = 0.25
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said about this part."""
     group = parser.add_argument_group("invoke")
-    group.add_argument("--windows", default="7,9,11,13,15,17,20", help="powers of two: rows in a window")
-    group.add_argument("--join-windows", default="7,9,11,13,15", help="the same for join queries, on each stream")
+    group.add_argument(
+        "--windows", type=whole_numbers, default=[7, 9, 11, 13, 15, 17, 20], help="powers of two: rows in a window"
+    )
+    group.add_argument(
+        "--join-windows",
+        type=whole_numbers,
+        default=[7, 9, 11, 13, 15],
+        help="the same for join queries, on each stream",
+    )
     group.add_argument("--each", type=int, default=3, help="queries of each kind")
     group.add_argument("--clients", type=int, default=16, help="clients over HTTP; 0: no server")
     group.add_argument("--load-seconds", type=float, default=5.0, help="how long they invoke")
@@ -44,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
     """Print the lines; whether all was right."""
     home.mkdir(parents=True, exist_ok=True)
-    windows, joins = ([int(p) for p in text.split(",") if p] for text in (options.windows, options.join_windows))
+    windows, joins = options.windows, options.join_windows
     if not options.tiny:
         if len(windows) > 3 and not budget.room(_seconds(windows, joins, options), "invoke: every second window"):
             windows, joins = windows[::-2][::-1], joins[::-2][::-1]

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from bench.common import Budget, Measured, RunnerFailed, emit, log, ratio, run_isolated
+from bench.common import Budget, Measured, RunnerFailed, emit, log, names_of, ratio, run_isolated, whole_numbers
 from bench.psoup.baselines import narrowest
 from bench.psoup.workload import MIXES, conditions, expected_rate, write_files
 
@@ -32,9 +32,13 @@ COUNTED, NATIVE_ROWS = 100_000_000, 200_000
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be said about this part."""
     group = parser.add_argument_group("rate")
-    group.add_argument("--mixes", default="selective,broad", help=f"of {', '.join(MIXES)}")
-    group.add_argument("--kernel", default="7,10,12,17", help="powers of two: queries of the kernel lines")
-    group.add_argument("--stream", default="12,17", help="powers of two: queries of the stream lines; empty: none")
+    group.add_argument("--mixes", type=names_of(MIXES), default=["selective", "broad"], help=f"of {', '.join(MIXES)}")
+    group.add_argument(
+        "--kernel", type=whole_numbers, default=[7, 10, 12, 17], help="powers of two: queries of the kernel lines"
+    )
+    group.add_argument(
+        "--stream", type=whole_numbers, default=[12, 17], help="powers of two: queries of the stream lines; empty: none"
+    )
     group.add_argument(
         "--files",
         type=int,
@@ -49,14 +53,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
     """Print the lines; whether all was right."""
     right, clock = True, budget.clock
-    mixes = [m for m in options.mixes.split(",") if m]
-    kernels = [(mix, 1 << int(p)) for mix in mixes for p in options.kernel.split(",") if p]
+    mixes = options.mixes
+    kernels = [(mix, 1 << p) for mix in mixes for p in options.kernel]
     if options.kernel and "wide" not in mixes and not options.tiny:
-        kernels.append(("wide", 1 << max(int(p) for p in options.kernel.split(","))))
+        kernels.append(("wide", 1 << max(options.kernel)))
     if options.tiny:
         options.files, options.rows = 6, 20_000
         kernels = [(mix, 128) for mix in mixes]
-    for power in [7] if options.tiny else [int(p) for p in options.stream.split(",") if p]:
+    for power in [7] if options.tiny else options.stream:
         for mix in mixes:
             count = 1 << power
             log(f"{clock} stream, {mix}, {count:,} queries")

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from bench.filters import generate, run, run_engine
 from bench.filters_budget import measured
+from bench.filters_runs import generate, run, run_engine
 from bench.filters_spark import N, evaluated
 
 from millpond.adapt.greedy import expected_cost, greedy_order
