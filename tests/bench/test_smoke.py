@@ -148,12 +148,6 @@ def test_files_appear_whole_and_dated(tmp_path: Path) -> None:
     assert (tmp_path / "input" / paths[0].name).stat().st_mtime == paths[0].stat().st_mtime
 
 
-def test_unknown_cases_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        windows.main(["--cases", "tumblin"])
-    assert "no case 'tumblin'" in capsys.readouterr().err
-
-
 def test_soak_batches_and_flatness() -> None:
     assert soak.batch(3, 1_000, 2_000).equals(soak.batch(3, 1_000, 2_000))
     times = soak.batch(200, 10_000, 20_000)["ts"].cast(pa.int64()).to_pylist()

@@ -233,6 +233,40 @@ def test_a_task_that_sees_others_pass_than_were_expected_profiles_at_once(monkey
     assert decider.order[0] == 3 and len(decider.orderer.window.bits) < 8 * FEW
 
 
+@pytest.mark.parametrize("failing", [0.0, 0.02, 0.5])
+def test_a_task_looks_at_the_first_filter_before_it_asks_for_all_rows_of_a_small_piece(monkeypatch, failing):
+    """A flip in a piece that is too small for more looks, with rows that the cheap part drops and some that fail."""
+    monkeypatch.setattr(screening, "FAILING_ROWS", 200)
+    rng = np.random.default_rng(3)
+    rows = 4000
+    v = ((rng.random((rows, N)) < np.array([0.95, 0.95, 0.95, 0.05])) * (1 << np.arange(N))).sum(axis=1)
+    # Those that fail do so in the first filter, and some in another; nearly all of them the last filter drops.
+    bad = np.where(rng.random(rows) < failing, rng.choice([1, 3], rows), 0)
+    table = pa.table({"_id": np.arange(rows), "v": v, "cheap": rng.integers(0, 10, rows), "bad": bad})
+    dear = FilterPlan(
+        (0, 1, 2, 3), 0.01, way="a_greedy", alpha=0.9, times=(1e-4,) * N,
+        expects=((50, 1000), (48, 50), (), (47, 48)), credit=FEW,
+    )  # fmt: skip
+    runs = {}
+    for name, plan in {
+        "kept": FilterPlan((0, 1, 2, 3)), "flip": dear, "again": dear, "cheap": replace(dear, times=(1e-6,) * N),
+        "calm": replace(dear, expects=((950, 1000), (900, 950), (850, 900), (40, 850))),
+    }.items():  # fmt: skip
+        screen = Screen(conjunction_of(WHERE), plan)
+        runs[name] = screen.screen(table, mark=True), screen.report()
+    one = runs["kept"][0]
+    for found, told in runs.values():
+        assert found.rows.equals(one.rows) and found.marked.equals(one.marked)
+        assert found.failed.equals(one.failed) if one.failed is not None else found.failed is None
+        assert told["taken"] == runs["kept"][1]["taken"] and told["kept"] == runs["kept"][1]["kept"]
+    told = {name: report for name, (_, report) in runs.items()}
+    assert told["flip"]["rows"] == told["again"]["rows"] and told["flip"]["profile"] == told["again"]["profile"]
+    assert told["calm"]["rows"] == told["kept"]["rows"]
+    if failing < 0.5:  # else a filter that fails on many rows waits for the others, and nothing is profiled
+        assert {name for name, each in told.items() if each["turned"]} == {"flip", "again"}
+        assert sum(told["flip"]["rows"]) < 0.7 * sum(told["kept"]["rows"])
+
+
 def test_every_dropped_row_is_as_likely_to_be_profiled_and_no_more_than_are_wanted():
     """Of filters that drop .5, .5 and .5, at whichever position; of a long piece its end."""
     rows, probability, most = 2000, 0.07, 40

@@ -28,6 +28,14 @@ class Step:
     holds: Flags
     failed: Ints
 
+    def __add__(self, other: Step) -> Step:
+        """What it did with these rows and those behind them."""
+        return Step(
+            np.concatenate([self.before, other.before]),
+            np.concatenate([self.holds, other.holds]),
+            np.concatenate([self.failed, other.failed]),
+        )
+
 
 def profile_tuples(
     rows: pa.Table,

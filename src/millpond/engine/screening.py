@@ -106,8 +106,8 @@ class Screen:
         found: list[Screened] = []
         low = 0
         while low < rows.num_rows or not found:
-            size = self.local.rows(rows.num_rows - low)
-            found.append(self._screen(rows.slice(low, size), mark))
+            screened, size = self._screen(rows.slice(low, self.local.rows(rows.num_rows - low)), mark)
+            found.append(screened)
             low += size
         if len(found) == 1:
             return found[0]
@@ -119,8 +119,11 @@ class Screen:
             pa.concat_tables(marked) if marked else None,
         )
 
-    def _screen(self, rows: pa.Table, mark: bool) -> Screened:
-        """As `screen`, for rows of a piece that are evaluated in one order."""
+    def _screen(self, rows: pa.Table, mark: bool) -> tuple[Screened, int]:
+        """As `screen`, for rows of a piece in one order: of all, or of the first few, if these say that it is wrong.
+
+        Returns: also how many they are.
+        """
         left = np.arange(rows.num_rows)
         faults: dict[int, Fault] = {}
         if self.conjunction.cheap is not None:
@@ -138,12 +141,22 @@ class Screen:
             number = waiting.pop(0)
             before = left
             fresh: dict[int, Fault] = {}
+            ahead = self.local.peek(len(before)) if number == order[0] else 0
             try:
-                left, step = self._passing(rows, before, number, fresh)
+                left, step = self._passing(rows, before[: ahead or None], number, fresh)
+                if ahead and self.local.moves((len(left), ahead)):
+                    rows = rows.slice(0, int(before[ahead]))
+                    letters = {place: fault for place, fault in letters.items() if place < rows.num_rows}
+                    self.taken -= len(before) - ahead
+                    before = before[:ahead]
+                elif ahead:
+                    more, last = self._passing(rows, before[ahead:], number, fresh)
+                    left, step = np.concatenate([left, more]), step + last
             except duckdb.Error as error:
                 if miscounted(error):
                     raise
                 late.append(number)  # it fails on many rows; the others may drop them
+                left = before
                 watch.lap()
                 continue
             self._count(number, len(before), len(left), watch.lap())
@@ -169,7 +182,8 @@ class Screen:
             raise self._first
         self.kept += len(left)
         good = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
-        return Screened(good, _letters(rows, letters), _marked(rows, left, sorted(letters)) if mark else None)
+        marked = _marked(rows, left, sorted(letters)) if mark else None
+        return Screened(good, _letters(rows, letters), marked), rows.num_rows
 
     def report(self) -> dict[str, Any]:
         """What was observed, JSON-ready; `adapt.FilterProfiler` puts the reports of an epoch together."""
