@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine import state
+from millpond.engine import row_state, state
 from millpond.testing import VirtualClock
 from tests.quick import quick_folder
 
@@ -24,6 +24,8 @@ START = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
 
 EXACT = "SELECT k, count(*) AS n, median(n) AS m FROM s [RANGE 60 SECONDS SLIDE 10 SECONDS] GROUP BY k"
 ROUNDED = "SELECT k, sum(v) AS v, var_pop(v) AS x FROM s [RANGE 30 SECONDS SLIDE 10 SECONDS] GROUP BY k"
+LAST = "SELECT k, count(*) AS n, sum(v) AS v FROM s [PARTITION BY k ROWS 5 SLIDE 2]"
+RECENT = "SELECT sum(n) AS n FROM s [RANGE 40 SECONDS SLIDE 3 ROWS]"
 RARE = "SELECT sum(v) AS v FROM s [RANGE 300 SECONDS SLIDE 60 SECONDS] WHERE k = 'q'"
 
 
@@ -46,15 +48,16 @@ class Life:
 
     def __init__(self, pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pond, self.monkeypatch = pond, monkeypatch
-        self.kept: dict[int, dict[Any, Any]] = {}
+        self.kept: dict[tuple[int, str], dict[Any, Any]] = {}
         self.files: dict[str, str] = {}
-        self.loads = 0
+        self.loads = self.readings = 0
         pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, n BIGINT, v DOUBLE) WITH (progress='ts', lateness='20 s')")
-        for name, text in (("exact", EXACT), ("rounded", ROUNDED)):
+        for name, text in (("exact", EXACT), ("rounded", ROUNDED), ("last", LAST), ("recent", RECENT)):
             pond.sql(f"CREATE QUERY {name} WITH (revise_for='2 minutes') AS {text}")
 
     def epoch(self, worker: int, table: pa.Table | None) -> None:
-        self.monkeypatch.setattr(state, "_kept", self.kept.setdefault(worker, {}))
+        for module in (state, row_state):
+            self.monkeypatch.setattr(module, "_kept", self.kept.setdefault((worker, module.__name__), {}))
         if table is not None:
             self.pond.ingest("s", table)
         self.pond.step()
@@ -77,9 +80,17 @@ def live(monkeypatch: pytest.MonkeyPatch, seed: int, workers: Callable[[int], in
         life.loads += 1
         return loads(self, *arguments)
 
+    source = row_state.RowState._source
+
+    def read(self: Any, low: int) -> Any:
+        if self._rows is None:
+            life.readings += 1
+        return source(self, low)
+
     with monkeypatch.context() as patch, quick_folder() as folder:
         life = Life(opened(folder / "pond"), monkeypatch)
         patch.setattr(state.PaneState, "_load", counted)
+        patch.setattr(row_state.RowState, "_source", read)
         rng = np.random.default_rng(seed)
         for epoch in range(epochs):
             if epoch == epochs // 3:
@@ -99,6 +110,7 @@ def test_any_worker_writes_the_same_bytes(monkeypatch: pytest.MonkeyPatch, seed:
     assert alone.files == forgetful.files
     assert several.files == forgetful.files
     assert alone.loads <= several.loads < 0.7 * forgetful.loads
+    assert alone.readings <= several.readings < 0.7 * forgetful.readings
 
 
 def test_a_pond_put_back_to_an_earlier_state_is_another_pond(monkeypatch: pytest.MonkeyPatch) -> None:

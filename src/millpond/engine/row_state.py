@@ -6,7 +6,7 @@ which late rows may bring back, are kept unfolded as long as they are few; else 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ class _KeptRows:
     """Rows as of the end of `epoch`; `manifest` is the file of its manifest (see `state`).
 
     tail: what windows that end at `low` or later need. deep: the same for `deep_low`, in parts; None: not kept.
+    files: the state files in it; those that `epoch` itself wrote are in it too.
     """
 
     epoch: int
@@ -26,6 +27,7 @@ class _KeptRows:
     tail: pa.Table
     deep_low: int
     deep: list[pa.Table] | None
+    files: frozenset[str] = frozenset()
     manifest: tuple[int, int] | None = None
 
 
@@ -38,13 +40,31 @@ class RowState(PaneState):
 
     _rows: _KeptRows | None = field(default=None, init=False)
     _folded: dict[int, pa.Table] = field(default_factory=dict, init=False)
+    _joined: tuple[pa.Table, pa.Table, pa.Table] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        kept = _kept.get((self.pond_id, self.owner, self.shard))
-        same = kept is not None and kept.epoch == self.epoch - 1 and kept.manifest is not None
-        if self.since is None and kept is not None and same and kept.manifest == manifest_file(self.pond, kept.epoch):
+        kept = None if self.since is not None else self._kept_and_since()
+        if kept is not None:
             self._rows = kept
             self._folded[kept.low] = kept.tail
+
+    def _kept_and_since(self) -> _KeptRows | None:
+        """What this process keeps, with the rows of epochs that others ran since; None when it keeps nothing of use."""
+        kept = _kept.get((self.pond_id, self.owner, self.shard))
+        if kept is None or kept.epoch >= self.epoch or kept.manifest is None:
+            return None
+        if kept.manifest != manifest_file(self.pond, kept.epoch):
+            return None
+        if kept.epoch == self.epoch - 1:
+            return kept
+        since = [s for s in self.segments if s.path not in kept.files and s.last_epoch > kept.epoch]
+        if any(s.level or s.first_epoch <= kept.epoch for s in since):
+            return None  # put together across what is kept
+        came = self._read(since, None, None)
+        deep = None if kept.deep is None else [*kept.deep, *came]
+        if deep is not None and sum(p.num_rows for p in deep) > KEPT_ROWS:
+            deep = None
+        return replace(kept, epoch=self.epoch - 1, tail=together([kept.tail, *came]), deep=deep)
 
     def show(self, delta: pa.Table) -> None:
         """Take `delta` as what came since."""
@@ -58,7 +78,10 @@ class RowState(PaneState):
 
     def after(self, low: int) -> pa.Table:
         """The same with this epoch's delta."""
-        return together([self.before(low), self.delta])
+        before = self.before(low)
+        if self._joined is None or self._joined[0] is not before or self._joined[1] is not self.delta:
+            self._joined = before, self.delta, together([before, self.delta])
+        return self._joined[2]
 
     def keep(self, low: int, rewritten: bool) -> None:
         """Keep the state for the next epoch: what windows that end at `low` or later need, and a stretch behind it."""
@@ -70,7 +93,13 @@ class RowState(PaneState):
             if sum(p.num_rows for p in parts) <= KEPT_ROWS:
                 deep, deep_low = parts, self._rows.deep_low
         _kept[(self.pond_id, self.owner, self.shard)] = _KeptRows(
-            self.epoch, low, tail, deep_low, deep, manifest_file(self.pond, self.epoch)
+            self.epoch,
+            low,
+            tail,
+            deep_low,
+            deep,
+            frozenset(self.files_named()),
+            manifest_file(self.pond, self.epoch),
         )
 
     def _source(self, low: int) -> pa.Table:

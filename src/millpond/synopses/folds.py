@@ -22,12 +22,19 @@ Array = NDArray[Any]
 def fold_columns(
     db: duckdb.DuckDBPyConnection, components: Sequence[Component], table: pa.Table, low: Ints, high: Ints
 ) -> dict[str, pa.Array]:
-    """Each component's columns, and `n`, folded over the runs [low, high) of the rows of `table`, in row order.
+    """Each component's columns, and `n`, folded over the runs [low, high) of the rows of `table`, in row order."""
+    return {"n": _add(table["n"], low, high), **fold_components(db, components, table, low, high)}
+
+
+def fold_components(
+    db: duckdb.DuckDBPyConnection, components: Sequence[Component], table: pa.Table, low: Ints, high: Ints
+) -> dict[str, pa.Array]:
+    """As `fold_columns`, without `n`.
 
     Sums and counts of integers and decimals are differences of running sums: every run is the one before less what
     left it, plus what came (Li 2008, 6.2.2).
     """
-    folded: dict[str, pa.Array] = {"n": _add(table["n"], low, high)}
+    folded: dict[str, pa.Array] = {}
     for component in components:
         name = component.name
         if component.kind == "add":

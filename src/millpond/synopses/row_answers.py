@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import duckdb
@@ -10,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.distinct import distinct, is_among
-from millpond.synopses.folds import fold_columns
+from millpond.synopses.folds import fold_columns, fold_components
 from millpond.synopses.panes import PanesSpec
-from millpond.synopses.rows import arrivals, codes_of, cuts_of, partition_codes, together, weights
+from millpond.synopses.rows import arrivals, codes_of, cuts_of, partition_codes, ranked, together, weights
 from millpond.types import BoundQuery, RowWindow
 from millpond.windows import row_runs
 from millpond.windows.candidates import Ints
@@ -52,7 +53,7 @@ def _fold(
     place, runs = _runs(db, spec, window, table, since, before)
     if not len(runs):
         return None
-    return _folded(db, spec, query, table if place is None else table.take(pa.array(place)), runs)
+    return _folded(db, spec, query, table, place, runs)
 
 
 def _runs(
@@ -61,9 +62,15 @@ def _runs(
     """Places of the rows in the order that windows are runs of (None: as they are), and the runs."""
     time, ids, n = (table[name].to_numpy() for name in ("pane", "_id", "n"))
     _, numbered = cuts_of(table)
-    weight = weights(n, numbered)
-    partition = partition_codes(db, spec, table)
     by_rank = window.numbered == "rank"
+    if window.range is None and by_rank and (rows := ranked(db, spec, table)) is not None and rows.latest < since:
+        assert window.rows is not None
+        places = rows.places
+        ordered = time if places is None else _Taken(time, places)
+        counted = (rows.held, rows.stood, ordered, window.rows, window.slide, since, before)
+        return places, row_runs.runs_of_counts(*counted)
+    partition = partition_codes(db, spec, table)
+    weight = weights(n, numbered)
     order = row_runs.sorted_by(partition, *((time, ids) if by_rank else arrivals(table)))
     if order is not None:
         partition, time, ids, n, weight = (x[order] for x in (partition, time, ids, n, weight))
@@ -88,6 +95,17 @@ def _runs(
     return order, runs
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """`values[order]`, of which few places are asked for."""
+
+    values: Ints
+    order: Ints
+
+    def __getitem__(self, place: Ints) -> Ints:
+        return self.values[self.order[place]]
+
+
 def last_row_windows(
     db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table
 ) -> pa.Table | None:
@@ -102,14 +120,36 @@ def last_row_windows(
     partition = partition_codes(db, spec, ordered)[runs.high - 1] if len(runs) else np.empty(0, np.int64)
     last = np.flatnonzero(np.r_[partition[1:] != partition[:-1], True]) if len(runs) else np.empty(0, np.int64)
     chosen = Runs(*(x[last] for x in (runs.start, runs.end, runs.number // window.slide, runs.low, runs.high)))
-    return _folded(db, spec, query, ordered, chosen) if len(chosen) else None
+    return _folded(db, spec, query, ordered, None, chosen) if len(chosen) else None
 
 
 def _folded(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table, runs: Runs
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table, place: Ints | None, runs: Runs
 ) -> pa.Table | None:
-    """One row per (window, group) from rows in the order of the runs."""
+    """One row per (window, group). `place`: the places of rows in the order of the runs; None: as they are."""
     assert spec.rows is not None
+    components = [c for c in spec.components if c.names[0] in table.column_names]
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        "start": pa.array(runs.start),
+        "end": pa.array(runs.end),
+        "number": pa.array(runs.number),
+    }
+    if len(spec.keys) == spec.rows.partition and not pc.any(pc.equal(table["n"], 0)).as_py():
+        # Every row counts, and for one: only what is summed is put in order.
+        length = pa.array(runs.high - runs.low)
+        counts = {c.name: length for c in components if c.columns == (("", "count(*)"),)}
+        others = [c for c in components if c.name not in counts]
+        summed = table.select([name for c in others for name in c.names])
+        last = runs.high - 1 if place is None else place[runs.high - 1]
+        for name in spec.key_names:
+            columns[name] = table[name].take(pa.array(last))
+        if place is not None:
+            summed = summed.take(pa.array(place))
+        return pa.table({**columns, "n": length, **counts, **fold_components(db, others, summed, runs.low, runs.high)})
+    needed = [*spec.key_names, "n", *(name for c in components for name in c.names)]
+    table = table.select([name for name in table.column_names if name in needed])
+    if place is not None:
+        table = table.take(pa.array(place))
     passes: Flags = table["n"].to_numpy() > 0
     if not passes.any():
         return None
@@ -128,14 +168,9 @@ def _folded(
         table = table.filter(pa.array(passes))
     if not len(window):
         return None
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {
-        "start": pa.array(runs.start[window]),
-        "end": pa.array(runs.end[window]),
-        "number": pa.array(runs.number[window]),
-    }
+    columns = {name: column.take(pa.array(window)) for name, column in columns.items()}
     for name in spec.key_names:
         columns[name] = table[name].take(pa.array(high - 1))
-    components = [c for c in spec.components if c.names[0] in table.column_names]
     return pa.table({**columns, **fold_columns(db, components, table, low, high)})
 
 

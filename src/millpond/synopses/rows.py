@@ -9,6 +9,7 @@ that drops late rows: it has no number, and lies only in windows over time that 
 from __future__ import annotations
 
 import re
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -182,6 +183,74 @@ def partition_codes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Ta
     return codes_of(db, table, spec.key_names[: spec.rows.partition])
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """Rows of a table in order of (partition, time, id), each of which counts as one row of its partition.
+
+    at: places of those that are rows; None: all. The others, at the places `stands`, stand for rows that came before.
+    partition: of each of them, by a number from 0. order: the permutation that sorts them; None: as they are.
+    stood: by partition, how many rows came before. stand: the place of the last one that stands for them.
+    latest: the largest time of one that stands for others.
+    """
+
+    at: Ints | None
+    partition: Ints
+    order: Ints | None
+    stands: Ints
+    stood: Ints
+    stand: Ints
+    latest: int
+
+    @property
+    def places(self) -> Ints | None:
+        """Places in the table of the rows in order; None: as they are."""
+        if self.order is None or self.at is None:
+            return self.at if self.order is None else self.order
+        return self.at[self.order]
+
+    @property
+    def held(self) -> Ints:
+        """How many rows there are of each partition."""
+        return np.bincount(self.partition, minlength=len(self.stood)).astype(np.int64)
+
+
+_RANKED: dict[int, tuple[weakref.ref[pa.Table], tuple[str, ...], Ranked | None]] = {}
+
+
+def ranked(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> Ranked | None:
+    """The rows of a table by rank; None where some are late without a number.
+
+    It is remembered as long as the table is there: the queries of a synopsis and what folds its rows ask for the same.
+    """
+    assert spec.rows is not None
+    names = spec.key_names[: spec.rows.partition]
+    known = _RANKED.get(id(table))
+    if known is not None and known[0]() is table and known[1] == names:
+        return known[2]
+    found = _ranked(db, spec, table)
+    key = id(table)
+    _RANKED[key] = weakref.ref(table, lambda _: _RANKED.pop(key, None)), names, found
+    return found
+
+
+def _ranked(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> Ranked | None:
+    if CUT in table.column_names and table[CUT].null_count < table.num_rows:
+        return None
+    time, ids, n = (table[name].to_numpy() for name in ("pane", "_id", "n"))
+    partition = partition_codes(db, spec, table)
+    stood = np.zeros(int(partition.max(initial=-1)) + 1, np.int64)
+    stand, at, latest = np.full(len(stood), -1, np.int64), None, -(2**62)
+    stands = np.flatnonzero(n < 0)
+    if len(stands):
+        order = sorted_by(partition[stands], time[stands], ids[stands])
+        stands = stands if order is None else stands[order]
+        stand[partition[stands]] = stands  # the last one of each
+        np.add.at(stood, partition[stands], -n[stands])
+        latest, at = int(time[stands].max()), np.flatnonzero(n >= 0)
+        partition, time, ids = partition[at], time[at], ids[at]
+    return Ranked(at, partition, sorted_by(partition, time, ids), stands, stood, stand, latest)
+
+
 def codes_of(db: duckdb.DuckDBPyConnection, table: pa.Table, names: tuple[str, ...]) -> Ints:
     """A number from 0 for the values of some columns in each row; equal exactly for equal ones, NULL equal to NULL."""
     codes = np.zeros(table.num_rows, np.int64)
@@ -232,10 +301,14 @@ def fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, since:
     old = time < since
     if int(np.count_nonzero(old)) <= 1:
         return table
+    by_rank = kept.numbered == "rank"
+    if by_rank and not kept.range:
+        rows = ranked(db, spec, table)
+        if rows is not None and rows.latest < since:
+            return _fold_ranked(spec, table, rows, old)
     ids = table["_id"].to_numpy()
     _, numbered = cuts_of(table)
     partition = partition_codes(db, spec, table)
-    by_rank = kept.numbered == "rank"
     at = np.flatnonzero(old) if by_rank else np.arange(len(time))
     places = (time, ids) if by_rank else arrivals(table)
     order = sorted_by(partition[at], *(place[at] for place in places))
@@ -257,10 +330,37 @@ def fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, since:
     starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
     last = gone[np.r_[starts[1:], len(gone)] - 1]
     total = np.add.reduceat(weight, starts)
-    last, total = last[total > 0], total[total > 0]
+    return _without(spec, table, gone, last[total > 0], total[total > 0])
+
+
+def _fold_ranked(spec: PanesSpec, table: pa.Table, rows: Ranked, old: Flags) -> pa.Table:
+    """As `fold`, of rows by rank: of each partition the last ones of the old rows stay, which lie before all others."""
+    assert spec.rows is not None
+    held = rows.held
+    past = np.bincount(rows.partition[old if rows.at is None else old[rows.at]], minlength=len(held))
+    leave = np.maximum(0, past - spec.rows.rows)
+    count = int(leave.sum())
+    if not count and len(rows.stands) == np.count_nonzero(rows.stood):
+        return table
+    first = np.cumsum(held) - held
+    place = np.repeat(first - (np.cumsum(leave) - leave), leave) + np.arange(count)
+    gone = place if rows.order is None else rows.order[place]
+    gone = gone if rows.at is None else rows.at[gone]
+    left = np.flatnonzero(leave)
+    last = rows.stand.copy()
+    last[left] = gone[np.cumsum(leave)[left] - 1]
+    total = rows.stood + leave
+    some = np.flatnonzero(total)
+    return _without(spec, table, np.r_[gone, rows.stands], last[some], total[some])
+
+
+def _without(spec: PanesSpec, table: pa.Table, gone: Ints, last: Ints, total: Ints) -> pa.Table:
+    """The table without some rows, and with rows that stand for them: at the places `last`, for `total` rows each."""
+    kept = spec.rows
+    assert kept is not None
     names = ["pane", *spec.key_names[: kept.partition], "_id", *([CAME] if CAME in table.column_names else [])]
     base = table.select(names).take(pa.array(last)).append_column("n", pa.array(-total))
-    mask = np.ones(len(time), bool)
+    mask = np.ones(table.num_rows, bool)
     mask[gone] = False
     return together([base, table.filter(pa.array(mask))])
 

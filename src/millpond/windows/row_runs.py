@@ -7,7 +7,7 @@ bounds never go back. `rows` says the same one row at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,39 @@ def runs_of_rows(partition: Ints, time: Ints, number: Ints, rows: int, slide: in
     at = np.flatnonzero(chosen)
     low = np.maximum(firsts(partition)[at], at + 1 - rows)
     return Runs(time[low], time[at], number[at] // slide, low, at + 1)
+
+
+class Places(Protocol):
+    """An array, or what stands for one: values at places."""
+
+    def __getitem__(self, place: Ints, /) -> Ints:
+        """The values at these places."""
+        ...
+
+
+def runs_of_counts(held: Ints, stood: Ints, time: Places, rows: int, slide: int, since: int, before: int) -> Runs:
+    """As `runs_of_rows`, where every row weighs one: only rows that end a window are looked at.
+
+    Arguments:
+        held: by partition, how many rows there are. stood: how many came before those.
+        time: of rows in the order of (partition, place).
+
+    >>> runs = runs_of_counts(np.array([1, 3]), np.array([5, 1]), np.array([7, 1, 2, 3]), 2, 2, 0, 9)
+    >>> runs.end.tolist(), runs.number.tolist(), runs.low.tolist(), runs.high.tolist()
+    ([7, 1, 3], [3, 1, 2], [0, 1, 2], [1, 2, 4])
+    """
+    first = np.cumsum(held) - held
+    least = stood // slide + 1
+    windows = (stood + held) // slide - least + 1
+    owner = np.repeat(np.arange(len(held)), windows)
+    number = least[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(windows) - windows, windows)
+    at = (first - stood - 1)[owner] + number * slide
+    end = time[at]
+    chosen = (end >= since) & (end < before)
+    if not chosen.all():
+        owner, number, at, end = owner[chosen], number[chosen], at[chosen], end[chosen]
+    low = np.maximum(first[owner], at + 1 - rows)
+    return Runs(time[low], end, number, low, at + 1)
 
 
 def runs_of_range(
