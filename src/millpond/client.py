@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -111,6 +111,20 @@ class RemotePond:
 
     def __repr__(self) -> str:
         return f"<pond at {self._http.url}>"
+
+    def register_function(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: a function is Python code, which a server takes from nobody but who opens its pond."""
+        raise PondError(
+            "a client cannot register functions, which are Python code that the server would run; on the server's "
+            "machine, while the server is stopped: millpond.open(folder).register_function(…), which the pond keeps"
+        )
+
+    def register_window_kind(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused as `register_function` is."""
+        raise PondError(
+            "a client cannot register window kinds, which are Python code that the server would run; the process that "
+            "opens the pond gives them: millpond.open(folder, window_kinds={…})"
+        )
 
     @property
     def path(self) -> str:

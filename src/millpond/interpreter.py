@@ -70,7 +70,8 @@ def _kind(known: StreamDefinition | TableDefinition | QueryDefinition | int) -> 
 
 @dataclass(frozen=True, repr=False)
 class StatementResult:
-    """What a statement gave: a message, or rows. Printed, it is the message, or a small table of the rows.
+    """What a statement gave: a message, or rows. Printed, it is the message, or a small table of the rows; what SHOW
+    gives is printed whole.
 
     kind: 'message' or 'rows'. table: the rows. statement: its text.
     """
@@ -81,7 +82,9 @@ class StatementResult:
     statement: str = ""
 
     def __repr__(self) -> str:
-        return self.message if self.table is None else text_table(self.table, self.message)
+        if self.table is None:
+            return self.message
+        return text_table(self.table, self.message, whole=self.statement[:5].upper() == "SHOW ")
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows as Python tuples; empty for a message."""
@@ -473,7 +476,10 @@ class Interpreter:
             raise Refusal(f"'{name}' is a row query; its window is BEGIN … END …, given anew at any INVOKE")
         definition = standing.definition
         text, select = lang.with_window(name, definition.text, statement.window)
-        bound = lang.bind_standing(select, text, 0, self.rows.names)
+        try:
+            bound = lang.bind_standing(select, text, 0, self.rows.names)
+        except StatementError as fault:
+            raise self._outdated(name, definition.text) or fault from None
         if not isinstance(bound, BoundQuery):
             raise Refusal(f"query '{name}' cannot have this window", words=("WINDOW",))
         before = self.core.catalog.synopses.get(standing.synopsis)
@@ -482,6 +488,18 @@ class Interpreter:
         if kept is not None and before is not None and kept.synopsis == before.owner and before.spec.rows is None:
             return f"{done}: its panes of {duration(before.spec.panes.width)} make up the new windows"
         return done
+
+    def _outdated(self, name: str, text: str) -> StatementError | None:
+        """What is wrong with the text that a query was made by, since columns have been added; None: nothing is."""
+        made = lang.parse(text)[0]
+        assert isinstance(made, lang.CreateQuery | lang.Select)
+        try:
+            lang.bind_standing(made.select, text, 0, self.rows.names)
+        except StatementError as fault:
+            message = f"the text of '{name}' does not fit the columns that there are now: {fault.message}"
+            expected = "; ".join(e for e in (fault.expected, f"CREATE OR REPLACE QUERY {name} says it anew") if e)
+            return StatementError(message, fault.text, fault.start, fault.end, expected)
+        return None
 
     def _alter(self, statement: lang.AlterQuery) -> str:
         standing = self._query(statement.name, statement)

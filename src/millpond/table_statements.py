@@ -14,6 +14,7 @@ from millpond.engine.table_use import table_names
 from millpond.errors import Refusal, SourceError, StatementError
 from millpond.language.table_options import NO_SIGNS, SPANS
 from millpond.results.explain_windows import moment
+from millpond.sources.tables import table_files
 from millpond.types import TableDefinition, to_json
 
 
@@ -52,6 +53,8 @@ class TableStatements:
             self.core.tables.keep_uri(definition, statement.uri)
             self.core.tables.take(definition, found, self.core.now())
         self.core.catalog_log.record({"do": "create_table", "definition": to_json(definition)})
+        if definition.format is not None and not table_files(definition.path):
+            self.core.tables.refresh(definition, self.core.now())  # fails, and SHOW TABLES says so
 
     def alter(self, table: TableDefinition, statement: lang.AlterTable) -> str:
         """Change when a table is read, or how its database is reached."""

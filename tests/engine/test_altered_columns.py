@@ -324,3 +324,21 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+def test_a_query_whose_text_no_longer_fits_says_so(inline_pond: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("n,w\n1,2\n")
+    pond = inline_pond()
+    pond.sql(f"""
+        CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts');
+        CREATE TABLE t (n INTEGER, w INTEGER) WITH (path='{tmp_path}/t.csv');
+        CREATE QUERY q AS SELECT w, count(*) AS c FROM s [RANGE TUMBLING 1 MINUTE] JOIN t ON s.n = t.n GROUP BY w;
+        ALTER STREAM s ADD COLUMN w INTEGER
+    """)
+    with pytest.raises(
+        StatementError, match=r"the text of 'q' does not fit .* now: column 'w' is in s and in t"
+    ) as told:
+        pond.sql("ALTER QUERY q SET WINDOW [RANGE TUMBLING 2 MINUTES]")
+    assert told.value.expected == "s.w or t.w; CREATE OR REPLACE QUERY q says it anew"
+    with pytest.raises(StatementError, match="fortnight"):
+        pond.sql("ALTER QUERY q SET WINDOW [RANGE TUMBLING 2 fortnights]")

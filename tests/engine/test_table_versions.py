@@ -278,3 +278,13 @@ def test_a_database_is_asked_on_schedule(tmp_path: Path, monkeypatch: pytest.Mon
     not_allowed = pytest.raises(millpond.MillpondError, match=r"driver sqlite3 is not allowed here.*version 2 stays")
     with millpond.open(tmp_path / "pond", executor="inline", clock=clock) as pond, not_allowed:
         pond.sql("REFRESH TABLE t")
+
+
+def test_a_table_without_a_file_says_so_at_once(inline_pond: Any, tmp_path: Path) -> None:
+    pond = inline_pond()
+    pond.sql(f"CREATE TABLE t (n INTEGER) WITH (path='{tmp_path}/t.csv')")
+    problem = f"table 't': there is no file at {tmp_path}/t.csv"
+    assert pond.sql("SHOW TABLES").to_arrow()["problem"].to_pylist() == [problem]
+    (tmp_path / "t.csv").write_text("n\n1\n")
+    assert pond.sql("SELECT n FROM t").rows() == [(1,)]
+    assert pond.sql("SHOW TABLES").to_arrow()["problem"].to_pylist() == [None]

@@ -267,3 +267,11 @@ def test_the_error_reads_well(catalog):
         "        ^^^",
         "did you mean 'mph'?",
     ]
+
+
+@pytest.mark.parametrize("word", ["inner", "on", "where", "join"])
+def test_a_word_of_sql_is_no_name_without_quotes(word):
+    with pytest.raises(StatementError, match=f"'{word}' has a meaning of its own") as caught:
+        parse(f"SELECT * FROM {word}")
+    assert caught.value.expected.endswith(f'"{word}"')
+    parse(f'SELECT * FROM "{word}"')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -66,3 +67,12 @@ def test_long_and_wide_tables_are_cut_in_the_middle() -> None:
         *(f"0.{n}" for n in range(8, 13)),
     ]
     assert text_table(pa.table({})) == "0 rows, 0 columns"
+
+
+def test_what_show_gives_is_printed_whole(inline_pond: Any) -> None:
+    pond = inline_pond()
+    names = [f"q{n}_{'x' * LETTERS}" for n in range(ROWS + 2)]
+    pond.sql("CREATE STREAM s (ts TIMESTAMP)")
+    pond.sql("".join(f"CREATE QUERY {n} AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 MINUTE];" for n in names))
+    shown = str(pond.sql("show QUERIES"))
+    assert "…" not in shown and all(name in shown for name in (*names, "coverage", "revisions"))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
+from millpond.client import RemotePond
 from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from millpond.server.serve import serving
 from tests.server.conftest import SCRIPT, rows
@@ -288,3 +289,11 @@ def test_times_from_the_first_year_to_the_last(pond: Any) -> None:
     assert len(handles[0].result(begin=dt.datetime.min, end=dt.datetime.max)) == 2
     assert [len(h.result(as_of=1)) for h in handles] == [1, 1] and [len(h.result()) for h in handles] == [2, 1]
     assert handles[0].result(begin="NOW - INTERVAL 10000000 DAYS").to_pylist() == [{"v": 1}] * 2
+
+
+def test_a_client_brings_no_code() -> None:
+    pond = RemotePond("http://127.0.0.1:9")
+    with pytest.raises(PondError, match=r"millpond.open\(folder\).register_function"):
+        pond.register_function("f", len, arguments=["TEXT"])
+    with pytest.raises(PondError, match="window_kinds="):
+        pond.register_window_kind("months", object())

@@ -88,6 +88,11 @@ def _statement(script: str, tokens: list[Token]) -> Statement:
             reader.fail(f"'{reader.token.text}' is not expected here", expected="the end of the statement or ';'")
         return statement
     except SyntaxFault as fault:
+        word = script[fault.start : fault.end]
+        if fault.message.startswith("Expected table name") and re.fullmatch(r"[^\W\d]\w*", word):
+            message = f"'{word}' has a meaning of its own in SQL, and so names nothing here"
+            like = f'a name; one like this in quotes: "{word}"'
+            raise StatementError(message, script, fault.start, fault.end, like) from None
         raise StatementError(_plain(fault.message), script, fault.start, fault.end) from None
     except RecursionError:
         raise StatementError("the statement is nested too deeply", script, start, end) from None

@@ -13,13 +13,14 @@ ROWS, COLUMNS, LETTERS = 10, 8, 40
 PLAN = pa.schema([("plan", pa.string())])
 
 
-def text_table(table: pa.Table, note: str = "") -> str:
+def text_table(table: pa.Table, note: str = "", whole: bool = False) -> str:
     """A table with its first and last rows, and how many rows and columns it has; a plan's lines, all of them.
 
     Arguments:
         table: rows. One of a single column of texts called `plan`, as EXPLAIN gives, is shown whole: what is left out
             of a plan may be what was looked for.
         note: what is to be said of it; stands below.
+        whole: nothing is left out.
 
     >>> print(text_table(pa.table({"k": [1, None], "name": ["tea", "rice"]})))
     2 rows, 2 columns
@@ -37,8 +38,9 @@ def text_table(table: pa.Table, note: str = "") -> str:
     lines = [said]
     if width:
         half = COLUMNS // 2
-        names = list(range(width)) if width <= COLUMNS else [*range(half), None, *range(width - half, width)]
-        cells = [_column(table, n) for n in names]
+        all_of_them = whole or width <= COLUMNS
+        names = list(range(width)) if all_of_them else [*range(half), None, *range(width - half, width)]
+        cells = [_column(table, n, whole) for n in names]
         sizes = [max(map(len, column)) for column in cells]
         rule = [("─" * (size + 2)) for size in sizes]
         rows = [
@@ -49,19 +51,19 @@ def text_table(table: pa.Table, note: str = "") -> str:
     return "\n".join([*lines, note] if note else lines)
 
 
-def _column(table: pa.Table, number: int | None) -> list[str]:
+def _column(table: pa.Table, number: int | None, whole: bool) -> list[str]:
     """The name of a column and its values that are shown; None: the columns that are left out."""
     count, half = table.num_rows, ROWS // 2
-    some = [range(count)] if count <= ROWS else [range(half), range(count - half, count)]
+    some = [range(count)] if whole or count <= ROWS else [range(half), range(count - half, count)]
     if number is None:
         return ["…"] * (1 + sum(map(len, some)) + (count > ROWS))
     column = table.column(number)
-    parts = [[_value(v) for v in column.slice(rows.start, len(rows)).to_pylist()] for rows in some]
+    parts = [[_value(v, whole) for v in column.slice(rows.start, len(rows)).to_pylist()] for rows in some]
     values = [v for n, part in enumerate(parts) for v in ([*(["…"] if n else []), *part])]
     return [_cut(table.column_names[number]), *values]
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, whole: bool) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -70,7 +72,7 @@ def _value(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, dt.datetime):
         return str(value)
-    return _cut(str(value))
+    return " ".join(str(value).split()) if whole else _cut(str(value))
 
 
 def _cut(text: str) -> str:
