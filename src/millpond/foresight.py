@@ -13,6 +13,7 @@ from millpond.catalog import Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
 from millpond.engine.reporting import SYSSTREAM, definition_of
 from millpond.language import Schema
+from millpond.language.inner_streams import stream_of
 from millpond.row_queries import check_row_options, only_invoked
 from millpond.types import (
     BoundQuery,
@@ -20,6 +21,7 @@ from millpond.types import (
     QueryDefinition,
     QueryOptions,
     Selection,
+    StagedQuery,
     StreamDefinition,
     TableDefinition,
 )
@@ -139,6 +141,13 @@ class Foresight:
     def _derive(self, statement: lang.DeriveStream) -> None:
         check_sources(statement)
         bound = self._bind(statement)
+        if isinstance(bound, StagedQuery):
+            read = [stream_of(each) for each in bound.inner if each.name in streams_read(bound)]
+            options = answer_options(statement, bound, read)
+            check_options(self, bound, options)
+            definition = stream_of_answers(statement, self._standing(statement, bound, options), [])
+            self._put(statement.name, definition, statement.if_not_exists)
+            return
         source = self.lookup(bound.stream if isinstance(bound, BoundQuery) else bound.sides[0].stream)
         assert isinstance(source, StreamDefinition)
         if isinstance(bound, Selection):

@@ -25,6 +25,7 @@ from millpond.language.durations import parse_timestamp
 from millpond.language.statements import AsOf
 from millpond.progress import NEVER
 from millpond.results.deliveries import subscribe_selection
+from millpond.results.explain_inner import shown_names
 from millpond.results.invocation import invoke
 from millpond.results.ready import ready_of
 from millpond.results.relational import relation_moment
@@ -167,7 +168,7 @@ class QueryHandle:
             "reason": standing.reason,
             "text": definition.text,
             "streams": [f.name for f in definition.query.feeds]
-            or list(dict.fromkeys(s.name for s in self._core.catalog.streams_of(standing))),
+            or shown_names(self._core.catalog, self._core.catalog.streams_of(standing)),
             "columns": [{"name": c.name, "type": c.type} for c in definition.columns],
             "options": to_json(definition.options),
             "registered_epoch": standing.first_epoch - 1,

@@ -25,6 +25,7 @@ from millpond.results.adhoc import select_stream
 from millpond.results.describe import explain, explain_stream, show
 from millpond.results.describe_archive import show_archive
 from millpond.results.explain_rows import explain_selection
+from millpond.results.explain_staged import explain_staged
 from millpond.results.explain_windows import duration, moment
 from millpond.results.fidelity import note_of
 from millpond.results.gone import gone_note, said_with
@@ -43,6 +44,7 @@ from millpond.types import (
     QueryDefinition,
     QueryOptions,
     Selection,
+    StagedQuery,
     StreamDefinition,
     TableDefinition,
     to_json,
@@ -209,12 +211,12 @@ class Interpreter:
         if statement.what != "archive":
             return show(self.core, statement.what)
         named = [] if statement.name is None else [self._stream(statement.name, statement)]
-        return show_archive(self.core, named or list(self.core.catalog.streams.values()))
+        return show_archive(self.core, named or self.core.catalog.shown_streams())
 
     def _stream(self, name: str, statement: lang.Statement) -> StreamDefinition:
         stream = self.core.catalog.stream(name)
-        if stream is None:
-            known = [s.name for s in self.core.catalog.streams.values()]
+        if stream is None or stream.is_inner:
+            known = [s.name for s in self.core.catalog.streams.values() if not s.is_inner]
             raise self._unknown("stream", name, statement, known)
         return stream
 
@@ -224,6 +226,8 @@ class Interpreter:
         if isinstance(bound, Selection):
             check_reduction(bound.query)
             return (table := select_once(self.core, bound).table), said_with(self.core, table, bound)
+        if isinstance(bound, StagedQuery):
+            raise _only_standing(statement)
         if isinstance(bound, BoundQuery):
             check_options(self.core.catalog, bound, QueryOptions())
             if bound.relation is not None:
@@ -250,7 +254,7 @@ class Interpreter:
     def _explain(self, statement: lang.Explain) -> pa.Table:
         if isinstance(statement.target, str):
             stream = self.core.catalog.stream(statement.target)
-            if stream is not None:
+            if stream is not None and not stream.is_inner:
                 return explain_stream(self.core, stream, statement.analyze)
             standing = self._query(statement.target, statement)
             if isinstance(standing, Registered):
@@ -259,6 +263,8 @@ class Interpreter:
                 return explain_relational(self.core, standing.definition.query, standing, statement.analyze)
             return explain(self.core, standing.definition.query, standing, statement.analyze)
         bound = lang.bind_select(statement.target, statement.text, statement.offset, self.rows.names)
+        if isinstance(bound, StagedQuery):
+            return explain_staged(self.core, bound)
         if isinstance(bound, Selection):
             return explain_selection(self.core, bound, None, statement.analyze)
         if isinstance(bound, BoundQuery) and bound.relation is not None:
@@ -276,12 +282,12 @@ class Interpreter:
     def _query(self, name: str, statement: lang.Statement) -> Standing | Registered:
         standing = self.core.catalog.query(name) or self.core.register.by_name(name)
         if standing is None:
-            known = [q.definition.name for q in self.core.catalog.queries.values()]
+            known = [q.definition.name for q in self.core.catalog.shown_queries()]
             raise self._unknown("query", name, statement, [*known, *self.core.register.names()[-_NEAR:]])
         return standing
 
     def _unknown(self, kind: str, name: str, statement: lang.Statement, known: list[str]) -> StatementError:
-        other = self.core.catalog.lookup(name) or self.core.register.id_of(name)
+        other = self.rows.names.lookup(name) or self.core.register.id_of(name)
         message = f"there is no {kind} '{name}'" if other is None else f"'{name}' is not a {kind} but a {_kind(other)}"
         nearest = next(iter(difflib.get_close_matches(name, known, 1, 0.5)), "")
         start, end = lang.token_place(statement, name)
@@ -331,22 +337,25 @@ class Interpreter:
         check_sources(statement)
         bound = lang.bind_standing(statement.select, statement.text, statement.offset, self.rows.names)
         first = max(core.last_manifest, core.published.epoch) + 1
-        event: dict[str, Any] = {}
         if isinstance(bound, Selection):
             source = core.catalog.stream(bound.sides[0].stream)
             assert source is not None
             definition = stream_of_rows(statement, bound, source, first, self.windows.has_history(source.id))
             waits = definition.derived is not None and definition.derived.history
-        else:
-            source = core.catalog.stream(bound.stream)
-            assert source is not None
+            return self._record_stream(statement, definition, {}, waits)
+        with self.windows.inner.made(bound, statement.options) as (bound, given):
             named = [s for n in streams_read(bound) if (s := core.catalog.stream(n)) is not None]
-            options = answer_options(statement, bound, named)
+            options = answer_options(replace(statement, options=given), bound, named)
             check_options(core.catalog, bound, options)
             number = core.register.reserve_id(core.catalog.next_id)
             standing, event = self.windows.plan(Wanted(number, statement.name, bound, options, statement.text))
             definition = stream_of_answers(statement, standing, sorted({s.id for s in named}))
-            waits = standing.status == "backfilling"
+            return self._record_stream(statement, definition, event, standing.status == "backfilling")
+
+    def _record_stream(
+        self, statement: lang.DeriveStream, definition: StreamDefinition, event: dict[str, Any], waits: bool
+    ) -> str:
+        core = self.core
         definition = replace(definition, id=core.register.reserve_id(core.catalog.next_id))
         core.make_stream(definition)
         with self._claimed(definition.name, statement):
@@ -415,6 +424,8 @@ class Interpreter:
             if statement.kind == "query":
                 known += self.core.register.names()[-_NEAR:]
             raise self._unknown(statement.kind, statement.name, statement, known)
+        if isinstance(found, StreamDefinition) and found.is_inner:
+            raise self._unknown(statement.kind, statement.name, statement, [])
         if isinstance(found, StreamDefinition):
             return self._drop_stream(found, statement)
         assert isinstance(found, (TableDefinition, QueryDefinition))
@@ -436,10 +447,11 @@ class Interpreter:
         rows = {s.id: register.close_stream(s.id) for s in doomed}
         asked = [q for queries in rows.values() for q in queries]
         try:
+            shown = [s for s in derived if not s.is_inner]
             if (derived or users or asked) and not statement.cascade:
                 start, end = lang.token_place(statement, statement.name)
-                names = self._some_names([*(s.name for s in derived), *(q.definition.name for q in users)], asked)
-                first = "DROP STREAM" if derived else "DROP QUERY"
+                names = self._some_names([*(s.name for s in shown), *(q.definition.name for q in users)], asked)
+                first = "DROP STREAM" if shown else "DROP QUERY"
                 raise StatementError(
                     f"stream '{stream.name}' is read by {names}", statement.script, start, end,
                     f"CASCADE to drop them too, or {first} first",
@@ -455,7 +467,7 @@ class Interpreter:
         for number, queries in rows.items():
             if queries:
                 register.drop_stream(number)
-        counts = [(len(users) + len(asked), "query", "queries"), (len(derived), "stream", "streams")]
+        counts = [(len(users) + len(asked), "query", "queries"), (len(shown), "stream", "streams")]
         with_them = " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
         return f"stream {stream.name} dropped" + (f", with {with_them}" if with_them else "")
 
@@ -530,6 +542,14 @@ class Interpreter:
         status = "backfilling" if waits else "live"
         self.core.catalog_log.record({"do": "set_status", "id": standing.id, "status": status})
         return f"query {statement.name} resumed"
+
+
+def _only_standing(statement: lang.Select) -> StatementError:
+    start = statement.offset
+    return StatementError(
+        "a window over a join of streams is a standing query: pairs are kept for it as they form", statement.script,
+        start, start + 1, "CREATE QUERY q AS SELECT … WITH (since='start'), and SELECT … FROM q",
+    )  # fmt: skip
 
 
 def _definitions(catalog: Catalog) -> list[StreamDefinition | TableDefinition | QueryDefinition]:

@@ -90,6 +90,11 @@ def alter_options(core: Core, statement: lang.AlterQuery, standing: Standing | R
                 "revise_for",
             )
     elif revise_for(query, after) > (known := revise_for(query, before)):
+        if core.catalog.inner_of(standing):
+            raise Refusal(
+                "what a longer 'revise_for' would join is gone; over a join of streams it can only become shorter",
+                "revise_for",
+            )
         progress = core.published.queries.get(str(standing.id), QueryProgress())
         if query.row_window is not None:
             raise Refusal(

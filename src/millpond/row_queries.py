@@ -61,7 +61,8 @@ class Names:
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
         """What the catalog has of that name."""
-        return self._core.catalog.lookup(name)
+        found = self._core.catalog.lookup(name)
+        return None if isinstance(found, StreamDefinition) and found.is_inner else found
 
     def missing(self, name: str) -> str:
         """Why nothing can be read from a name that `lookup` does not know; '' where there is nothing to say."""

@@ -80,11 +80,13 @@ class TableStatements:
 
     def drop(self, table: TableDefinition, statement: lang.Drop) -> None:
         """Drop a table that no standing query reads."""
-        users = [
-            q.definition.name
-            for q in self.core.catalog.queries.values()
+        catalog = self.core.catalog
+        users = {
+            name
+            for q in catalog.queries.values()
             if table.name in table_names(q.definition.query)
-        ]
+            for name in catalog.known_as(q)
+        }
         if users:
             start, end = lang.token_place(statement, statement.name)
             raise StatementError(

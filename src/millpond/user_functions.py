@@ -125,8 +125,9 @@ class UserFunctions:
     def users(self, reference: str) -> list[str]:
         """Names of the queries, streams and summaries whose text calls a function."""
         catalog, register = self.core.catalog, self.core.register
-        found = [q.definition.name for q in catalog.queries.values() if reference in json.dumps(to_json(q))]
-        found += [s.name for s in catalog.streams.values() if reference in json.dumps(to_json(s))]
+        using = [q for q in catalog.queries.values() if reference in json.dumps(to_json(q))]
+        found = list(dict.fromkeys(n for q in using for n in catalog.known_as(q)))
+        found += [s.name for s in catalog.shown_streams() if reference in json.dumps(to_json(s))]
         summaries = [s for s in catalog.summaries.values() if reference in json.dumps(to_json(s))]
         found += [f"a summary of {catalog.streams[s.stream].name}" for s in summaries]
         for query in register.listing()["id"].to_pylist() if len(register) else ():

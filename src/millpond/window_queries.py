@@ -13,6 +13,7 @@ from millpond.engine.readable import check_relation, check_windows
 from millpond.engine.records import read_manifest
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError, Refusal
+from millpond.inner_streams import InnerStreams
 from millpond.language.spreading import are_together, together_of
 from millpond.progress import FOREVER
 from millpond.results.ready import ready_of
@@ -58,6 +59,12 @@ class WindowQueries:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self.inner = InnerStreams(core, self._plan_inner)
+
+    def _plan_inner(self, name: str, query: BoundQuery, options: QueryOptions) -> tuple[Standing, dict[str, Any]]:
+        """The query of a stream without a name of its own, as it is to be registered, and the event that does so."""
+        number = self.core.register.reserve_id(self.core.catalog.next_id)
+        return self.plan(Wanted(number, name, query, options, query.text))
 
     def register(
         self, name: str | None, query: BoundQuery, options: QueryOptions, text: str, old: Standing | Registered | None
@@ -69,15 +76,17 @@ class WindowQueries:
         check_options(self.core.catalog, query, options)
         if name is not None and old is None:
             check_name(name)
-        number = self.core.register.reserve_id(self.core.catalog.next_id)
-        name = f"#{number}" if name is None else name
-        if old is None and self.core.catalog.lookup(name) is not None:
-            raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
-        replaced = old.id if isinstance(old, Registered) else None
-        with self.core.register.claim(name, replaced) as free:
-            if not free:
+        with self.inner.made(query, options) as (query, options):
+            check_options(self.core.catalog, query, options)
+            number = self.core.register.reserve_id(self.core.catalog.next_id)
+            name = f"#{number}" if name is None else name
+            if old is None and self.core.catalog.lookup(name) is not None:
                 raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
-            message = self._record(Wanted(number, name, query, options, text, old))
+            replaced = old.id if isinstance(old, Registered) else None
+            with self.core.register.claim(name, replaced) as free:
+                if not free:
+                    raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
+                message = self._record(Wanted(number, name, query, options, text, old))
         if replaced is not None:
             self.core.register.drop(replaced)
             ready_of(self.core).forget(replaced)
@@ -95,7 +104,10 @@ class WindowQueries:
             verb += " (state kept)" if same else " (state rebuilt from the archive)"
         if wanted.query.relation is not None and wanted.query.relation.operator is None:
             verb += " as a relation of CQL, since its windows have no SLIDE"
-        waits = standing.status == "backfilling"
+        inner = [
+            self.core.catalog.queries[s.derived.query or 0] for s in self.core.catalog.inner_of(standing) if s.derived
+        ]
+        waits = any(q.status == "backfilling" for q in (standing, *inner))
         return f"query {wanted.name} {verb}" + ("; back-filling from the archive" if waits else "")
 
     def plan(self, wanted: Wanted) -> tuple[Standing, dict[str, Any]]:
@@ -224,7 +236,8 @@ def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> N
     if options.empty == "report":
         _check_empty(query)
         if any(s.takes_back for s in streams):
-            message = f"empty='report' is not available over {query.stream}, whose rows take others back"
+            labels = ", ".join(s.label for s in streams)
+            message = f"empty='report' is not available over {labels}, whose rows take others back"
             raise Refusal(message, "empty")
     if query.reduce is not None and options.state != "eager":
         raise Refusal(f"state='{options.state}' does not go with REDUCE, whose state has weights", "state", ("REDUCE",))

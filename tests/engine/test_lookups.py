@@ -175,7 +175,7 @@ def test_rows_that_fail_go_to_the_dead_letters(tmp_path: Path) -> None:
     [
         ("FROM s [RANGE TUMBLING 1 HOUR] FULL JOIN t USING (k)", "FULL JOIN has rows of the table alone", "t USING"),
         ("FROM t LEFT JOIN s [RANGE TUMBLING 1 HOUR] USING (k)", "stands first in FROM", "s ["),
-        ("FROM s [RANGE TUMBLING 1 HOUR] JOIN o ON o.k = s.k", "stands over one stream, and the tables", "o ON"),
+        ("FROM s [RANGE 1 HOUR SLIDE 1 MINUTE] JOIN o ON o.k = s.k", "stands over one stream, and the tables", "o ON"),
         ("FROM s [RANGE TUMBLING 1 HOUR] JOIN (SELECT 1) x ON true", "by their names", "1) x"),
         ("FROM s [RANGE TUMBLING 1 HOUR] JOIN t USING (c)", "'c' is not in what stands before it", "c)"),
         ("FROM s [RANGE TUMBLING 1 HOUR] JOIN t ON t.k = s.k WHERE k > 1", "column 'k' is in s and in t", "k > 1"),

@@ -149,7 +149,17 @@ class Catalog:
 
     def names(self) -> list[str]:
         """All names, as declared."""
-        return [d.name for d in self.definitions()]
+        names = [s.name for s in self.shown_streams()] + [t.name for t in self.tables.values()]
+        return names + [q.definition.name for q in self.shown_queries()]
+
+    def shown_streams(self) -> list[StreamDefinition]:
+        """The streams that were declared: those that queries made for themselves are shown with these."""
+        return [s for s in self.streams.values() if not s.is_inner]
+
+    def shown_queries(self) -> list[Standing]:
+        """The queries that were declared, with those of derived streams."""
+        hidden = {s.derived.query for s in self.streams.values() if s.is_inner and s.derived is not None}
+        return [q for q in self.queries.values() if q.id not in hidden]
 
     def stream(self, name: str) -> StreamDefinition | None:
         """The stream of that name, or None."""
@@ -160,6 +170,38 @@ class Catalog:
         """The standing query of that name, or None."""
         found = self.lookup(name)
         return self.queries.get(found.id) if isinstance(found, QueryDefinition) else None
+
+    def readers_of(self, stream: int) -> list[str]:
+        """The names of the queries and declared streams that read a stream, if need be through streams of their own."""
+        found = [name for q in self.on_stream(stream) for name in self.known_as(q)]
+        found += [s.name for s in self.streams.values() if s.derived is not None and stream in s.derived.sources
+                  and not s.is_inner]  # fmt: skip
+        return list(dict.fromkeys(found))
+
+    def known_as(self, standing: Standing) -> list[str]:
+        """What a query is called by who reads about it: one that others made for themselves by their names."""
+        stream = self.stream_of_answers(standing.id)
+        return self.readers_of(stream.id) if stream is not None and stream.is_inner else [standing.definition.name]
+
+    def quarantined(self, query: int, reason: str) -> list[dict[str, Any]]:
+        """The events that quarantine a query, and those that made the stream of its answers for themselves."""
+        found = [query]
+        for each in found:
+            stream = self.stream_of_answers(each)
+            if stream is not None and stream.is_inner:
+                found += [q.id for q in self.on_stream(stream.id) if q.id not in found]
+        return [{"do": "set_status", "id": q, "status": "quarantined", "reason": reason} for q in found]
+
+    def inner_of(self, standing: Standing) -> list[StreamDefinition]:
+        """The streams that were made for a query, with those that they are made of, near ones first."""
+        found: list[StreamDefinition] = []
+        waiting = [standing]
+        for each in waiting:
+            for stream in self.streams_of(each):
+                if stream.is_inner and stream not in found and stream.derived is not None:
+                    found.append(stream)
+                    waiting += [self.queries[q] for q in [stream.derived.query] if q in self.queries]
+        return found
 
     def stream_of(self, standing: Standing) -> StreamDefinition:
         """The stream that a query reads, the first if there are several."""
@@ -238,7 +280,8 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
         after = replace(after, stores=stores)
         queries = {k: q for k, q in catalog.queries.items() if k != event.get("replaces")}
         after = replace(after, synopses=synopses, queries={**queries, standing.id: standing}, next_id=standing.id + 1)
-        return _without_unused(after)
+        # A stream that a query is to read is there before the query.
+        return _without_unused(after) if "replaces" not in event else _without_unread(_without_unused(after))
     if do == "create_kind":
         kind = from_json(KindDefinition, event["definition"])
         return replace(after, kinds={**catalog.kinds, kind.name.lower(): kind}, next_id=kind.id + 1)
@@ -251,12 +294,13 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
     if do == "drop_function":
         return replace(after, functions={k: f for k, f in catalog.functions.items() if k != event["name"]})
     if do == "drop_query":
-        return _without_unused(replace(after, queries={k: q for k, q in catalog.queries.items() if k != event["id"]}))
+        kept = {k: q for k, q in catalog.queries.items() if k != event["id"]}
+        return _without_unread(_without_unused(replace(after, queries=kept)))
     if do == "set_summaries":
         return _with_summaries(after, event)
     if do == "drop_stream":
         after = replace(after, streams={k: s for k, s in catalog.streams.items() if k != event["id"]})
-        return _with_summaries(after, {"stream": event["id"]})
+        return _without_unread(_with_summaries(after, {"stream": event["id"]}))
     if do == "drop_table":
         return replace(after, tables={k: t for k, t in catalog.tables.items() if k != event["id"]})
     if do == "alter_stream":
@@ -357,6 +401,20 @@ def _narrowed(spec: S, stream: int, column: str, kind: str) -> S:
 def _with(narrowed: tuple[tuple[str, str], ...], column: str, kind: str) -> tuple[tuple[str, str], ...]:
     """The first type stays: what was narrowed before is narrow enough."""
     return narrowed if quote(column) in dict(narrowed) else (*narrowed, (quote(column), kind))
+
+
+def _without_unread(catalog: Catalog) -> Catalog:
+    """The catalog without streams that queries made for themselves and none reads any more."""
+    while True:
+        read = {s for synopsis in catalog.synopses.values() for s in synopsis.spec.streams}
+        read |= {s for store in catalog.stores.values() for s in store.spec.streams}
+        unread = {s.id: s.derived.query for s in catalog.streams.values() if s.is_inner and s.derived is not None
+                  and s.id not in read}  # fmt: skip
+        if not unread:
+            return catalog
+        streams = {k: s for k, s in catalog.streams.items() if k not in unread}
+        queries = {k: q for k, q in catalog.queries.items() if k not in unread.values()}
+        catalog = _without_unused(replace(catalog, streams=streams, queries=queries))
 
 
 def _without_unused(catalog: Catalog) -> Catalog:

@@ -148,9 +148,7 @@ def attempt_backfill(core: Core, owner: str) -> None:
             users = [q for q in core.catalog.queries.values() if backfill_owner(q) == owner]
             waiting = [q.id for q in users if "backfilling" in (q.status, q.reason)]
             reason = f"it cannot be back-filled: {one_line(error)}"
-            core.catalog_log.record(
-                *({"do": "set_status", "id": q, "status": "quarantined", "reason": reason} for q in waiting)
-            )
+            core.catalog_log.record(*(event for q in waiting for event in core.catalog.quarantined(q, reason)))
             core.notify()
 
 

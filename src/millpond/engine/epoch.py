@@ -307,9 +307,7 @@ def run_epoch(core: Core, epoch: int) -> None:
         failures = {k: v for r in reports for k, v in r["failures"].items()}
         for query, reason in failures.items():
             if int(query) in core.catalog.queries and core.catalog.queries[int(query)].status != "quarantined":
-                core.catalog_log.record(
-                    {"do": "set_status", "id": int(query), "status": "quarantined", "reason": reason}
-                )
+                core.catalog_log.record(*core.catalog.quarantined(int(query), reason))
         core.notify()
 
 

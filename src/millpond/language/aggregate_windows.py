@@ -45,8 +45,8 @@ def _clause(node: exp.Expr) -> WindowClause:
 
 #: What gives aggregates over joins, window by window.
 OVER_JOINS = (
-    "CREATE QUERY … WITH (every='1 minute') AS SELECT RSTREAM(…, count(*)) FROM a [RANGE 5 MINUTES] JOIN b"
-    " [RANGE 5 MINUTES] ON … GROUP BY …; or CREATE STREAM p AS SELECT PAIRS(…), and the window over p"
+    "FROM (a [RANGE 5 MINUTES] JOIN b [NOW] ON …) and these windows behind the aggregates or the parentheses; or CREATE QUERY … WITH (every='1 minute') AS SELECT RSTREAM(…, count(*)) FROM a [RANGE 5 MINUTES] JOIN b"
+    " [RANGE 5 MINUTES] ON … GROUP BY …"
 )
 
 
@@ -153,6 +153,11 @@ class CallWindows:
         if window == self.query or (window.landmark is not None and window.landmark.since is None):
             return None, None
         return (window.range, None) if window.landmark is None else (None, window.landmark)
+
+
+def same_window(first: WindowClause, second: WindowClause) -> bool:
+    """Whether two clauses say the same, wherever they stand."""
+    return _said(first) == _said(second)
 
 
 def _said(clause: WindowClause) -> WindowClause:

@@ -280,7 +280,8 @@ class _Binder:
             raise source.error(
                 "a window with SLIDE has answers where it ends, and a relation is defined at every instant",
                 clause.place,
-                "the same window without SLIDE",
+                "the same window without SLIDE; of a join: FROM (a [RANGE 5 MINUTES] JOIN b [NOW] ON …) and this window"
+                " behind the parentheses",
             )
         self.check_time(clause, stream)
         partition = []

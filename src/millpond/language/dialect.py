@@ -102,6 +102,15 @@ class MillpondParser(DuckDBParser):
             self._parse_suffix(table)
         return table
 
+    def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
+        """What stands in parentheses, with the window behind it, and a name before or behind that."""
+        found = super()._parse_subquery(this, parse_alias)
+        if isinstance(found, exp.Subquery) and parse_alias and self._curr.token_type == TokenType.L_BRACKET:
+            found.meta[WINDOW] = parse_window(self)
+            if not found.alias:
+                found.set("alias", self._parse_table_alias())
+        return found
+
     def _unalias_final(self, table: exp.Table) -> None:
         """`FROM q FINAL` has no alias: without AS and quotes, the word says which answers are meant."""
         alias = table.args.get("alias")

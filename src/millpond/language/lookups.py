@@ -31,8 +31,8 @@ from millpond.types import Column, Lookup, QueryDefinition, StreamDefinition, Ta
 
 _WORKS = "FROM stream [RANGE TUMBLING 1 HOUR] s LEFT JOIN table t ON t.k = s.k"
 _STREAMS = (
-    "a stream of what is joined: CREATE STREAM x AS SELECT PAIRS(…) FROM a [RANGE …] JOIN b [RANGE …] ON …, "
-    "then FROM x with this window"
+    "streams in parentheses and this window behind them: FROM (a [RANGE 30 MINUTES] JOIN b [NOW] ON …) [RANGE 1 HOUR "
+    "SLIDE 10 MINUTES]; the windows inside say how long rows may be joined"
 )
 
 

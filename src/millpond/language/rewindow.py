@@ -34,5 +34,8 @@ def _select(text: str) -> exp.Query:
 
 
 def _places(select: exp.Query) -> list[tuple[int, int]]:
+    clause = select.args.get("from_")
+    if clause is not None and isinstance(clause.this, exp.Subquery) and WINDOW in clause.this.meta:
+        return [clause.this.meta[WINDOW].place]  # the windows in parentheses say how long rows may be joined
     found = {id(clause): clause for node in select.walk() if (clause := node.meta.get(WINDOW)) is not None}
     return [c.place for c in found.values() if isinstance(c, WindowClause)]

@@ -7,7 +7,7 @@ streams becomes the join factor, and what is left is evaluated on joined rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 from sqlglot import exp
@@ -25,6 +25,16 @@ from millpond.language.expressions import check_arguments
 from millpond.language.factors import NEGATED, Factor, FactorReader, Marks, boxes_of, conjuncts
 from millpond.language.from_items import Schema, bound_window
 from millpond.language.impossible import fault_of, type_over
+from millpond.language.inner_streams import (
+    PAIRS_WORK,
+    Split,
+    WithInner,
+    inner_stream,
+    named,
+    split,
+    stream_of,
+    unstaged,
+)
 from millpond.language.outputs import SelectItem
 from millpond.language.pairs import PairScope, own_columns, side_of
 from millpond.language.places import Source, nearest
@@ -36,7 +46,17 @@ from millpond.language.unions import in_words_of
 from millpond.language.user_functions import mark_functions
 from millpond.language.validity import take_tolerances
 from millpond.language.window_clause import WINDOW
-from millpond.types import BoundQuery, Column, JoinFactor, Selection, Side, Span, StreamDefinition
+from millpond.types import (
+    BoundQuery,
+    Column,
+    InnerStream,
+    JoinFactor,
+    Selection,
+    Side,
+    Span,
+    StagedQuery,
+    StreamDefinition,
+)
 
 _CONTRADICT = "a window in brackets and BEGIN … END contradict each other"
 _JOIN_TESTS = ("=", "<", "<=", ">", ">=")
@@ -63,7 +83,11 @@ def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> B
         A `BoundQuery` when a stream has a window in brackets (its answers are windows, or changes of a relation) or
         ISTREAM, DSTREAM or RSTREAM is written, else a `Selection`.
     """
-    take_tolerances(select, schema, Source.of(select, text, offset))
+    source = Source.of(select, text, offset)
+    if (found := split(select, text, schema, source)) is not None:
+        _refuse_bounds(select, source, _CONTRADICT)
+        return _staged(found, text, offset, schema, source)
+    take_tolerances(select, schema, source)
     if is_relational(select):
         _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
         return bind_relational(select, text, offset, schema)
@@ -83,9 +107,13 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
         A `Selection` when BEGIN … END is written or two streams are joined; else a `BoundQuery` when FROM names a
         stream, and a `RelationQuery` when it names answers, tables and side streams.
     """
-    take_tolerances(select, schema, Source.of(select, text, offset))
+    source = Source.of(select, text, offset)
+    if (found := split(select, text, schema, source)) is not None:
+        _refuse_bounds(select, source, _CONTRADICT)
+        return _staged(found, text, offset, schema, source)
+    take_tolerances(select, schema, source)
     if is_relational(select):
-        _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
+        _refuse_bounds(select, source, _CONTRADICT)
         return bind_relational(select, text, offset, schema, standing=False)
     tables = _tables(select)
     named = [t.name for t in tables if isinstance(t.this, exp.Identifier)]
@@ -101,6 +129,29 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
         message = _CONTRADICT if windows else "BEGIN … END is for rows of streams"
         _refuse_bounds(select, Source.of(select, text, offset), message)
     return binding.bind_select(select, text, offset, schema)
+
+
+def _staged(found: Split, text: str, offset: int, schema: Schema, source: Source) -> StagedQuery:
+    """A query over streams without a name: these are bound first."""
+    inner: list[InnerStream] = []
+    names: dict[str, StreamDefinition] = {}
+    for unnamed in found.streams:
+        bound = bind_standing(unnamed.select, text, offset, schema)
+        if isinstance(bound, StagedQuery):
+            query: BoundQuery = bound
+            for each in bound.inner:
+                further = replace(each, name=f"{each.name} within {unnamed.name}")
+                inner.append(further)
+                query = named(query, each.name, further.name)
+            bound = unstaged(query)
+        if isinstance(bound, Selection):
+            bound = bound.query
+        inner.append(inner_stream(unnamed, bound, source))
+        names[unnamed.name] = stream_of(inner[-1])
+    outer = bind_standing(found.select, text, offset, WithInner(schema, names))
+    if not isinstance(outer, BoundQuery):
+        raise source.error("a join in parentheses needs a window behind them", found.streams[0].select, PAIRS_WORK)
+    return StagedQuery(**{f.name: getattr(outer, f.name) for f in fields(BoundQuery)}, inner=tuple(inner))
 
 
 def bind_selection(select: exp.Expr, text: str, offset: int, schema: Schema) -> Selection:

@@ -25,6 +25,7 @@ from millpond.results.describe_synopses import show_synopses
 from millpond.results.describe_tables import show_tables, table_line
 from millpond.results.describe_work import filters_table, work_lines, work_table
 from millpond.results.explain_filters import filter_lines
+from millpond.results.explain_inner import inner_lines, shown_names
 from millpond.results.explain_reduction import analysis_lines, reduction_lines
 from millpond.results.explain_state import state_lines
 from millpond.results.explain_windows import decision_lines, duration, moment, pane_lines, window_line
@@ -43,7 +44,7 @@ def status(core: Core) -> dict[str, Any]:
     with core.lock:
         published, catalog, recent = core.published, core.catalog, list(core.recent)
     streams = {}
-    for definition in catalog.streams.values():
+    for definition in catalog.shown_streams():
         counts = published.counts.get(str(definition.id), StreamCounts())
         progress = published.progress.get(str(definition.id), StreamProgress())
         runtime = core.streams[definition.id]
@@ -90,7 +91,7 @@ def _source(catalog: Catalog, stream: StreamDefinition) -> str:
     """Where a stream's rows come from: 'ingest', a path, or what it is derived from."""
     if stream.derived is None:
         return stream.options.path or stream.options.source
-    names = sorted(catalog.streams[s].name for s in stream.derived.sources)
+    names = sorted(shown_names(catalog, [catalog.streams[s] for s in stream.derived.sources]))
     return f"{'answers' if stream.derived.query is not None else 'rows'} of {', '.join(names)}"
 
 
@@ -98,14 +99,14 @@ def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
     with core.lock:
         published, catalog = core.published, core.catalog
     queries = {}
-    for standing in catalog.queries.values():
+    for standing in catalog.shown_queries():
         progress_of = published.queries.get(str(standing.id), QueryProgress())
         queries[standing.definition.name] = {
             "id": standing.id,
             "version": standing.definition.version,
             "status": standing.status,
             "reason": standing.reason if standing.status == "quarantined" else "",
-            "stream": ", ".join(dict.fromkeys(s.name for s in catalog.streams_of(standing))),
+            "stream": ", ".join(shown_names(catalog, catalog.streams_of(standing))),
             "windows": progress_of.windows,
             "revisions": progress_of.revisions,
             "too_late": progress_of.too_late,
@@ -227,6 +228,8 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     assert stream is not None
     names = [f.name for f in query.feeds]
     lines = [f"query over the union of streams {', '.join(names)}" if names else f"query over stream {stream.name}"]
+    if standing is not None and (inner := inner_lines(core, standing)):
+        lines = inner
     if query.window is None and query.row_window is None:
         lines.append("ad hoc over the archive and live data up to now")
         lines += _filter_and_keys(query)
@@ -352,10 +355,7 @@ def explain_stream(core: Core, stream: StreamDefinition, analyze: bool) -> pa.Ta
         lines.append(f"rows are kept up to {keep.size:,} bytes")
     if stream.options.archive != "plain":
         lines.append(f"archive: {stream.options.archive}")
-    readers = sorted(
-        [q.definition.name for q in catalog.on_stream(stream.id)]
-        + [s.name for s in catalog.streams.values() if s.derived is not None and stream.id in s.derived.sources]
-    )
+    readers = sorted(catalog.readers_of(stream.id))
     lines.append(f"read by {', '.join(dict.fromkeys(readers))}" if readers else "read by no window query and no stream")
     derivation = stream.derived
     if derivation is None:

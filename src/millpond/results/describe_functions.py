@@ -16,9 +16,9 @@ def show_functions(core: Core) -> pa.Table:
     """
     catalog = core.catalog
     found = sorted(catalog.functions.values(), key=lambda f: f.name)
-    texts = {q.definition.name: str(to_json(q.definition.query)) for q in catalog.queries.values()}
-    texts |= {s.name: str(to_json(s.derived)) for s in catalog.streams.values() if s.derived is not None}
-    users = [", ".join(sorted(n for n, text in texts.items() if f.reference in text)) for f in found]
+    texts = [(n, str(to_json(q.definition.query))) for q in catalog.queries.values() for n in catalog.known_as(q)]
+    texts += [(s.name, str(to_json(s.derived))) for s in catalog.shown_streams() if s.derived is not None]
+    users = [", ".join(sorted({n for n, text in texts if f.reference in text})) for f in found]
     return pa.table(
         {
             "function": pa.array([f.name for f in found], pa.string()),

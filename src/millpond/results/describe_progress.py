@@ -45,14 +45,14 @@ def show_progress(core: Core) -> pa.Table:
     with core.lock:
         published, catalog = core.published, core.catalog
     rows: list[dict[str, Any]] = []
-    for stream in catalog.streams.values():
+    for stream in catalog.shown_streams():
         state = published.progress.get(str(stream.id), StreamProgress())
         rows += _stream_rows(stream, state, published.clock)
         source = core.streams[stream.id].source if stream.id in core.streams else None
         if isinstance(source, DerivedSource) and source.withheld:
             handed = f"{source.withheld} announcements rolled up, {source.handed_on} handed on"
             rows[-1 - len(state.partitions)]["generator"] += f"; to what its readers need: {handed}"
-    for standing in catalog.queries.values():
+    for standing in catalog.shown_queries():
         known = published.queries.get(str(standing.id), QueryProgress())
         streams = catalog.streams_of(standing)
         rows.append(_query_row(standing, known, [(s, published.progress.get(str(s.id), StreamProgress()))
@@ -120,7 +120,7 @@ def _query_row(
     if not waiting and known.closed < FOREVER:
         streams = [(s, p) for s, p in streams if not p.idle] or streams
         least = min(s.bound for _, s in streams)
-        held = [" ".join([s.name, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
+        held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
         end = (
             moment(first_end_after(window, known.closed))
             if window is not None and window.landmark is None and window.slide and known.closed > NEVER

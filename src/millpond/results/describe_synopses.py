@@ -54,7 +54,7 @@ def show_synopses(core: Core) -> pa.Table:
         summaries = [f"a summary of {catalog.streams[c.stream].name}" for c in catalog.kept_by(s.owner)]
         kind = "row window" if s.spec.rows is not None else "panes"
         about = {
-            "stream": ", ".join(catalog.streams[n].name for n in s.spec.streams),
+            "stream": ", ".join(catalog.streams[n].label for n in s.spec.streams),
             "pane": _pane(s.spec),
             "filter": display(s.spec.where or ""),
             "keys": display(", ".join(s.spec.keys)),
@@ -84,9 +84,9 @@ def _row(
         "kind": kind,
         "rows": size.rows,
         "bytes": size.bytes,
-        "users": ", ".join([*(q.definition.name for q in users), *others]),
+        "users": ", ".join([*dict.fromkeys(n for q in users for n in catalog.known_as(q)), *others]),
         "shared": len(users) + len(others) > 1,
-        "views": "; ".join(f"{q.definition.name}: {_view(q, owner)}" for q in users),
+        "views": "; ".join(f"{', '.join(catalog.known_as(q))}: {_view(q, owner)}" for q in users),
     }
 
 

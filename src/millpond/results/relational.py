@@ -364,7 +364,8 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         lines += join_lines(relation) if relation.joins else []
         for owner in dict.fromkeys(standing.inputs):
             lines += [split_line(core, catalog.stores[owner])] if split_line(core, catalog.stores[owner]) else []
-            others = sorted(q.definition.name for q in catalog.users(owner) if q.id != standing.id)
+            own = catalog.known_as(standing)
+            others = sorted({n for q in catalog.users(owner) for n in catalog.known_as(q)} - set(own))
             lines.append(f"store {owner}, " + (f"shared with {', '.join(others)}" if others else "its own"))
         late = ", ".join(dict.fromkeys(late_of(catalog, spec) for spec in specs_of(catalog, standing)))
         spare = duration(spare_of(relation, standing.definition.options))

@@ -30,7 +30,7 @@ from millpond.types.functions import FunctionDefinition
 from millpond.types.instants import EPOCH, micros_of, moment_of
 from millpond.types.landmarks import Landmark
 from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output
-from millpond.types.queries import BoundQuery, QueryDefinition, QueryOptions
+from millpond.types.queries import BoundQuery, InnerStream, QueryDefinition, QueryOptions, StagedQuery
 from millpond.types.records import from_json, to_json
 from millpond.types.relations import (
     ConstantInput,
@@ -76,6 +76,7 @@ __all__ = [
     "FunctionDefinition",
     "GroupArgument",
     "Grouping",
+    "InnerStream",
     "Interval",
     "JoinCondition",
     "JoinEquality",
@@ -98,6 +99,7 @@ __all__ = [
     "Selection",
     "Side",
     "Span",
+    "StagedQuery",
     "StreamDefinition",
     "StreamOptions",
     "TableDefinition",

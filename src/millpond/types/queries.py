@@ -56,6 +56,27 @@ class BoundQuery:
 
 
 @dataclass(frozen=True)
+class InnerStream:
+    """A stream that stands in the FROM of a query, in parentheses and with a window behind it, and has no name.
+
+    name: what the query that reads it calls it until it is there. query: whose answers its rows are.
+    revisions, columns: as those of a derived stream; its event time is `at`.
+    """
+
+    name: str
+    query: BoundQuery
+    revisions: Literal["forward", "retract"]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class StagedQuery(BoundQuery):
+    """A query over streams that are still to be made. inner: these; one may read those before it."""
+
+    inner: tuple[InnerStream, ...] = ()
+
+
+@dataclass(frozen=True)
 class QueryOptions:
     """What `WITH (…)` behind CREATE QUERY says.
 

@@ -92,6 +92,8 @@ class Derivation:
     since: of those, only rows from this event time on (microseconds); None: all.
     text: the statement.
     options: of the second kind, what `adapt` and its like say of the order of filters; None: the defaults.
+    inner: what it is, of a stream that queries made for themselves: queries that need the same share it, and it goes
+        with the last of them; '': it was declared.
     """
 
     sources: tuple[int, ...]
@@ -104,6 +106,7 @@ class Derivation:
     since: int | None = None
     text: str = ""
     options: QueryOptions | None = None
+    inner: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,16 @@ class StreamDefinition:
     def takes_back(self) -> bool:
         """Whether its rows with `op = '-'` take back equal ones with '+': windows and relations see what is left."""
         return self.derived is not None and self.derived.revisions == "retract"
+
+    @property
+    def label(self) -> str:
+        """What it is called where people read it: one that was not declared without its number."""
+        return self.name.rsplit(" #", 1)[0] if self.is_inner else self.name
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether queries made it for themselves: it is shown with them, and goes with the last of them."""
+        return self.derived is not None and bool(self.derived.inner)
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
