@@ -19,7 +19,7 @@ WINDOW = "[RANGE 30 SECONDS SLIDE 30 SECONDS]"
     [
         f"SELECT c + 1 FROM (SELECT count(*) AS c FROM x {WINDOW})",
         f"WITH w AS (SELECT count(*) AS c FROM x {WINDOW}) SELECT * FROM w",
-        f"SELECT count(*) FROM x {WINDOW}, x {WINDOW} y",
+        "SELECT count(*) FROM x [RANGE 30 SECONDS SLIDE 10 SECONDS], x [RANGE 30 SECONDS SLIDE 10 SECONDS] y",
         "SELECT c + 1 FROM (SELECT count(*) AS c FROM x [RANGE TUMBLING 30 SECONDS])",
     ],
 )

@@ -222,7 +222,7 @@ def test_queries_share_a_join_and_it_goes_with_the_last_of_them(inline_pond: Any
     pond.sql(f"CREATE STREAM hours AS {text}; DROP STREAM hours")
     assert len(inner_names(pond)) == 1
     handle = pond.register(text.replace("1 HOUR", "3 HOURS"))
-    assert handle.describe()["streams"] == ["order", "payment"]
+    assert handle.info()["streams"] == ["order", "payment"]
     assert repr(pond.sql("DROP STREAM payment CASCADE")) == "stream payment dropped, with 2 queries"
     assert inner_names(pond) == [] and not pond._core.catalog.queries and not pond._core.catalog.stores
 
@@ -311,3 +311,26 @@ def test_errors_stand_at_what_is_wrong(inline_pond: Any, text: str) -> None:
     error = found.value
     assert error.text[error.start :].startswith(WRONG[text][:4]), error
     assert inner_names(pond) == []
+
+
+ORDERS = 'SELECT PAIRS(o.id) FROM "order" [NOW] o'
+HOURLY = ORDERS.replace("NOW", "RANGE TUMBLING 1 HOUR")
+PAIRS_ERRORS = {
+    f"{ORDERS} JOIN payment [NOW] p ON o.item = p.id": ("is a text and", "o.item = p.id"),
+    f"{ORDERS}, payment [NOW] p WHERE p.id = item": ("is a text and", "p.id = item"),
+    f"{ORDERS} JOIN payment [NOW] p USING (id) JOIN visit [NOW] v ON v.id = o.id": ("here are 3", "v ON"),
+    f"{HOURLY} JOIN payment [RANGE TUMBLING 2 HOURS] p USING (id)": ("cut differently", "p USING"),
+    f"{ORDERS} JOIN payment [NOW] p ON o.id IN (SELECT 1)": ("PAIRS joins two", "1)"),
+    f"{ORDERS} JOIN payment [NOW] p USING (id) GROUP BY o.id": ("needs many", "o.id"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PAIRS_ERRORS)
+def test_errors_of_pairs_stand_at_the_part_that_is_wrong(inline_pond: Any, text: str) -> None:
+    pond = inline_pond()
+    pond.sql(STREAMS)
+    message, place = PAIRS_ERRORS[text]
+    with pytest.raises(millpond.StatementError, match=message) as found:
+        pond.sql(f"CREATE QUERY q AS {text}")
+    assert found.value.text[found.value.start :].startswith(place), found.value
+    assert found.value.expected

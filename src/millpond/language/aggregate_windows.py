@@ -45,8 +45,8 @@ def _clause(node: exp.Expr) -> WindowClause:
 
 #: What gives aggregates over joins, window by window.
 OVER_JOINS = (
-    "FROM (a [RANGE 5 MINUTES] JOIN b [NOW] ON …) and these windows behind the aggregates or the parentheses; or CREATE QUERY … WITH (every='1 minute') AS SELECT RSTREAM(…, count(*)) FROM a [RANGE 5 MINUTES] JOIN b"
-    " [RANGE 5 MINUTES] ON … GROUP BY …"
+    "FROM (a [RANGE 5 MINUTES] JOIN b [NOW] ON …) and this window; or CREATE QUERY … WITH (every='1 minute') AS SELECT"
+    " RSTREAM(…, count(*)) FROM a [RANGE 5 MINUTES] JOIN b [RANGE 5 MINUTES] ON … GROUP BY …"
 )
 
 

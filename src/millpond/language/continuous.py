@@ -23,6 +23,7 @@ from millpond.language.from_items import Schema
 from millpond.language.grouped_joins import grouped_plan
 from millpond.language.impossible import check_constants
 from millpond.language.joining import WHOLE, join_plan, spelt_out
+from millpond.language.joins_written import check_types
 from millpond.language.paired import bare_window, check_pairs, pair_checks, paired_window
 from millpond.language.places import Source, nearest
 from millpond.language.probing import probes_of
@@ -148,6 +149,7 @@ class _Binder:
         columns = self.described(tree, refs)
         pushed = self.pushed(tree)
         columns_of = {ref.alias: ref.columns for ref in refs}
+        check_types(tree, columns_of, self.source)
         if self.marks:
             refs = tuple(replace(r, columns=(*r.columns, _HOLDS)) if r.alias in self.marks else r for r in refs)
         plain = render(self.at(tree.copy(), None))

@@ -7,9 +7,17 @@ FROM s [NOW] LEFT JOIN t                      compared how?
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sqlglot import exp
 
+from millpond.language.factors import conjuncts
 from millpond.language.places import Source
+from millpond.types import Column
+
+#: How types of numbers begin.
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+            "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
 
 
 def check_joins(select: exp.Expr, source: Source, ordered: bool = False) -> None:
@@ -55,4 +63,46 @@ def check_conditions(tree: exp.Expr, source: Source) -> None:
             raise source.error(f"{kind} JOIN needs to be told how rows are compared", join.this, works)
 
 
-__all__ = ["check_conditions", "check_joins"]
+def check_types(tree: exp.Expr, columns: Mapping[str, Sequence[Column]], source: Source) -> None:
+    """Refuse joins by a text and a number: each text that is no number would be an error of its own.
+
+    Arguments:
+        tree: the bound SELECT. columns: by generated name of a FROM item.
+    Raises: StatementError with the place.
+    """
+    for select in tree.find_all(exp.Select):
+        joins, clause = select.args.get("joins") or [], select.args.get("from_")
+        if clause is None or not joins:
+            continue
+        items = [i for i in (clause.this, *(j.this for j in joins)) if isinstance(i, exp.Table) and i.name in columns]
+        tests = [j.args["on"] for j in joins if j.args.get("on") is not None]
+        tests += [w.this for w in [select.args.get("where")] if w is not None]
+        for node, _ in (factor for test in tests for factor in conjuncts(test)):
+            if isinstance(node, exp.EQ):
+                _check_equality(node, items, columns, source)
+
+
+def _check_equality(
+    node: exp.EQ, items: Sequence[exp.Table], columns: Mapping[str, Sequence[Column]], source: Source
+) -> None:
+    sides = [(side, _column_of(side, items, columns)) for side in (node.this, node.expression)]
+    texts = [side for side, kind in sides if kind == "VARCHAR"]
+    numbers = [side for side, kind in sides if kind.startswith(_NUMBERS)]
+    if texts and numbers:
+        text, number = texts[0].sql(), numbers[0].sql()
+        raise source.error(
+            f"{text} is a text and {number} a number: how are they compared?", node,
+            f"{text} = CAST({number} AS TEXT), or TRY_CAST({text} AS BIGINT) = {number}, which is NULL for other texts",
+        )  # fmt: skip
+
+
+def _column_of(node: exp.Expr, items: Sequence[exp.Table], columns: Mapping[str, Sequence[Column]]) -> str:
+    """The type of a column of one of the items; '' for everything else."""
+    if not isinstance(node, exp.Column) or len(node.parts) > 2:
+        return ""
+    own = [i for i in items if not node.table or i.alias_or_name.lower() == node.table.lower()]
+    found = [c.type for i in own for c in columns[i.name] if c.name.lower() == node.name.lower()]
+    return found[0] if len(found) == 1 else ""
+
+
+__all__ = ["check_conditions", "check_joins", "check_types"]

@@ -88,7 +88,8 @@ def joined_tables(select: exp.Select, schema: Schema, source: Source) -> JoinedT
             raise source.error(
                 f"{join.side} {join.kind} JOIN".replace("  ", " ") + " has rows of the table alone, which have no event"
                 " time and are in no window",
-                item, "JOIN, LEFT JOIN, SEMI JOIN, ANTI JOIN or ASOF JOIN",
+                item, f"LEFT JOIN {item.name} here; all rows of the table beside the answers of a query q:"
+                f" SELECT … FROM {item.name} LEFT JOIN q ON …",
             )  # fmt: skip
         found = find(schema, item, source)
         if not isinstance(found, TableDefinition):

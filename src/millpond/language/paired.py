@@ -103,16 +103,20 @@ def check_pairs(
         raise source.error("PAIRS needs every row, and REDUCE leaves some out", place)
     constant = next((r for r in refs if r.kind != "stream"), None)
     if constant is not None or len(refs) != 2:
-        what = f"{constant.name} is none" if constant is not None else f"here are {len(refs)}"
-        raise source.error(
-            f"PAIRS joins two streams: {what}", None,
-            "CREATE STREAM p AS SELECT PAIRS(…) FROM a, b, and a query over p for what else is joined or grouped",
-        )  # fmt: skip
+        odd = constant or (refs[2] if len(refs) > 2 else None)
+        at = None if odd is None else next((t for t in tree.find_all(exp.Table) if t.name == odd.alias), None)
+        join = "FROM (a [RANGE 5 MINUTES] JOIN b [NOW] ON …)"
+        works = f"{join} [RANGE 10 MINUTES] JOIN c [NOW] ON …, which are pairs of pairs"
+        if constant is not None:
+            works = f"SELECT ISTREAM(…) {join} [NOW] JOIN {constant.name} ON …"
+        what = f"{constant.name} is a table" if constant is not None else f"here are {len(refs)}"
+        raise source.error(f"PAIRS joins two streams: {what}", at, works)
     kinds = [windows[r.alias] for r in refs]
     tumbling = [w for w in kinds if w.kind == "tumbling"]
     if tumbling and (len(tumbling) == 1 or kinds[0] != kinds[1]):
         raise source.error(
-            "rows are joined within the intervals of both streams, and these are cut differently", None,
+            "rows are joined within the intervals of both streams, and these are cut differently",
+            next((t for t in tree.find_all(exp.Table) if t.name == refs[1].alias), None),
             "the same [RANGE TUMBLING 5 MINUTES] behind both",
         )  # fmt: skip
     if joined is not None:
@@ -123,13 +127,21 @@ def check_pairs(
         if tree.args.get(key):
             raise source.error(
                 f"PAIRS gives each pair by itself: {what} needs many", tree.args[key],
-                "CREATE STREAM p AS SELECT PAIRS(…), and a window over p",
+                "FROM (a [RANGE 5 MINUTES] JOIN b [NOW] ON …) [RANGE TUMBLING 1 HOUR], a window over the pairs",
             )  # fmt: skip
     raise source.error(
         "PAIRS joins two streams by their names: inner, LEFT, RIGHT, FULL, SEMI or ANTI, ON any condition, without"
-        " aggregates and subqueries", None,
+        " aggregates and subqueries", _odd(tree),
         "SELECT PAIRS(a.x, b.y) FROM a [RANGE 5 MINUTES] JOIN b [RANGE 2 MINUTES] ON a.k = b.k",
     )  # fmt: skip
+
+
+def _odd(tree: exp.Expr) -> exp.Expr | None:
+    """The part of a SELECT that is none of a join of two streams, as far as it can be told."""
+    inner = next((q for q in tree.find_all(exp.Query) if q is not tree), None)
+    if inner is not None or not isinstance(tree, exp.Select):
+        return inner
+    return next((e for e in tree.expressions if e.find(exp.AggFunc, exp.Anonymous) is not None), None)
 
 
 def _check_asof(tree: exp.Expr, window: RelationWindow, times: Sequence[str], source: Source) -> None:
