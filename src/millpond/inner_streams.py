@@ -140,11 +140,10 @@ class InnerStreams:
 
     def _drop(self, made: Sequence[int]) -> None:
         """Drop streams that were made for a query that is not registered after all."""
-        catalog = self.core.catalog
         for number in reversed(made):
-            derived = catalog.streams[number].derived
-            assert derived is not None
-            self.core.catalog_log.record({"do": "drop_query", "id": derived.query}, {"do": "drop_stream", "id": number})
+            stream = self.core.catalog.streams.get(number)
+            if stream is not None and stream.derived is not None:  # it goes with its query, and with who reads it
+                self.core.catalog_log.record({"do": "drop_query", "id": stream.derived.query})
 
 
 def _key(each: InnerStream, query: BoundQuery, options: QueryOptions) -> str:

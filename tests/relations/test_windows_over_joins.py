@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
+from millpond.inner_streams import InnerStreams
+from millpond.window_queries import WindowQueries
 from tests.oracle.pairs import Window, pairs
 from tests.relations.test_pairs import KINDS, TESTS, TUMBLING, WINDOWS, Story, batch, micros
 
@@ -269,6 +271,19 @@ def test_tables_three_streams_and_intervals(inline_pond: Any, tmp_path: Path, se
         FROM ({pairs_of} WHERE amount > 5) q
         LEFT JOIN (VALUES ('tea', 'drink'), ('rice', 'food')) i(item, kind) ON i.item = q.item, range(2) r(later)
         GROUP BY ALL""")  # fmt: skip
+
+
+def test_a_crash_before_the_query_is_registered_leaves_nothing(tmp_path: Path, monkeypatch: Any) -> None:
+    pond = millpond.open(tmp_path / "pond", executor="inline")
+    pond.sql(STREAMS)
+    monkeypatch.setattr(InnerStreams, "_drop", lambda self, made: None)
+    monkeypatch.setattr(WindowQueries, "_record", lambda self, wanted: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pond.sql(f"CREATE QUERY q AS SELECT count(*) FROM {JOIN} [RANGE TUMBLING 1 HOUR]")
+    assert len(inner_names(pond)) == 1
+    pond.close()
+    with millpond.open(tmp_path / "pond", executor="inline") as again:
+        assert inner_names(again) == [] and not again._core.catalog.queries
 
 
 def test_pairs_that_fail_stop_the_query_that_asks_for_them(inline_pond: Any) -> None:

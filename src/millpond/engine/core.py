@@ -406,6 +406,10 @@ def _reconcile(core: Core) -> None:
     named = [(q.definition.name, q.id) for q in core.catalog.queries.values()]
     for query in core.register.reconcile(core.catalog.streams, named):
         core.catalog_log.record({"do": "drop_query", "id": query})
+    # A stream goes with its query, and with what it was made of, when none reads it.
+    unread = [s.derived for s in core.catalog.streams.values() if s.is_inner and not core.catalog.on_stream(s.id)]
+    for derived in unread:
+        core.catalog_log.record({"do": "drop_query", "id": None if derived is None else derived.query})
 
 
 def _meta(path: str, settings: dict[str, Any]) -> dict[str, Any]:
