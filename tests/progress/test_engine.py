@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.errors import StatementError
 from millpond.progress import FOREVER, NEVER
 from tests.oracle import (
     Case,
@@ -207,3 +210,34 @@ def test_groups_beyond_the_limit_wait_for_the_stream() -> None:
         assert [r[2] for r in pond.answers(case)] == ["a"]
         pond.epoch(Epoch((Item((everybody,)),)))
         assert sorted(r[2] for r in pond.answers(case)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "held"),
+    [
+        ("marks='record:k = ''end'''", "s (the first mark)"),
+        ("lateness='auto'", "s (rows to estimate by)"),
+        ("ordered=true", "s to reach 2026-03-01 09:00:00"),
+    ],
+)
+def test_what_is_waited_for_is_said(inline_pond: Any, options: str, held: str) -> None:
+    """Before a source has announced anything, too; windows that grow end like others, from their landmark on."""
+    pond = inline_pond()
+    pond.sql(f"""
+        CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts', {options});
+        CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE ALL SLIDE 1 HOUR];
+        CREATE QUERY d AS SELECT count(*) AS n FROM s [RANGE ALL SINCE TIMESTAMP '2026-03-02 00:00' SLIDE 1 HOUR]
+    """)
+    pond.ingest("s", [{"ts": "2026-03-01 08:10:00", "k": "row"}])
+    pond.drain()
+    told = {r["name"]: r["waiting_for"] for r in pond.sql("SHOW PROGRESS").table.to_pylist() if r["kind"] == "query"}
+    assert told == {"q": held, "d": held.replace("2026-03-01 09", "2026-03-02 01")}
+
+
+@pytest.mark.parametrize(
+    ("lateness", "problem"),
+    [("-1 rows", "no number of rows"), ("1.5 rows", "no number of rows"), ("p100", "no percentile")],
+)
+def test_a_lateness_that_is_none_is_told(inline_pond: Any, lateness: str, problem: str) -> None:
+    with pytest.raises(StatementError, match=problem):
+        inline_pond().sql(f"CREATE STREAM s (ts TIMESTAMP) WITH (progress='ts', lateness='{lateness}')")

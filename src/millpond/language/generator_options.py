@@ -51,11 +51,14 @@ def _lateness(reader: OptionReader) -> dict[str, Any]:
 def _amount(text: str) -> dict[str, Any]:
     if text.strip().lower() == "auto":
         return {"lateness_share": 1.0}
-    if share := re.fullmatch(r"\s*p([0-9]{1,2}(?:\.[0-9]+)?)\s*", text, re.IGNORECASE):
+    if share := re.fullmatch(r"\s*p([0-9]{1,4}(?:\.[0-9]+)?)\s*", text, re.IGNORECASE):
         if not 0 < float(share[1]) < 100:
             raise ValueError(f"'{text}' is no percentile")
         return {"lateness_share": float(share[1]) / 100}
-    if rows := re.fullmatch(r"\s*([0-9_]+)\s*rows?\s*", text, re.IGNORECASE):
+    rows = re.fullmatch(r"\s*([0-9_]+)\s*rows?\s*", text, re.IGNORECASE)
+    if rows is None and re.search(r"\brows?\b", text, re.IGNORECASE):
+        raise ValueError(f"'{text}' is no number of rows")
+    if rows:
         count = int(rows[1].replace("_", "") or 0)
         if not 0 <= count < 2**62:
             raise ValueError(f"'{text}' is out of range")

@@ -17,6 +17,7 @@ from millpond.results.explain_windows import duration, moment
 from millpond.sources.derived import DerivedSource
 from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
 from millpond.windows import first_end_after
+from millpond.windows.landmarks import landmark_zero
 
 _COLUMNS = {
     "kind": pa.string(),
@@ -99,9 +100,17 @@ def _stream_rows(stream: StreamDefinition, state: StreamProgress, clock: int) ->
 
 
 def holders(stream: StreamDefinition, state: StreamProgress, clock: int) -> list[str]:
-    """Who holds a stream up: the partitions that are furthest behind of several; before any row, that row."""
+    """Who holds a stream up: the partitions that are furthest behind of several; before any row, that row.
+
+    A source that has announced nothing yet is waited for by what it has to bring.
+    """
     if not state.partitions:
         return ["the first row"]
+    options = stream.options
+    if len(state.partitions) == 1 and state.bound <= NEVER:
+        estimated = options.lateness_share is not None
+        marked = bool(options.marks_column or options.marks_record)
+        return ["rows to estimate by"] if estimated else ["the first mark"] if marked else []
     awake = {n: p for n, p in state.partitions.items() if not silent(p, stream.options, clock)}
     if len(state.partitions) < 2 or not awake:
         return []
@@ -121,11 +130,12 @@ def _query_row(
         streams = [(s, p) for s, p in streams if not p.idle] or streams
         least = min(s.bound for _, s in streams)
         held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
-        end = (
-            moment(first_end_after(window, known.closed))
-            if window is not None and window.landmark is None and window.slide and known.closed > NEVER
-            else ""
-        )
+        end = ""
+        if window is not None and window.slide and known.closed > NEVER:
+            since = known.closed
+            if window.landmarks and not window.range:  # no window ends up to the first landmark
+                since = max(since, min(landmark_zero(mark) for mark in window.landmarks))
+            end = moment(first_end_after(window, since))
         waiting = ", ".join(held) + (f" to reach {end}" if end else "")
     return {
         "kind": "query",
