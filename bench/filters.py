@@ -25,7 +25,7 @@ from bench.filters_budget import measured
 from bench.filters_flip import counted
 from bench.filters_overhead import table_4_2
 from bench.filters_runs import WAYS, Counted, Drops, Floats, generate, line, optimal, run, run_engine, work
-from bench.filters_spark import compare
+from bench.filters_spark import SETTINGS, compare
 from millpond.adapt.greedy import expected_cost, greedy_order
 
 
@@ -260,9 +260,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     figures = [*figures_of(0)]
     parser.add_argument("--figures", type=names_of(figures), help=f"of those that are counted: {', '.join(figures)}")
     parser.add_argument("--total", type=int, default=2_000_000, help="tuples of the experiments that change")
-    parser.add_argument("--rows", type=int, default=160_000, help="of the comparison with Spark")
-    parser.add_argument("--batches", type=int, default=16, help="of these rows; the flip is in the middle")
-    parser.add_argument("--rounds", type=int, default=4_000, help="of mixing that a filter does there with each value")
+    parser.add_argument(
+        "--settings", type=names_of(SETTINGS), default=list(SETTINGS), help="of the comparison with Spark"
+    )
     options = parser.parse_args(arguments)
     if options.figures is None:
         options.figures = figures
@@ -291,8 +291,9 @@ def main(arguments: list[str] | None = None) -> int:
         for each in itertools.chain(table_4_2(), measured()):
             show(each)
     if options.only in (None, "spark"):
-        seen, wanted = compare(options.rows, options.batches, options.rounds)
-        show(line("against Spark", seen, **wanted))
+        for name in options.settings:
+            seen, wanted = compare(SETTINGS[name])
+            show(line(f"against Spark, {name} filters", seen, **wanted))
     return 0 if good else 1
 
 

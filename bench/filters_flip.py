@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.filters_spark import ORDERS, N, evaluated, holds, values
+from bench.filters_spark import evaluated, holds, orders_of, values
 from millpond.adapt import FilterOptions, FilterProfiler, FilterReoptimiser
 from millpond.engine.screening import Screen
 from millpond.functions import Function, put
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
 
-TASKS = 2
+TASKS, N = 2, 8
 
 
 def counted(rows: int = 1_280_000, files: int = 16, rounds: int = 1_000) -> dict[str, Any]:
@@ -29,13 +29,13 @@ def counted(rows: int = 1_280_000, files: int = 16, rounds: int = 1_000) -> dict
     for i in range(N):
         reference = f"udf__f{i}__f11b0000_{i}"
         definition = FunctionDefinition(f"f{i}", reference, ("BIGINT",), "BOOLEAN", vectorised=True)
-        put(Function(definition, holds(i, rounds)))
-    where = conjunction_of(" AND ".join(f'udf__f{i}__f11b0000_{i}("v")' for i in ORDERS["worst"]))
+        put(Function(definition, holds(i, "mix", rounds)))
+    where = conjunction_of(" AND ".join(f'udf__f{i}__f11b0000_{i}("v")' for i in orders_of(N)["worst"]))
     assert where is not None
     decider, profiler = FilterReoptimiser("flip", N, FilterOptions()), FilterProfiler([str(i + 1) for i in range(N)])
     each, passed, per = [], 0, rows // files
     for file in range(files):
-        found, reports = values(file, files, per), []
+        found, reports = values(file, files, per, N), []
         for task in range(TASKS):
             part = found[task::TASKS]
             screen = Screen(where, decider.plan)
@@ -44,8 +44,8 @@ def counted(rows: int = 1_280_000, files: int = 16, rounds: int = 1_000) -> dict
             reports.append(screen.report())
         each.append(sum(sum(r["rows"]) for r in reports) / per)
         decider.observe(profiler.observation(file, 0, reports))
-    job = {"rows": rows, "files": files}
-    static = {order: round(evaluated(job, order) / rows, 3) for order in ORDERS}
+    job = {"rows": rows, "files": files, "filters": N}
+    static = {order: round(evaluated(job, order) / rows, 3) for order in orders_of(N)}
     ours = float(np.mean(each))
     ratios = {order: round(found / ours, 2) for order, found in static.items()}
     wanted = {"worst": ratios["worst"] >= 5, "best": ratios["best"] > 1, "followed_within_epoch": each[files // 2] < 4}

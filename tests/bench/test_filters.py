@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from bench.filters_budget import measured
 from bench.filters_runs import generate, run, run_engine
-from bench.filters_spark import N, evaluated
+from bench.filters_spark import SETTINGS, evaluated, holds
 
 from millpond.adapt.greedy import expected_cost, greedy_order
 
@@ -47,7 +47,19 @@ def test_the_budget_is_measured():
     assert line["seen"]["epochs_until_followed"] is not None and 0 < line["seen"]["share"] < 0.5
 
 
-def test_static_orders_of_the_comparison():
-    job = {"rows": 4000, "files": 20}
+@pytest.mark.parametrize(("name", "least"), [("cheap", 5.5), ("dear", 7.5)])
+def test_static_orders_of_the_comparison(name, least):
+    """The worst order asks so many times as often as one that follows the flip could."""
+    n = SETTINGS[name].filters
+    job = {"rows": 16_000, "files": 16, "filters": n}
     best, given, worst = (evaluated(job, order) for order in ("best", "given", "worst"))
-    assert 4000 < best < given < worst < 4000 * N
+    assert 16_000 < best < given < worst < 16_000 * n
+    followed = 1 + 0.03 * sum(0.98**k for k in range(n - 1))
+    assert worst / 16_000 / followed > least
+
+
+@pytest.mark.parametrize("work", ["mix", "digest"])
+def test_filters_of_the_comparison_look_at_their_bit(work):
+    numbers = np.arange(6000) * 7919
+    for number in (0, 11):
+        assert (holds(number, work, 1)(numbers) == (numbers >> number & 1 == 1)).all()

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from millpond.adapt.orderer import SURE, Orderer, Reorder
+from millpond.adapt.orderer import Orderer, Reorder
 from millpond.adapt.profile import UNKNOWN, Bits, Profile
+
+#: Of its window the part that has to be there before neighbours change places, which empties it of what says nothing of
+#: them: else a handful of tuples would decide.
+SURE = 5
 
 
 class LocalSwaps(Orderer):

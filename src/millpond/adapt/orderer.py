@@ -13,10 +13,6 @@ from millpond.adapt.profile import Profile, ProfileWindow, Times
 #: Seconds that a filter is taken to need at least: a clock may not see a cheap one.
 LEAST_SECONDS = 1e-9
 
-#: Of a window the part that has to be there before a filter moves, where moving one empties it (Sweep, LocalSwaps):
-#: else a handful of tuples would decide.
-SURE = 5
-
 
 @dataclass(frozen=True)
 class OrderSettings:

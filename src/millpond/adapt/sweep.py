@@ -9,8 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from millpond.adapt.orderer import SURE, Orderer, OrderSettings, Reorder
+from millpond.adapt.orderer import Orderer, OrderSettings, Reorder
 from millpond.adapt.profile import UNKNOWN, Profile, Times
+
+#: Of its window the part that a stage waits for before a filter moves.
+BEGUN = 10
 
 
 class Sweep(Orderer):
@@ -18,6 +21,11 @@ class Sweep(Orderer):
 
     A stage ends when that filter belongs further in front, and moves there, or after `window` tuples without need.
     Then the window is emptied, since of other filters nothing is known.
+
+    A stage has few tuples, and of those that come to a late position hardly any: of two that nobody dropped, say, the
+    filter may drop one. So it has to promise more by a standard deviation of both counts, each with one more than was
+    seen. Without that a filter that costs a hundred times the others came to stand in front of one of them again and
+    again, for the length of a sweep.
     """
 
     def __init__(self, order: Sequence[int], settings: OrderSettings | None = None, times: Times | None = None) -> None:
@@ -47,9 +55,11 @@ class Sweep(Orderer):
         here = (seen[:, None] == places).sum(axis=0)
         instead = (taken[:, None] >= places).sum(axis=0)
         times = self.times[self._order]
-        wrong = np.flatnonzero(here / times[: self.stage] < self.settings.alpha * instead / times[self.stage])
-        if len(self.window.bits) < self.settings.window // SURE:
+        if len(self.window.bits) < self.settings.window // BEGUN:
             return None
+        own, its = 1 / times[: self.stage], self.settings.alpha / times[self.stage]
+        chance = np.sqrt((here + 1) * own**2 + (instead + 1) * its**2)
+        wrong = np.flatnonzero(instead * its - here * own > chance)
         if len(wrong):
             self._order.insert(int(wrong[0]), self._order.pop(self.stage))
         if len(wrong) or len(self.window.bits) >= self.settings.window:
