@@ -137,3 +137,21 @@ def test_an_error_names_what_there_is_at_an_opening(folder: Path) -> None:
         millpond.open(folder, executor="inline", shard=1)
     with pytest.raises(MillpondError, match=r"target = -1.*seconds such as"):
         millpond.open(folder, executor="inline", target=-1)
+
+
+def test_options_go_back_to_what_they_are_when_nobody_gives_them(folder: Path) -> None:
+    with millpond.open(folder, executor="inline") as pond:
+        pond.sql("""
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');
+            CREATE QUERY q WITH (adapt = 'sweep', adapt_window = 50, revise_for = '1 hour') AS
+                SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS];
+            ALTER QUERY q SET (adapt = default, adapt_window = DEFAULT, adapt_probability = 0.5)
+        """)
+    with millpond.open(folder, executor="inline") as pond:
+        (query,) = pond._core.catalog.queries.values()
+        options = query.definition.options
+        assert (options.adapt, options.adapt_window, options.adapt_probability) == ("a_greedy", None, 0.5)
+        assert options.revise_for == 3_600_000_000
+        pond.sql("ALTER QUERY q SET revise_for = DEFAULT")
+        (query,) = pond._core.catalog.queries.values()
+        assert query.definition.options.revise_for is None

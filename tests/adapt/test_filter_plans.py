@@ -147,3 +147,13 @@ def test_statistics_are_of_filters_that_rows_came_to():
     seen = Observation(1, 0, (OperatorStatistics("1", 100, 25), OperatorStatistics("2", 0, 0)))
     assert statistics_of(seen, (0, 1)) == {"pass 1": 0.25}
     assert PlanLog().best_static() is None
+
+
+def test_nothing_is_profiled_where_nobody_wants_it() -> None:
+    """Not even on credit, when others pass than before."""
+    operators = (OperatorStatistics("1", 1000, 50), OperatorStatistics("2", 50, 45))
+    for asked in ({"probability": 0.0}, {"budget": 0.0}):
+        decider = FilterReoptimiser("x", 2, FilterOptions(**asked))
+        for passed in (operators, (OperatorStatistics("1", 1000, 950), OperatorStatistics("2", 950, 45))):
+            decider.observe(Observation(0, 0, passed, 1.0, 0.0, Profile(np.empty((0, 2), np.int8))))
+            assert (decider.plan.probability, decider.plan.credit, decider.plan.measure) == (0.0, 0, ())

@@ -289,7 +289,7 @@ def test_a_repeated_epoch_writes_the_same_bytes(tmp_path):
         ("adapt = 'greedy'", "option 'adapt' cannot be 'greedy'"),
         ("adapt_probability = 2", "'2' is not a number from 0 to 1"),
         ("adapt_alpha = 0", "'0' is not more than 0"),
-        ("adapt_window = 0", "'0' is not a number from 1 on"),
+        ("adapt_window = 0", "'0' is not a whole number from 1 to 999999999"),
     ],
 )
 def test_options_that_cannot_be(tmp_path, option, message):

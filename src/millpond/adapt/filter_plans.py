@@ -247,7 +247,7 @@ class FilterReoptimiser:
             self.orderer.settings.alpha,
             tuple(self.orderer.times.tolist()) if local else (),
             tuple(self._anchor.get(f"pass {i + 1}", ()) for i in range(self.count)) if local else (),
-            max(FEW, self.portion) if local and self.account.lends else 0,
+            max(FEW, self.portion) if local and self.rate and self.account.lends else 0,
             local and not self._begun,
         )
 

@@ -43,6 +43,11 @@ class OptionReader:
         """An error at `place`."""
         return StatementError(message, self.script, *place, expected, like)
 
+    def without(self, names: Collection[str]) -> OptionReader:
+        """A reader for the other options."""
+        others = [option for name, option in self.options.items() if name not in names]
+        return OptionReader(others, [*self.options], self.script, self.place)
+
     def __contains__(self, name: str) -> bool:
         return name in self.options
 

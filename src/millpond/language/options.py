@@ -211,14 +211,18 @@ def _seed(text: str) -> int:
 
 def _count(text: str) -> int:
     if not re.fullmatch(r"\s*\d{1,9}\s*", text) or int(text) < 1:
-        raise ValueError(f"'{text}' is not a number from 1 on")
+        raise ValueError(f"'{text}' is not a whole number from 1 to 999999999")
     return int(text)
 
 
 def changed_options(reader: OptionReader, before: QueryOptions) -> QueryOptions:
-    """The options of a query after ALTER QUERY … SET; StatementError on a value that cannot be."""
-    given = query_options(reader)
-    return dataclasses.replace(before, **{name: getattr(given, name) for name in reader.options})
+    """The options of a query after ALTER QUERY … SET; StatementError on a value that cannot be.
+
+    One that is set to DEFAULT is as if it had never been given.
+    """
+    names = list(reader.options)
+    given = query_options(reader.without([n for n in names if reader.options[n].value.upper() == "DEFAULT"]))
+    return dataclasses.replace(before, **{name: getattr(given, name) for name in names})
 
 
 def _share(text: str) -> float:
