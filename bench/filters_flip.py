@@ -2,7 +2,7 @@
 
     python -m bench.filters_flip
 
-The same values and filters, in epochs of 80,000 rows and two tasks each, without Spark around them: what a machine's
+The same values and filters, in epochs of two tasks each, without Spark around them: what a machine's
 speed has no say in, but for what the filters are measured to take.
 """
 
@@ -21,21 +21,24 @@ from millpond.functions import Function, put
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
 
-TASKS, N = 2, 8
+TASKS = 2
 
 
-def counted(rows: int = 1_280_000, files: int = 16, rounds: int = 1_000) -> dict[str, Any]:
+def counted(rows: int = 1_280_000, filters: int = 8, files: int = 16, rounds: int = 1_000) -> dict[str, Any]:
     """Evaluations a row of the engine, written in the worst order, and of static orders; with what is wanted."""
-    for i in range(N):
+    for i in range(filters):
         reference = f"udf__f{i}__f11b0000_{i}"
         definition = FunctionDefinition(f"f{i}", reference, ("BIGINT",), "BOOLEAN", vectorised=True)
         put(Function(definition, holds(i, "mix", rounds)))
-    where = conjunction_of(" AND ".join(f'udf__f{i}__f11b0000_{i}("v")' for i in orders_of(N)["worst"]))
+    where = conjunction_of(" AND ".join(f'udf__f{i}__f11b0000_{i}("v")' for i in orders_of(filters)["worst"]))
     assert where is not None
-    decider, profiler = FilterReoptimiser("flip", N, FilterOptions()), FilterProfiler([str(i + 1) for i in range(N)])
+    decider, profiler = (
+        FilterReoptimiser("flip", filters, FilterOptions()),
+        FilterProfiler([str(i + 1) for i in range(filters)]),
+    )
     each, passed, per = [], 0, rows // files
     for file in range(files):
-        found, reports = values(file, files, per, N), []
+        found, reports = values(file, files, per, filters), []
         for task in range(TASKS):
             part = found[task::TASKS]
             screen = Screen(where, decider.plan)
@@ -44,13 +47,13 @@ def counted(rows: int = 1_280_000, files: int = 16, rounds: int = 1_000) -> dict
             reports.append(screen.report())
         each.append(sum(sum(r["rows"]) for r in reports) / per)
         decider.observe(profiler.observation(file, 0, reports))
-    job = {"rows": rows, "files": files, "filters": N}
-    static = {order: round(evaluated(job, order) / rows, 3) for order in orders_of(N)}
+    job = {"rows": rows, "files": files, "filters": filters}
+    static = {order: round(evaluated(job, order) / rows, 3) for order in orders_of(filters)}
     ours = float(np.mean(each))
     ratios = {order: round(found / ours, 2) for order, found in static.items()}
     wanted = {"worst": ratios["worst"] >= 5, "best": ratios["best"] > 1, "followed_within_epoch": each[files // 2] < 4}
     return {
-        "figure": "flip, counted",
+        "figure": f"flip of {filters} filters, epochs of {per:,} rows, counted",
         "seen": {"evaluations_a_row": round(ours, 3), "epochs": [round(e, 2) for e in each], "static": static,
                  "ratios": ratios, "passed": passed},
         "wanted": wanted,
