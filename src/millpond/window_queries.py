@@ -11,6 +11,7 @@ from millpond.engine.core import Core
 from millpond.engine.needs import complete_since, needed_by, summary_since
 from millpond.engine.readable import check_relation, check_windows
 from millpond.engine.records import read_manifest
+from millpond.engine.skew import hashed
 from millpond.engine.unions import is_retained, progress_of
 from millpond.errors import QueryError, Refusal
 from millpond.inner_streams import InnerStreams
@@ -143,8 +144,9 @@ class WindowQueries:
         """As `plan`, for a relational query with its stores."""
         catalog, relation = self.core.catalog, wanted.query.relation
         assert relation is not None
-        if relation.joined is not None and any(map(are_together, relation.joined.spread)):
-            relation = replace(relation, joined=self._by_size(relation, relation.joined))
+        plan = relation.joined
+        if plan is not None and (plan.hashes or any(map(are_together, plan.spread))):
+            relation = replace(relation, joined=self._by_size(relation, plan))
             wanted = replace(wanted, query=replace(wanted.query, relation=relation))
         streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
         fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
@@ -160,11 +162,26 @@ class WindowQueries:
         return standing, event | {"stores": [to_json(s) for s in stored.changed]}
 
     def _by_size(self, relation: Relational, plan: JoinPlan) -> JoinPlan:
-        """The plan of a join in which rows of the largest window are dealt, as far as sizes are known by now."""
+        """The plan of a join whose rows are placed as sizes want it, as far as they are known by now: the inputs that
+        share a key are spread by it, and every shard has the others, or else rows of the largest window are dealt."""
         inputs = {i.alias: i for i in relation.inputs}
         sizes = [self._rows_in(inputs[alias]) if alias in inputs else 0.0 for alias in plan.items]
         windows = {alias: i.window for alias, i in inputs.items()}
+        rates = [self._rate_of(inputs[alias]) if alias in inputs else 0.0 for alias in plan.items]
+        if None in rates:  # nothing is known of a stream without rows: all are taken to be alike
+            rates = [float(alias in inputs) for alias in plan.items]
+        spread = hashed(plan, [rate or 0.0 for rate in rates], self.core.settings.shards)
+        if spread:
+            return replace(plan, spread=spread, deal=())
         return together_of(plan, windows, {alias: i.stream for alias, i in inputs.items()}, sizes)
+
+    def _rate_of(self, item: RelationInput) -> float | None:
+        """How many rows of an input come in a microsecond of event time, judged by all that has come; None: nothing."""
+        streams = [s for name in item.names if (s := self.core.catalog.stream(name)) is not None]
+        files = [f for s in streams for f in self.core.streams[s.id].archive.segments]
+        if not files:
+            return None
+        return sum(f.rows for f in files) / (max(f.high for f in files) - min(f.low for f in files) + 1)
 
     def _rows_in(self, item: RelationInput) -> float:
         """About how many rows a window holds, judged by all that has come; of streams without rows, how long it is."""

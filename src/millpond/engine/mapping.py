@@ -32,6 +32,7 @@ from millpond.engine.tolerance import FAULTS, one_line, tolerant
 from millpond.engine.unions import entering
 from millpond.errors import SourceError
 from millpond.language.duck import quote
+from millpond.language.spreading import EVERYWHERE
 from millpond.relations import rows_of
 from millpond.synopses import PanesSpec, connection, merge_partials, partial, query_table
 from millpond.tables import DurableWrites, Segment
@@ -125,8 +126,9 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             dead.append(failed_letters(failed, names, manifest.epoch))
         operators[store.owner] = [counting.num_rows, table.num_rows, clock.perf_counter() - begun]
         there = placed(connection(), store, table, manifest.shards, manifest.hot.get(store.owner, ()))
+        packed = {id(t): pack(t) for t in {id(t): t for t in there.shards.values()}.values()}  # the same one for all
         for shard, rows_there in there.shards.items():
-            yield Parcel(shard, store.owner, task, pack(rows_there))
+            yield Parcel(shard, store.owner, task, packed[id(rows_there)])
         if store.deal:
             frequent[store.owner] = (there.rows, there.frequent)
     for follower in catalog.streams.values():
@@ -356,6 +358,8 @@ def placed(db: duckdb.DuckDBPyConnection, store: Store, rows: pa.Table, shards: 
     count = rows.num_rows
     if not store.spread or shards == 1 or not count:
         return Placed({max(0, store.home): rows} if count else {}, count, {})
+    if store.spread == EVERYWHERE:
+        return Placed(dict.fromkeys(range(shards), rows), count, {})
     dealt = f", hash({store.deal}) AS d" if hot and store.deal not in ("", "copies") else ""
     found = query_table(db, f"SELECT hash({store.spread}) AS h{dealt} FROM r", r=rows)
     hashes = found["h"].to_numpy()

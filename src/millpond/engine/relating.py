@@ -34,7 +34,7 @@ from millpond.engine.tolerance import one_line
 from millpond.engine.unions import late_of, progress_of
 from millpond.errors import SourceError
 from millpond.language.duck import quote
-from millpond.language.spreading import are_together
+from millpond.language.spreading import EVERYWHERE, are_together
 from millpond.parallel import at_most, side_by_side
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import Run, all_rows, kept, merge_rows, only_needed, spare_of, with_rows
@@ -322,7 +322,8 @@ class Shard:
             there = all_rows(runs) if runs else empty_rows(self.db, item.columns)
             below = int(np.searchsorted(runs[0].times, low)) if runs and low is not None and low > NEVER else 0
             if query.relation.joins and not item.signed:
-                inputs.append(Input(there, late, high, runs=runs, below=below))
+                counted = store.spread != EVERYWHERE or self.number == 0
+                inputs.append(Input(there, late, high, runs=runs, below=below, counted=counted))
             else:
                 inputs.append(Input(there.slice(below), late, high))
         self._check_size(standing, before, horizon, inputs)

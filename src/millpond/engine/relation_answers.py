@@ -59,6 +59,7 @@ class Input:
     rows: of its store, this epoch's included; of one that is probed this epoch's only. late: what late ones do.
     high: the high watermark after the epoch. past: of one that is probed, where the rows of earlier epochs are.
     runs: the rows in runs, where the query has use for them. below: how many of the first rows it cannot need.
+    counted: late ones are counted here; of rows that every shard has one shard counts them.
     """
 
     rows: pa.Table
@@ -67,6 +68,7 @@ class Input:
     past: Past | None = None
     runs: tuple[Run, ...] = ()
     below: int = 0
+    counted: bool = True
 
 
 def advance_relation(
@@ -170,7 +172,8 @@ def advance_relation(
     elif found is not None:
         zeros = pa.array(np.zeros(found.num_rows, np.int64))
         report = replace(report, answers=shown(db, query, found.append_column("_revision", zeros)))
-    too_late = sum(int((a > rows["_t"].to_numpy()).sum()) for a, rows in zip(arrivals, fresh_rows, strict=True))
+    arrived = zip(inputs, arrivals, fresh_rows, strict=True)
+    too_late = sum(int((a > rows["_t"].to_numpy()).sum()) for i, a, rows in arrived if i.counted)
     parts = [t for t in (revised, report.answers) if t is not None and t.num_rows]
     known = [*([numbers_of(revised)] if revised is not None and revised.num_rows else []), *report.numbers]
     progress = progress if speculation is None else replace(progress, early_at=report.early_at, stirred=report.stirred)

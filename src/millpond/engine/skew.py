@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.catalog import Catalog
-from millpond.language.spreading import are_together
+from millpond.language.spreading import EVERYWHERE, are_together
+from millpond.types import JoinPlan
 
 #: A key is split when it has this share of the rows of a store.
 SHARE = 0.2
@@ -102,6 +103,27 @@ def dealing_pays(catalog: Catalog, skew: Skew, group: Sequence[str], shards: int
     copied = sum(skew.rows.get(o, 0.0) for o in group if catalog.stores[o].deal == "copies")
     dealt = sum(skew.rows.get(o, 0.0) for o in group) - copied
     return dealt / shards + copied <= WORTH * (dealt + copied)
+
+
+def hashed(plan: JoinPlan, rates: Sequence[float], shards: int) -> tuple[str, ...]:
+    """By what the rows of each input of a join without a common key are spread from its first epoch on.
+
+    Of the keys that some inputs share it is the one with most rows, if a shard then has as much less to do as dealing
+    must bring (`dealing_pays`), and less than when rows of the largest input are dealt. The others are everywhere.
+
+    Arguments:
+        rates: about how many rows come of each FROM item, in any unit of time; 0 for tables.
+
+    Returns: as `JoinPlan.spread`; nothing where no key is worth it.
+    """
+    share = 1 - 1 / shards
+    best: tuple[str, ...] = ()
+    covered = share * max(rates, default=0.0)
+    for each in plan.hashes:
+        own = share * sum(rate for rate, sql in zip(rates, each, strict=True) if sql)
+        if own > covered and sum(rates) - own <= WORTH * sum(rates):
+            best, covered = each, own
+    return tuple(sql or (EVERYWHERE if rate else "") for sql, rate in zip(best, rates, strict=True)) if best else ()
 
 
 def _inherited(catalog: Catalog, owner: str, before: Hot) -> dict[str, str]:

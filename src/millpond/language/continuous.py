@@ -32,7 +32,7 @@ from millpond.language.reduce_clause import REDUCE, bound_reduction, reduction_t
 from millpond.language.relation_outputs import outputs_of
 from millpond.language.relations import RelationRef, bound_tree, describe_over, is_cte, tables_of
 from millpond.language.semi import looks_at_many
-from millpond.language.spreading import deal_of, spread_of, together_of
+from millpond.language.spreading import deal_of, hashes_of, spread_of, together_of
 from millpond.language.unions import union_feeds
 from millpond.language.user_functions import mark_functions
 from millpond.language.validity import take_tolerances, times_needed
@@ -203,6 +203,8 @@ class _Binder:
             spread = spread_of(spelt_out(tree, columns_of) or tree, joined, columns_of, self.windows)
             joined = replace(joined, spread=spread, deal=deal_of(joined, spread, self.windows))
             if not spread:
+                hashes = hashes_of(spelt_out(tree, columns_of) or tree, joined, columns_of, self.windows)
+                joined = replace(joined, hashes=hashes)
                 joined = together_of(joined, self.windows, {a: s.name for a, s in self.streams.items()})
         grouping, reason = None, ""
         if plan == "recomputed" and not self.reduced and not any(i.signed for i in inputs):

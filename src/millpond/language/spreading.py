@@ -7,7 +7,7 @@ they come from, so equal rows of the answer must be in one shard as well: the va
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -25,6 +25,9 @@ _KINDS: Mapping[str, str] = {
 #: What rows that are in one shard are spread by: a text that is the same for all, and names their streams.
 _TOGETHER = "together "
 
+#: What rows are spread by that every shard has.
+EVERYWHERE = "'everywhere'"
+
 #: A FROM item and a column of it, in small letters.
 _Place = tuple[int, str]
 
@@ -39,26 +42,53 @@ def spread_of(
 
     Returns: nothing where the rows must stay together.
     """
-    clause = tree.args["from_"]
-    items = [clause.this, *(j.this for j in tree.args.get("joins") or [])]
+    streams = {n for n, name in enumerate(plan.items) if name in windows}
+    kept = set(plan.alone)
+    if not kept <= streams:  # every shard would report the rows of a table that meet nothing
+        return ()
+    for by_item, shown in _keys(tree, plan, columns, windows):
+        if streams <= by_item.keys() and kept <= shown:
+            return tuple(by_item[n] if n in streams else "" for n in range(len(plan.items)))
+    return ()
+
+
+def hashes_of(
+    tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
+) -> tuple[tuple[str, ...], ...]:
+    """By what some of the items can be spread if every shard has the others: see `JoinPlan.hashes`.
+
+    A joined row is made in the shard that has its rows of these items. Rows without a partner, of an outer join, would
+    be reported wherever they are, so it is for inner joins.
+
+    Arguments: as of `spread_of`.
+    """
+    if plan.kind != "inner":
+        return ()
     streams = [n for n, name in enumerate(plan.items) if name in windows]
+    found = (
+        tuple(by_item.get(n, "") if n in streams else "" for n in range(len(plan.items)))
+        for by_item, _ in _keys(tree, plan, columns, windows)
+    )
+    return tuple(each for each in found if sum(map(bool, each)) > 1)
+
+
+def _keys(
+    tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
+) -> Iterator[tuple[dict[int, str], set[int]]]:
+    """Keys of which the answer shows a column, so that equal rows of it have equal ones.
+
+    Returns: DuckDB SQL of each item that has the key and can be spread by it, and those of them that show it.
+    """
+    items = [tree.args["from_"].this, *(j.this for j in tree.args.get("joins") or [])]
     kinds = [{c.name.lower(): _KINDS.get(c.type) for c in columns[name]} for name in plan.items]
     names = [{c.name.lower(): c.name for c in columns[name]} for name in plan.items]
-    kept = set(plan.alone)
-    if not kept <= set(streams):  # every shard would report the rows of a table that meet nothing
-        return ()
     shown = _shown(tree, Owners(items, columns), names, plan.kind)
     for places in _equal(plan, names):
         by_item = {n: c for n, c in sorted(places, reverse=True) if _stays(windows.get(plan.items[n]), c)}
         kind, *others = {kinds[n][c] for n, c in places}
-        if not set(streams) <= by_item.keys() or others or kind is None or not shown & places:
-            continue
-        if not kept <= {n for n, c in shown & places if by_item.get(n) == c}:
-            continue
-        return tuple(
-            f"CAST({quote(names[n][by_item[n]])} AS {kind})" if n in streams else "" for n in range(len(items))
-        )
-    return ()
+        if not others and kind is not None and shown & places:
+            sql = {n: f"CAST({quote(names[n][c])} AS {kind})" for n, c in by_item.items()}
+            yield sql, {n for n, c in shown & places if by_item.get(n) == c}
 
 
 def together_of(

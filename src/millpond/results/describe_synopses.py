@@ -11,6 +11,7 @@ from millpond.catalog import Catalog, Standing, Store
 from millpond.engine.core import Core
 from millpond.engine.sizes import Size
 from millpond.functions import display
+from millpond.language.spreading import EVERYWHERE
 from millpond.results.explain_windows import duration, moment, open_text
 from millpond.synopses import PanesSpec
 from millpond.synopses.panes import window_behind
@@ -93,6 +94,7 @@ def _row(
 def _placing(store: Store, split: Mapping[str, str]) -> str:
     """By what the rows of a store are spread over the shards, and which keys are split."""
     spread = f"spread by {store.spread}" if store.spread else ""
+    spread = "in every shard" if store.spread == EVERYWHERE else spread
     return spread + (f", split: {', '.join(sorted(split.values()))}" if split else "")
 
 

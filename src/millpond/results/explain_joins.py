@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millpond.language.join_graphs import JoinGraph, graph_of
-from millpond.language.spreading import are_together
+from millpond.language.spreading import EVERYWHERE, are_together
 from millpond.relations.bands import alone_of
 from millpond.types import JoinPlan, Relational
 
@@ -70,7 +70,11 @@ def join_lines(relation: Relational) -> list[str]:
             f"where it pays, rows of {names_of(relation)[number]} are dealt over the shards by {plan.deal[number]}, and"
             f" every shard gets those of {others}",
         ]
-    spread = ", ".join(f"{names[alias]} by {sql}" for alias, sql in zip(plan.items, plan.spread, strict=True) if sql)
+    placed = [(names[alias], sql) for alias, sql in zip(plan.items, plan.spread, strict=True) if sql]
+    spread = ", ".join(f"{name} by {sql}" for name, sql in placed if sql != EVERYWHERE)
+    copies = ", ".join(name for name, sql in placed if sql == EVERYWHERE)
+    if copies:
+        return [f"exchange: rows are spread over the shards, {spread}, and every shard has those of {copies}"]
     return [f"rows: spread over the shards, {spread}"]
 
 

@@ -151,6 +151,8 @@ class JoinPlan:
         ('copies'); empty: as those of other keys.
     conditions: what `on` consists of. names: of the items, as the query calls them.
     alike: numbers of equalities that make columns of three items or more all equal, so that any two of them meet.
+    hashes: of each key that some items share and the answer shows, DuckDB SQL over the rows of these items by which
+        they can be spread over shards if all shards have the rows of the others; '' for those.
     """
 
     kind: Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof left"]
@@ -166,6 +168,7 @@ class JoinPlan:
     conditions: tuple[JoinCondition, ...] = ()
     names: tuple[str, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
+    hashes: tuple[tuple[str, ...], ...] = ()
 
     @property
     def alone(self) -> tuple[int, ...]:
