@@ -119,4 +119,4 @@ def test_any_number_of_shards_reports_what_recomputing_gives(name: str, seed: in
         assert found == expected != Counter()
         plans.append(plan)
     assert "exchange" not in plans[0] and "rows: in one shard" in plans[0]
-    assert "exchange: rows are spread over the shards, " in plans[1] and "and every shard has those of" in plans[1]
+    assert "exchange: rows are spread over the shards, " in plans[1] and "every shard has all rows" in plans[1]

@@ -74,7 +74,10 @@ def join_lines(relation: Relational) -> list[str]:
     spread = ", ".join(f"{name} by {sql}" for name, sql in placed if sql != EVERYWHERE)
     copies = ", ".join(name for name, sql in placed if sql == EVERYWHERE)
     if copies:
-        return [f"exchange: rows are spread over the shards, {spread}, and every shard has those of {copies}"]
+        return [
+            f"exchange: rows are spread over the shards, {spread}",
+            f"exchange: of {copies}, every shard has all rows",
+        ]
     return [f"rows: spread over the shards, {spread}"]
 
 
