@@ -40,7 +40,7 @@ EPOCH = dt.datetime(2026, 1, 1)
         ("SELECT x.k, y.k AS yk FROM l [NOW] x FULL JOIN r [NOW] y ON x.k = y.k", (K, K)),
         ("SELECT * FROM l [NOW] x, r [NOW] y, q [NOW] z WHERE x.k = y.k AND x.k = z.j", (K, K, 'CAST("j" AS BIGINT)')),
         ("SELECT x.k FROM l [NOW] x, r [NOW] y, q [NOW] z WHERE x.k = y.k AND y.w = z.j", "together"),
-        ("SELECT x.k FROM l [NOW] x, q [NOW] z WHERE x.k = z.k", "together"),  # a number and a text
+        ("SELECT x.k FROM l [NOW] x, q [NOW] z WHERE CAST(x.k AS VARCHAR) = z.k", "together"),  # a number and a text
         ("SELECT x.k FROM l [NOW] x, r [NOW] y WHERE x.k + 1 = y.k", "together"),
     ],
 )
