@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -17,8 +17,9 @@ from millpond.archive import parse_design
 from millpond.archives import alter_stream, make_stream, with_design, with_place
 from millpond.catalog import Catalog, Registered, Standing
 from millpond.derived_streams import answer_options, check_sources, stream_of_answers, stream_of_rows, streams_read
+from millpond.dropped_streams import drop_stream
 from millpond.engine.core import Core
-from millpond.engine.system_stream import SYSSTREAM, check_drop
+from millpond.engine.system_stream import SYSSTREAM
 from millpond.errors import MillpondError, PondError, QueryError, Refusal, SourceError, StatementError, without_secrets
 from millpond.live_settings import alter_options, alter_system
 from millpond.results.adhoc import select_stream
@@ -59,9 +60,6 @@ _CHANGES = (
 
 #: Names of row queries, the newest, that a misspelt one is compared with.
 _NEAR = 1000
-
-#: Names that a message lists.
-_SHOWN = 10
 
 
 def _kind(known: StreamDefinition | TableDefinition | QueryDefinition | int) -> str:
@@ -427,59 +425,13 @@ class Interpreter:
         if isinstance(found, StreamDefinition) and found.is_inner:
             raise self._unknown(statement.kind, statement.name, statement, [])
         if isinstance(found, StreamDefinition):
-            return self._drop_stream(found, statement)
+            return drop_stream(self.core, found, statement)
         assert isinstance(found, (TableDefinition, QueryDefinition))
         if isinstance(found, TableDefinition):
             self.tables.drop(found, statement)
             return f"table {found.name} dropped"
         self.core.catalog_log.record({"do": "drop_query", "id": found.id})
         return f"{statement.kind} {found.name} dropped"
-
-    def _drop_stream(self, stream: StreamDefinition, statement: lang.Drop) -> str:
-        """Drop a stream with its own query; with CASCADE also the streams made of it, and what reads these."""
-        register, catalog = self.core.register, self.core.catalog
-        check_drop(self.core, stream)
-        derived = catalog.derived_from(stream.id)
-        doomed = [stream, *derived]
-        own = {s.derived.query for s in doomed if s.derived is not None}
-        reading = {q.id: q for s in doomed for q in catalog.on_stream(s.id)}
-        users = [q for q in reading.values() if q.id not in own]
-        rows = {s.id: register.close_stream(s.id) for s in doomed}
-        asked = [q for queries in rows.values() for q in queries]
-        try:
-            shown = [s for s in derived if not s.is_inner]
-            if (derived or users or asked) and not statement.cascade:
-                start, end = lang.token_place(statement, statement.name)
-                names = self._some_names([*(s.name for s in shown), *(q.definition.name for q in users)], asked)
-                first = "DROP STREAM" if shown else "DROP QUERY"
-                raise StatementError(
-                    f"stream '{stream.name}' is read by {names}", statement.script, start, end,
-                    f"CASCADE to drop them too, or {first} first",
-                )  # fmt: skip
-            gone = [*(q.id for q in users), *(q for q in own if q in catalog.queries)]
-            self.core.catalog_log.record(
-                *({"do": "drop_query", "id": q} for q in gone), *({"do": "drop_stream", "id": s.id} for s in doomed)
-            )
-        except BaseException:
-            for each in doomed:
-                register.reopen_stream(each.id)
-            raise
-        for number, queries in rows.items():
-            if queries:
-                register.drop_stream(number)
-        counts = [(len(users) + len(asked), "query", "queries"), (len(shown), "stream", "streams")]
-        with_them = " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
-        return f"stream {stream.name} dropped" + (f", with {with_them}" if with_them else "")
-
-    def _some_names(self, users: Sequence[str], rows: Sequence[int]) -> str:
-        shown = sorted(users)
-        for query in rows[: max(0, _SHOWN - len(shown))]:
-            try:
-                shown.append(self.core.register.get(query).name)
-            except QueryError:  # dropped meanwhile
-                continue
-        more = len(users) + len(rows) - len(shown)
-        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
     def _set_window(self, statement: lang.AlterQuery, standing: Standing | Registered) -> str:
         """A new version of a query with other windows, filled from what is there."""
