@@ -161,8 +161,8 @@ def test_chains_are_dealt_where_the_largest_input_is_large(tmp_path: Path, monke
         for name in "lrq":
             pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, j INTEGER) WITH (progress='ts')")
         pond.sql(
-            "CREATE QUERY q1 AS SELECT l.j AS lj, l.ts AS lts, q.j AS qj FROM r [RANGE 20 SECONDS], l [RANGE 40 SECONDS],"
-            " q [RANGE 9 SECONDS] WHERE l.k = r.k AND r.j = q.k;"
+            "CREATE QUERY q1 AS SELECT l.j AS lj, l.ts AS lts, q.j AS qj FROM r [RANGE 20 SECONDS],"
+            " l [RANGE 40 SECONDS], q [RANGE 9 SECONDS] WHERE l.k = r.k AND r.j = q.k;"
             "CREATE QUERY q2 AS SELECT ISTREAM(l.j, r.j AS rj) FROM l [RANGE 9 SECONDS] LEFT JOIN r [ROWS 5]"
             " ON l.k = r.k"
         )
