@@ -216,6 +216,7 @@ def test_groups_beyond_the_limit_wait_for_the_stream() -> None:
     ("options", "held"),
     [
         ("marks='record:k = ''end'''", "s (the first mark)"),
+        ("marks='record:k = ''end''', marks_by='k'", "s (the first mark about all rows)"),
         ("lateness='auto'", "s (rows to estimate by)"),
         ("ordered=true", "s to reach 2026-03-01 09:00:00"),
     ],

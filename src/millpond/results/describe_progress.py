@@ -110,7 +110,8 @@ def holders(stream: StreamDefinition, state: StreamProgress, clock: int) -> list
     if len(state.partitions) == 1 and state.bound <= NEVER:
         estimated = options.lateness_share is not None
         marked = bool(options.marks_column or options.marks_record)
-        return ["rows to estimate by"] if estimated else ["the first mark"] if marked else []
+        mark = "the first mark" + (" about all rows" if options.marks_by else "")
+        return ["rows to estimate by"] if estimated else [mark] if marked else []
     awake = {n: p for n, p in state.partitions.items() if not silent(p, stream.options, clock)}
     if len(state.partitions) < 2 or not awake:
         return []
