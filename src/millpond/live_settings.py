@@ -15,7 +15,7 @@ from millpond.catalog import Registered, Standing
 from millpond.engine.advance import revise_for
 from millpond.engine.core import Core
 from millpond.engine.records import QueryProgress
-from millpond.engine.settings import SETTINGS
+from millpond.engine.settings import SETTINGS, Settings
 from millpond.engine.system_stream import begin
 from millpond.engine.unions import progress_of
 from millpond.errors import Refusal
@@ -30,12 +30,13 @@ from millpond.window_queries import check_options
 
 
 def alter_system(core: Core, statement: lang.AlterSystem) -> str:
-    """Change settings of the pond; call it under the core's lock.
+    """Change settings of the pond; call it under the core's lock. One that is set to DEFAULT is as when it was opened.
 
     Returns: what there is to say. Raises: StatementError for a name that there is not, and a value that cannot be.
     """
     reader = statement.options
     changes: dict[str, Any] = {}
+    reset: set[str] = set()
     for option in reader.options.values():
         setting = SETTINGS.get(option.name)
         if setting is None:
@@ -47,13 +48,23 @@ def alter_system(core: Core, statement: lang.AlterSystem) -> str:
         if not setting.live:
             reason = f"setting '{option.name}' cannot change while the pond is open"
             raise reader.fault(reason, option.place, f"millpond.open(…, {option.name}=…)")
+        if option.value.upper() == "DEFAULT":
+            if option.name != "share":  # this one is remembered, so that an opening finishes what a crash cut short
+                reset.add(option.name)
+            changes[option.name] = core.opened_with.get(option.name, getattr(Settings(), option.name))
+            continue
         try:
             changes[option.name] = setting.read(option.value)
         except ValueError as fault:
             raise reader.fault(f"setting '{option.name}': {fault}", option.value_place, setting.expected) from None
     if changes.get("statistics"):
         begin(core)
-    core.catalog_log.record(*({"do": "set_setting", "name": n, "value": v} for n, v in changes.items()))
+    core.catalog_log.record(
+        *(
+            {"do": "reset_setting", "name": n} if n in reset else {"do": "set_setting", "name": n, "value": v}
+            for n, v in changes.items()
+        )
+    )
     for name, value in changes.items():
         core.change_setting(name, value)
         if name == "hot_bytes":

@@ -314,6 +314,8 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
         return _reshared(after, event)
     if do == "set_setting":
         return replace(after, settings={**catalog.settings, event["name"]: event["value"]})
+    if do == "reset_setting":
+        return replace(after, settings={n: v for n, v in catalog.settings.items() if n != event["name"]})
     if do == "set_options":
         standing = catalog.queries[event["id"]]
         changed = replace(standing.definition, options=from_json(QueryOptions, event["options"]))

@@ -145,8 +145,8 @@ class Core:
     closing: bool = False
     #: Whether queries are still to be brought in line with the setting `share` (`engine.resharing`).
     resharing: bool = False
-    #: Names of the settings that this opening gave, which go before what the catalog remembers.
-    opened_with: frozenset[str] = frozenset()
+    #: The settings that this opening gave, which go before what the catalog remembers.
+    opened_with: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
@@ -389,7 +389,7 @@ def open_core(
             last_manifest=last_record(path, "manifests"),
             owner_file=owner,
             fence=fence,
-            opened_with=frozenset(settings),
+            opened_with=dict(settings),
             resharing="share" in kept,
         )
         for definition in core.catalog.streams.values():
