@@ -74,14 +74,13 @@ def _widen(core: Core, statement: lang.AlterColumns, stream: StreamDefinition) -
         core.register.fit(selections)
         remove_file(_pending(core))
         ready_of(core).fitted(stream.id, list(selections))
-    going_on = [
-        q.definition.name for n, q in core.catalog.queries.items() if q.definition != before.queries[n].definition
-    ]
+    catalog = core.catalog
+    going_on = catalog.called(q for n, q in catalog.queries.items() if q.definition != before.queries[n].definition)
     note = ""
     if going_on:
         go = "goes" if len(going_on) == 1 else "go"
         note = (
-            f"; {', '.join(sorted(going_on))} {go} on with {old.type}, for which rows that need {new.type} are dead"
+            f"; {', '.join(going_on)} {go} on with {old.type}, for which rows that need {new.type} are dead"
             " letters: CREATE OR REPLACE QUERY takes the new type up"
         )
     return f"column {old.name} of stream {stream.name} is {new.type}{note}"

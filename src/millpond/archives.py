@@ -68,7 +68,7 @@ def alter_stream(core: Core, stream: StreamDefinition, options: dict[str, Any], 
     if altered == stream:
         return f"stream {stream.name} is like that already"
     if is_cut(altered) and not is_cut(stream):
-        users = sorted(q.definition.name for q in core.catalog.on_stream(stream.id) if not q.definition.retained)
+        users = core.catalog.called(q for q in core.catalog.on_stream(stream.id) if not q.definition.retained)
         if users:
             raise Refusal(
                 f"rows of '{stream.name}' were to be kept for ever when {', '.join(users)} were registered: their"

@@ -6,6 +6,7 @@ answers what any query answers that is registered now.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ class InnerStreams:
 
     def _make(self, each: InnerStream, query: BoundQuery, options: QueryOptions) -> StreamDefinition:
         core = self.core
-        name = f"{each.name.split(' within ')[0]} #{core.catalog.next_id}"
+        name = self._free(each.name.split(" within ")[0])
         standing, event = self._plan(name, query, options)
         relation = query.relation
         assert relation is not None
@@ -137,6 +138,15 @@ class InnerStreams:
         core.make_stream(definition)
         core.catalog_log.record(event | {"do": "create_stream", "definition": to_json(definition)})
         return definition
+
+    def _free(self, called: str) -> str:
+        """A name that nobody has given to anything."""
+        catalog, register = self.core.catalog, self.core.register
+        for number in itertools.count(catalog.next_id):
+            name = f"{called} #{number}"
+            if catalog.lookup(name) is None and register.id_of(name) is None:
+                return name
+        raise AssertionError
 
     def _drop(self, made: Sequence[int]) -> None:
         """Drop streams that were made for a query that is not registered after all."""

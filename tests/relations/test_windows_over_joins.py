@@ -304,6 +304,41 @@ def test_pairs_that_fail_stop_the_query_that_asks_for_them(inline_pond: Any) -> 
     assert pond.sql("SELECT s FROM q").rows() == [(1,)]
 
 
+def test_what_happens_below_the_window_is_told_by_the_names_of_queries(inline_pond: Any) -> None:
+    """Nobody can look up, drop or replace a name that a query's own stream has."""
+    pond = inline_pond()
+    pond.sql(STREAMS)
+    pond.sql(f"CREATE QUERY q AS SELECT sum(amount) AS total FROM {JOIN} [RANGE TUMBLING 1 HOUR]")
+    said = repr(pond.sql("ALTER STREAM payment ALTER COLUMN amount TYPE BIGINT"))
+    assert "; q goes on with INTEGER" in said and "pairs of" not in said
+    with pytest.raises(millpond.StatementError, match="kept for ever when q were registered"):
+        pond.sql("ALTER STREAM payment SET (retention='1 day')")
+    pond.ingest("order", [{"ts": START, "id": 1, "item": "tea"}])
+    pond.ingest("payment", [{"ts": START, "id": 1, "amount": 5_000_000_000}])
+    pond.drain()
+    text = f"CREATE QUERY r AS SELECT sum(amount % 7) AS total FROM {JOIN} [RANGE TUMBLING 1 HOUR] WITH (since='start')"
+    pond.sql(text)
+    pond.drain(final=True)
+    assert [r[1] for r in pond.sql("SELECT * FROM dead(payment)").rows()] == ["query q"]
+    assert pond.sql("SELECT total FROM r").rows() == [(5_000_000_000 % 7,)]
+
+
+def test_a_stream_without_a_name_takes_nobodys(inline_pond: Any) -> None:
+    pond = inline_pond()
+    pond.sql(STREAMS)
+    taken = [f"pairs of order and payment #{n}" for n in range(1, 12)]
+    for name in taken[:6]:
+        pond.sql(f"CREATE STREAM \"{name}\" (ts TIMESTAMP, item TEXT, amount INTEGER) WITH (progress='ts')")
+    for name in taken[6:]:
+        pond.sql(f'CREATE QUERY "{name}" AS SELECT id FROM payment BEGIN NOW - INTERVAL 1 HOUR END NOW')
+    pond.sql(f"CREATE QUERY q AS SELECT sum(amount) AS total FROM {JOIN} [RANGE TUMBLING 1 HOUR]")
+    assert not {*inner_names(pond)} & {*taken}
+    pond.ingest("order", [{"ts": START, "id": 1, "item": "tea"}])
+    pond.ingest("payment", [{"ts": START, "id": 1, "amount": 5}])
+    pond.drain(final=True)
+    assert pond.sql("SELECT total FROM q").rows() == [(5,)]
+
+
 WRONG = {
     'SELECT count(*) FROM ("order" o JOIN payment [NOW] p ON p.id = o.id) [RANGE TUMBLING 1 HOUR]': '"order" o',
     f"SELECT o.itm, count(*) FROM {JOIN} [RANGE TUMBLING 1 HOUR] GROUP BY 1": "itm",

@@ -5,6 +5,7 @@ Names are case-insensitive and share one namespace; ids are never used twice, so
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -182,6 +183,10 @@ class Catalog:
         """What a query is called by who reads about it: one that others made for themselves by their names."""
         stream = self.stream_of_answers(standing.id)
         return self.readers_of(stream.id) if stream is not None and stream.is_inner else [standing.definition.name]
+
+    def called(self, standings: Iterable[Standing]) -> list[str]:
+        """What some queries are called by who reads about them (`known_as`): sorted, each once."""
+        return sorted({name for standing in standings for name in self.known_as(standing)})
 
     def quarantined(self, query: int, reason: str) -> list[dict[str, Any]]:
         """The events that quarantine a query, and those that made the stream of its answers for themselves."""

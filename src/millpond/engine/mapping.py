@@ -122,7 +122,7 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Ite
             failures[store.owner] = one_line(error)
             continue
         if failed is not None:
-            names = ", ".join(sorted(q.definition.name for q in catalog.users(store.owner)))
+            names = ", ".join(catalog.called(catalog.users(store.owner)))
             dead.append(failed_letters(failed, names, manifest.epoch))
         operators[store.owner] = [counting.num_rows, table.num_rows, clock.perf_counter() - begun]
         there = placed(connection(), store, table, manifest.shards, manifest.hot.get(store.owner, ()))
@@ -263,7 +263,7 @@ class Partials:
             seen[1] += table.num_rows
             seen[2] += clock.perf_counter() - begun
             if failed is not None:
-                names = ", ".join(sorted(q.definition.name for q in self.catalog.users(owner)))
+                names = ", ".join(self.catalog.called(self.catalog.users(owner)))
                 self.dead.append(failed_letters(failed, names, self.manifest.epoch))
 
     def parcels(self) -> Iterator[tuple[str, int, pa.Table]]:

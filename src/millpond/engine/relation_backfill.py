@@ -256,11 +256,10 @@ class _Backfill:
             owners.add(owner)
             for number, rows in sorted(found.items()):
                 stream, name = self.catalog.streams[number], f"{RELATION}{standing.id}"
+                users = ", ".join(self.catalog.called([standing]))
                 with core.pinned():
                     segments = segments_in(core.streams[number].archive.segments, Range(epoch=epoch))
-                    written = write_letters(
-                        core.path, stream, name, place, rows, standing.definition.name, epoch, segments
-                    )
+                    written = write_letters(core.path, stream, name, place, rows, users, epoch, segments)
                 if written is not None:
                     dead[str(number)] = (*dead.get(str(number), ()), written)
         return dead
