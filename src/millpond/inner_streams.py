@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
@@ -60,12 +60,15 @@ class InnerStreams:
         since: Since = options.since if options.since is not None or bound > NEVER else "start"
         late = revise_for(query, options) if query.relation is None else spare_of(query.relation, options)
         fresh = False
+        older: dict[str, int] = {}  # by how much what is taken back may be older than the late row that does so
         for each in query.inner:
             inner = each.query
+            below = _older(inner, older)
+            older[each.name] = below + (_apart(each) if each.revisions == "retract" else 0)
             for name, real in names.items():
                 inner = named(inner, name, real)
             own = QueryOptions(
-                since=_since(query, since, bound), revise_for=late,
+                since=_since(query, since, bound), revise_for=late + below,
                 held_rows=options.held_rows, memory_rows=options.memory_rows,
             )  # fmt: skip
             stream = self._shared(each, inner, own)
@@ -76,9 +79,8 @@ class InnerStreams:
             fresh = fresh or progress.bound <= NEVER
             names[each.name] = stream.name
             settled = named(settled, each.name, stream.name)
-        if query.relation is None and any(each.revisions == "retract" for each in query.inner):
-            # What a late row takes back is as much older as rows may lie apart.
-            options = replace(options, revise_for=late + max(map(_apart, query.inner)))
+        if more := _older(query, older):
+            options = replace(options, revise_for=late + more)
         if fresh and options.since is None:
             # It knows of no windows that have ended yet; those that have by now are not reported.
             options = replace(options, since=bound if bound > NEVER else "start")
@@ -168,6 +170,13 @@ def _since(query: BoundQuery, since: Since, bound: int) -> Since:
         return "start"
     start = bound if since is None else since
     return max(NEVER, start - query.window.range)
+
+
+def _older(query: BoundQuery, older: Mapping[str, int]) -> int:
+    """By how much the rows that a query reads may be older than the late row that takes them back: as far as rows may
+    lie apart in each join below it."""
+    read = [query.stream] if query.relation is None else [n for i in query.relation.inputs for n in i.names]
+    return max((older.get(name, 0) for name in read), default=0)
 
 
 def _apart(each: InnerStream) -> int:

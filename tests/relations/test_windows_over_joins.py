@@ -323,6 +323,41 @@ def test_what_happens_below_the_window_is_told_by_the_names_of_queries(inline_po
     assert pond.sql("SELECT total FROM r").rows() == [(5_000_000_000 % 7,)]
 
 
+@pytest.mark.parametrize("second", ["JOIN", "LEFT JOIN"])
+def test_who_was_alone_is_taken_back_through_two_joins(inline_pond: Any, second: str) -> None:
+    """Such rows are half an hour older than the late one, which is as late as may be: the join over them takes them."""
+    pond, random = inline_pond(), Random(0)
+    pond.sql(f"""
+        CREATE STREAM a (ts TIMESTAMP, k INTEGER) WITH (progress='ts');
+        CREATE STREAM b (ts TIMESTAMP, k INTEGER, y INTEGER) WITH (progress='ts');
+        CREATE STREAM c (ts TIMESTAMP, k INTEGER, z INTEGER) WITH (progress='ts');
+        CREATE QUERY q AS
+          SELECT count(*) AS n, count(y) AS ys, count(z) AS zs
+          FROM ((a [RANGE 30 MINUTES] LEFT JOIN b [NOW] ON a.k = b.k) [RANGE 20 MINUTES]
+                {second} c [RANGE 10 MINUTES] ON c.k = a.k) [RANGE TUMBLING 30 MINUTES]
+          WITH (since='start', revise_for='20 minutes');
+        CREATE QUERY r AS
+          SELECT ISTREAM(a.k, y) FROM (a [RANGE 30 MINUTES] LEFT JOIN b [NOW] ON a.k = b.k) [RANGE 15 MINUTES]
+          WITH (since='start', revise_for='20 minutes');
+    """)
+    rows: dict[str, list[dict[str, Any]]] = {"a": [], "b": [], "c": []}
+    for end in range(15, 165, 15):  # each ends with a row that says how far its stream is
+        for name, value in (("a", {}), ("b", {"y": 1}), ("c", {"z": 1})):
+            minutes = [end - 15 + random.randrange(-19, 15) for _ in range(random.randrange(1, 4))]
+            some = [{"ts": START + m * MINUTE, "k": random.randrange(2)} | value for m in minutes]
+            pond.ingest(name, [*some, {"ts": START + end * MINUTE, "k": 7} | value])
+            rows[name] += [*some, {"ts": START + end * MINUTE, "k": 7} | value]
+        pond.drain()
+    pond.drain(final=True)
+    met = """SELECT a.k, y, coalesce(b.ts, a.ts) AS t FROM a
+             LEFT JOIN b ON b.k = a.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 30 MINUTE"""
+    assert sorted(pond.sql("SELECT window_end, n, ys, zs FROM q").rows(), key=str) == batch_sql(rows, f"""
+        SELECT time_bucket(INTERVAL 30 MINUTE, greatest(t, c.ts)) + INTERVAL 30 MINUTE, count(*), count(y), count(z)
+        FROM ({met}) p {second} c
+        ON c.k = p.k AND c.ts BETWEEN t - INTERVAL 10 MINUTE AND t + INTERVAL 20 MINUTE GROUP BY ALL""")  # fmt: skip
+    assert sorted(pond.sql("SELECT at, k, y FROM r").rows(), key=str) == batch_sql(rows, f"SELECT t, k, y FROM ({met})")
+
+
 def test_a_stream_without_a_name_takes_nobodys(inline_pond: Any) -> None:
     pond = inline_pond()
     pond.sql(STREAMS)
