@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -230,6 +231,25 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     told = [row for (row,) in again.sql("EXPLAIN w").rows()]
     assert "order: kept by sweep: p = 1, window 400 profile tuples, alpha = 0.8" in told
     again.close()
+
+
+def test_epochs_of_few_rows_tell_what_a_dear_filter_costs(tmp_path):
+    """With fewer rows than a time is believed of, what took long is believed all the same."""
+    with opened(tmp_path / "pond") as pond:
+        pond.register_function("dear", lambda v: time.sleep(0.0005) or bit(v, 0), arguments=["BIGINT"])
+        pond.register_function("cheap", lambda v: bit(v, 1), arguments=["BIGINT"])
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress = 'ts')")
+        pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS] WHERE dear(v) AND cheap(v)")
+        for number in range(30):
+            pond.ingest("s", batch(number, False, rows=100))
+            pond.step()
+            if subject_order(pond, "q")[0] == 1:
+                break
+        assert subject_order(pond, "q") == [1, 0]
+
+
+def subject_order(pond, name):
+    return list(pond._core.filters.of(pond._core.catalog, subject_of(pond, name))[1].order)
 
 
 def test_a_query_with_other_options_has_its_condition_to_itself(tmp_path):

@@ -273,6 +273,57 @@ def test_tables_three_streams_and_intervals(inline_pond: Any, tmp_path: Path, se
         GROUP BY ALL""")  # fmt: skip
 
 
+def test_pairs_of_pairs_stand_on_either_side_and_nest(inline_pond: Any) -> None:
+    """Four streams; a stream joined with pairs; pairs joined with pairs."""
+    rng, start, pond = Random(3), dt.datetime(2026, 1, 1), inline_pond()
+    rows: dict[str, list[dict[str, Any]]] = {n: [] for n in "abcd"}
+    ab = "(a [RANGE 60 SECONDS] JOIN b [RANGE 30 SECONDS] ON a.k = b.k) [RANGE 60 SECONDS]"
+    for name in rows:
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (progress='ts', lateness='1 hour')")
+    pond.sql(f"""
+        CREATE QUERY four AS SELECT a.k, count(*) AS n, sum(d.v) AS total
+          FROM (({ab} JOIN c [RANGE 20 SECONDS] ON c.k = a.k) [RANGE 45 SECONDS] JOIN d [NOW] ON d.k = a.k)
+               [RANGE TUMBLING 5 MINUTES] GROUP BY a.k;
+        CREATE QUERY behind AS SELECT c.k, count(*) AS n, sum(b.v) AS total
+          FROM (c [RANGE 20 SECONDS] JOIN {ab} ON c.k = b.k) [RANGE TUMBLING 5 MINUTES] GROUP BY c.k;
+        CREATE QUERY pairwise AS SELECT p.k, count(*) AS n, sum(q.v) AS total
+          FROM ((SELECT PAIRS(a.k) FROM a [RANGE 1 MINUTE] JOIN b [RANGE 30 SECONDS] ON a.k = b.k) [RANGE 1 MINUTE] p
+                JOIN (SELECT PAIRS(c.k, d.v) FROM c [RANGE 20 SECONDS] JOIN d [NOW] ON c.k = d.k) [RANGE 45 SECONDS] q
+                  ON p.k = q.k) [RANGE TUMBLING 5 MINUTES] GROUP BY p.k;
+    """)
+    for _ in range(4):
+        for name, seen in rows.items():
+            new = [
+                {"ts": start + dt.timedelta(seconds=rng.randrange(600)), "k": rng.randrange(4), "v": rng.randrange(9)}
+                for _ in range(15)
+            ]
+            seen += new
+            pond.ingest(name, new)
+        pond.step()
+    pond.drain(final=True)
+    with duckdb.connect() as db:
+        for name, seen in rows.items():
+            db.register(name, pa.Table.from_pylist(seen))
+        db.execute("""
+            CREATE VIEW ab AS SELECT a.k, b.v, greatest(a.ts, b.ts) AS t FROM a JOIN b
+              ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL 30 SECOND AND a.ts + INTERVAL 60 SECOND;
+            CREATE VIEW cd AS SELECT c.k, d.v, greatest(c.ts, d.ts) AS t FROM c JOIN d
+              ON c.k = d.k AND d.ts BETWEEN c.ts AND c.ts + INTERVAL 20 SECOND;
+            CREATE VIEW abc AS SELECT ab.k, ab.v, greatest(ab.t, c.ts) AS t FROM ab JOIN c
+              ON ab.k = c.k AND c.ts BETWEEN ab.t - INTERVAL 20 SECOND AND ab.t + INTERVAL 60 SECOND;
+            CREATE VIEW four AS SELECT abc.k, d.v, d.ts AS t FROM abc JOIN d
+              ON abc.k = d.k AND d.ts BETWEEN abc.t AND abc.t + INTERVAL 45 SECOND;
+            CREATE VIEW behind AS FROM abc;
+            CREATE VIEW pairwise AS SELECT ab.k, cd.v, greatest(ab.t, cd.t) AS t FROM ab JOIN cd
+              ON ab.k = cd.k AND cd.t BETWEEN ab.t - INTERVAL 45 SECOND AND ab.t + INTERVAL 60 SECOND;
+        """)
+        for name in ("four", "behind", "pairwise"):
+            bucket = "time_bucket(INTERVAL 5 MINUTE, t) + INTERVAL 5 MINUTE"
+            expected = db.execute(f'SELECT {bucket}, k, count(*), sum(v) FROM "{name}" GROUP BY ALL').fetchall()
+            found = pond.sql(f'SELECT window_end, k, n, total FROM "{name}"').rows()
+            assert sorted(found) == sorted(expected) and len(found) > 4, name
+
+
 def test_a_crash_before_the_query_is_registered_leaves_nothing(tmp_path: Path, monkeypatch: Any) -> None:
     pond = millpond.open(tmp_path / "pond", executor="inline")
     pond.sql(STREAMS)

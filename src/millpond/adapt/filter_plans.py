@@ -35,6 +35,9 @@ MANY, SKEW = 8, 20.0
 #: Rows that a filter was seen with before its time is believed: with fewer the clock sees the call and not the filter.
 SEEN = 256
 
+#: Seconds that fewer rows took, so that what was seen is the filter all the same: a stream may bring few rows an epoch.
+LONG = 0.02
+
 #: Epochs whose times count, and after which a filter is measured that no rows come to: else one that was thought dear
 #: by mistake would stay at the end, where no rows come.
 RECENT, STALE = 5, 8
@@ -126,7 +129,7 @@ class FilterProfiler:
             totals += np.array([report["rows"], report["passed"], report["seconds"], report["timed"]], np.float64)
         measured = np.sum([r["measured"] for r in reports], axis=0) if reports else np.zeros(n)
         with np.errstate(divide="ignore", invalid="ignore"):
-            times = np.where(totals[3] >= SEEN, measured / totals[3], np.nan)
+            times = np.where((totals[3] >= SEEN) | (measured >= LONG), measured / totals[3], np.nan)
         bits = [bits_of(r["profile"], n) for r in reports]
         operators = tuple(
             OperatorStatistics(name, int(totals[0, i]), int(totals[1, i]), float(totals[2, i]))

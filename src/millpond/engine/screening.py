@@ -20,7 +20,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.adapt.filter_plans import SEEN, FilterPlan, bits_in
+from millpond.adapt.filter_plans import LONG, SEEN, FilterPlan, bits_in
 from millpond.adapt.local_order import LocalOrder
 from millpond.engine.profiling import Step, profile_tuples
 from millpond.engine.sampling import Flags, Ints
@@ -328,7 +328,7 @@ class Screen:
         self.rows_in[number] += entered
         self.rows_out[number] += left
         self.seconds[number] += seconds
-        if entered >= SEEN:
+        if entered >= SEEN or seconds >= LONG:
             self.timed[number] += entered
             self.measured[number] += seconds
 

@@ -323,7 +323,8 @@ class _Join:
                 continue
             for each in value if isinstance(value, list) else [value]:
                 if isinstance(each, exp.Expr):
-                    yield from list(each.find_all(exp.Column))
+                    found = list(each.find_all(exp.Column))
+                    yield from (c for c in found if c.find_ancestor(exp.Subquery) is None)
 
     def _rename(self, node: exp.Column, aliases: set[str]) -> None:
         """Make a column of one of the streams one of the pairs."""

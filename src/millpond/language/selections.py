@@ -139,9 +139,14 @@ def _staged(found: Split, text: str, offset: int, schema: Schema, source: Source
         bound = bind_standing(unnamed.select, text, offset, schema)
         if isinstance(bound, StagedQuery):
             query: BoundQuery = bound
+            renamed: dict[str, str] = {}  # those of pairs of pairs read one another
             for each in bound.inner:
-                further = replace(each, name=f"{each.name} within {unnamed.name}")
+                own = each.query
+                for name, new in renamed.items():
+                    own = named(own, name, new)
+                further = replace(each, name=f"{each.name} within {unnamed.name}", query=own)
                 inner.append(further)
+                renamed[each.name] = further.name
                 query = named(query, each.name, further.name)
             bound = unstaged(query)
         if isinstance(bound, Selection):
