@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from millpond.language import Select, parse
 from millpond.language.duck import Refused, describe
 from millpond.language.functions import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.user_functions import signature
+from millpond.results.describe_functions import users_of
 from millpond.results.explain_filters import plan_table
 from millpond.tables import write_durably
 from millpond.types import FunctionDefinition, to_json
@@ -116,25 +116,11 @@ class UserFunctions:
                 withdraw(core.path, name.removesuffix(".pickle"))
 
     def _refuse_used(self, definition: FunctionDefinition, advice: str) -> None:
-        users = self.users(definition.reference)
+        (users,) = users_of(self.core, [definition.reference])
         if users:
             more = f" and {len(users) - 10} more" if len(users) > 10 else ""
             used = f"{', '.join(users[:10])}{more}"
             raise QueryError(f"function '{definition.name}' is used by {used}; {advice}")
-
-    def users(self, reference: str) -> list[str]:
-        """Names of the queries, streams and summaries whose text calls a function."""
-        catalog, register = self.core.catalog, self.core.register
-        using = [q for q in catalog.queries.values() if reference in json.dumps(to_json(q))]
-        found = list(dict.fromkeys(n for q in using for n in catalog.known_as(q)))
-        found += [s.name for s in catalog.shown_streams() if reference in json.dumps(to_json(s))]
-        summaries = [s for s in catalog.summaries.values() if reference in json.dumps(to_json(s))]
-        found += [f"a summary of {catalog.streams[s.stream].name}" for s in summaries]
-        for query in register.listing()["id"].to_pylist() if len(register) else ():
-            registered = register.get(query)
-            if reference in repr(registered.selection):
-                found.append(registered.name)
-        return sorted(set(found))
 
 
 def _is_callable(name: str) -> bool:

@@ -20,12 +20,13 @@ def test_results_print_as_messages_and_tables_and_functions_are_shown(tmp_path: 
             "plus", lambda a, b: a, arguments=["INTEGER", "DOUBLE"], returns="INTEGER", vectorised=True
         )
         pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 HOUR] WHERE odd(k)")
+        pond.sql("CREATE QUERY rows AS SELECT k FROM s WHERE odd(k)")
         assert str(pond.sql("SHOW FUNCTIONS")).splitlines() == [
             "2 rows, 6 columns",
             "┌──────────┬─────────────────┬─────────┬──────┬────────────┬─────────┐",
             "│ function │ arguments       │ returns │ cost │ vectorised │ queries │",
             "├──────────┼─────────────────┼─────────┼──────┼────────────┼─────────┤",
-            "│ odd      │ INTEGER         │ BOOLEAN │ 3    │ false      │ q       │",
+            "│ odd      │ INTEGER         │ BOOLEAN │ 3    │ false      │ q, rows │",
             "│ plus     │ INTEGER, DOUBLE │ INTEGER │ NULL │ true       │ NULL    │",
             "└──────────┴─────────────────┴─────────┴──────┴────────────┴─────────┘",
         ]

@@ -23,7 +23,9 @@ def over_corrections(query: BoundQuery, table: exp.Table, stream: StreamDefiniti
         raise source.error(
             f"windows that end with rows are not available over {name}, which takes rows back",
             table,
-            "revisions='forward' or 'final' for that stream",
+            "a stream with a name: CREATE STREAM p AS SELECT PAIRS(…) FROM … WITH (revisions='final')"
+            if stream.is_inner or not stream.id
+            else "revisions='forward' or 'final' for that stream",
         )
     row = tuple(quote(c.name) for c in stream.all_columns if c.name != "op")
     return replace(query, aggregates=tuple(replace(a, row=row) for a in query.aggregates), signed=True)
