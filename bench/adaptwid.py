@@ -34,8 +34,8 @@ import pyarrow as pa
 import millpond
 from bench.adaptive import Accumulator, Mode, Plan, Tuples, start, state_bytes, step
 from bench.common import Clock, emit, log, names_of, scratch
-from millpond.engine.forms import TUPLES
-from millpond.engine.state import PANES
+from millpond.operators.panes.forms import TUPLES
+from millpond.operators.panes.state import PANES
 from millpond.tables import read_chunks
 from millpond.types import SECOND, Window
 

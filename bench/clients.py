@@ -223,7 +223,7 @@ class Client(threading.Thread):
 
     def _try(self, name: str, call: Callable[[], Any]) -> Any:
         """The result of a call, timed; None when it failed, which is noted."""
-        from millpond.errors import PondError
+        from millpond.support.errors import PondError
 
         start = time.monotonic()
         try:
@@ -368,7 +368,7 @@ def _latencies(seconds: list[float], duration: float) -> dict[str, Any]:
 def _publish(url: str, tally: Tally) -> None:
     """Ponds without Spark run epochs only when they are drained."""
     import millpond
-    from millpond.errors import PondError
+    from millpond.support.errors import PondError
 
     while not tally.over.wait(0.2):
         try:

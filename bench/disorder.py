@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.common import Clock, emit, log, names_of
-from millpond.engine.advance import advance
-from millpond.engine.records import QueryProgress
+from millpond.manifests.records import QueryProgress
+from millpond.operators.windowed.advance import advance
 from millpond.synopses import PanesSpec, connection, merge_partials, partial, spec_of
 from millpond.testing import band, block_sorted, punctuations
 from millpond.types import (

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.adapt import FilterOptions, FilterProfiler, FilterReoptimiser
-from millpond.engine.screening import Screen
 from millpond.functions import Function, put
+from millpond.operators.filters.adaptive_filter import Screen
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from bench.filters_spark import evaluated, holds, orders_of, values
 from millpond.adapt import FilterOptions, FilterProfiler, FilterReoptimiser
-from millpond.engine.screening import Screen
 from millpond.functions import Function, put
+from millpond.operators.filters.adaptive_filter import Screen
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
 

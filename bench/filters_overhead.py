@@ -19,8 +19,8 @@ import pyarrow as pa
 from bench.filters_runs import generate, line
 from millpond.adapt import AGreedy, FilterPlan, MatrixView, OrderSettings, Profile, ProfileWindow
 from millpond.adapt.filter_plans import bits_of
-from millpond.engine.screening import Screen
 from millpond.functions import Function, put
+from millpond.operators.filters.adaptive_filter import Screen
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 import millpond
 from bench.common import Clock, emit, log, ratio
-from millpond.engine.reporting import epoch_readings
+from millpond.engine.control.reporting import epoch_readings
 
 #: Share of the keys that each input has, before the flip; after it the other way round.
 SHARES = {"x": 0.02, "y": 0.3, "z": 0.9}

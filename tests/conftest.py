@@ -142,7 +142,7 @@ def spark_session() -> Iterator[Any]:
     paths = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([source, *filter(None, paths.split(os.pathsep))]))
 
-    from millpond.engine.spark import session
+    from millpond.engine.spark.executor import session
 
     spark = session(None)
     yield spark

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 from tests.server.conftest import SCRIPT, rows
 
 #: What docs/operating.md says need not be copied.

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.distinct import distinct, is_among
+from millpond.support.distinct import distinct, is_among
 
 numbers = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 4), max_size=20)
 

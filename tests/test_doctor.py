@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from millpond import doctor
-from millpond.doctor import Check, diagnose, find_java, java_version, parse_java_version, render
+from millpond.support import doctor
+from millpond.support.doctor import Check, diagnose, find_java, java_version, parse_java_version, render
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.errors import MillpondError, StatementError
+from millpond.support.errors import MillpondError, StatementError
 from tests.quick import quick_folder
 
 START = dt.datetime(2026, 1, 1)

@@ -8,8 +8,7 @@ from functools import partial
 import duckdb
 import pytest
 
-from millpond import parallel
-from millpond.synopses import connection
+from millpond.synopses import connection, parallel
 
 
 @pytest.fixture(autouse=True)

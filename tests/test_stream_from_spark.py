@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import SourceError
+from millpond.support.errors import SourceError
 from tests.pages import run_page
 
 pytestmark = pytest.mark.spark

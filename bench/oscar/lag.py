@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bench.common import emit
 from bench.oscar.archives import BASE, Archive
-from millpond.engine.loop import UPKEEP
+from millpond.engine.control.loop import UPKEEP
 
 #: Queries, and how often each is asked: every so many times what one takes alone. Two processors are full then.
 QUERIES, EVERY = 8, 4.0

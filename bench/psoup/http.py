@@ -67,7 +67,7 @@ def measure(pond: Path, asked: list[list[Any]], options: argparse.Namespace) -> 
     Arguments: asked, [query's id, kind, factors, window, rows] of partial queries.
     """
     from bench.psoup.invoke import TARGET_HTTP_MS
-    from millpond import wire
+    from millpond.support import wire
 
     widest = max((w for _, _, _, w, _ in asked if w <= 1 << 15), default=0)
     seconds = 0.3 if options.tiny else options.load_seconds
@@ -120,7 +120,7 @@ def _clients(
     base: dict[str, Any], requests: list[list[Any]], options: argparse.Namespace, seconds: float
 ) -> tuple[int, list[list[Any]], list[dict[str, Any]]]:
     """How many clients there were, what they asked, and what the processes of them found."""
-    from millpond import wire
+    from millpond.support import wire
 
     each = max(1, options.clients // PROCESSES)
     job = {**base, "clients": each, "seconds": seconds, "accept": wire.JSON, "requests": requests}

@@ -32,8 +32,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     how many of a sample of queries have other counts than DuckDB's.
     """
     from millpond.synopses.blocks import BLOCK_ROWS, Block
-    from millpond.synopses.boxes import BoxTable
-    from millpond.synopses.matches import match_block, rows_of
+    from millpond.synopses.predicate_index.boxes import BoxTable
+    from millpond.synopses.predicate_index.matches import match_block, rows_of
 
     mix, count = MIXES[job["mix"]], int(job["queries"])
     each = int(job.get("rows", BLOCK_ROWS))
@@ -136,7 +136,7 @@ def _check(tables: list[Any], table: Any, chosen: list[Condition], some: list[in
 
     from bench.psoup.workload import sql
     from millpond.synopses.blocks import Block
-    from millpond.synopses.matches import match_block, rows_of
+    from millpond.synopses.predicate_index.matches import match_block, rows_of
 
     counts = np.zeros(len(some), np.int64)
     for source in tables:
@@ -159,7 +159,7 @@ def index_form(block: Any, table: Any) -> dict[str, Any]:
     attribute, edges by codes), 'grid' (rows by cells over several attributes), 'ordered lists' (slices of each
     attribute's order are walked): those that are there, with the number of boxes that use each.
     """
-    from millpond.synopses import match_plans, probe
+    from millpond.synopses.predicate_index import match_plans, probe
 
     snapshot = table.compile()
     plan = match_plans.Plan(block, snapshot)

@@ -105,7 +105,7 @@ def stored_counts(files: list[Path], wanted: list[tuple[int, Condition]]) -> tup
     Returns: matching rows of each query; rows of all blocks; queries with an explicit row set, on average.
     """
     from millpond.synopses.blocks import read_blocks
-    from millpond.synopses.matches import rows_of
+    from millpond.synopses.predicate_index.matches import rows_of
 
     counts, rows, explicit, blocks = [0] * len(wanted), 0, 0, 0
     for path in files:

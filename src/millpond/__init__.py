@@ -13,35 +13,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millpond.client import RemotePond, connect
-    from millpond.errors import (
-        EngineError,
-        MillpondError,
-        PondError,
-        QueryError,
-        SourceError,
-        StatementError,
-    )
-    from millpond.interpreter import StatementResult
-    from millpond.pond import Pond, open
-    from millpond.results.subscription import AnswerBatch, Cursor
+    from millpond.answers.subscription import AnswerBatch, Cursor
+    from millpond.api.pond import Pond, open
+    from millpond.client.remote import RemotePond, connect
+    from millpond.commands.interpreter import StatementResult
+    from millpond.support.errors import EngineError, MillpondError, PondError, QueryError, SourceError, StatementError
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "EngineError": "errors",
-    "MillpondError": "errors",
-    "PondError": "errors",
-    "QueryError": "errors",
-    "SourceError": "errors",
-    "StatementError": "errors",
-    "StatementResult": "interpreter",
-    "Pond": "pond",
-    "open": "pond",
-    "RemotePond": "client",
-    "connect": "client",
-    "AnswerBatch": "results.subscription",
-    "Cursor": "results.subscription",
+    "EngineError": "support.errors",
+    "MillpondError": "support.errors",
+    "PondError": "support.errors",
+    "QueryError": "support.errors",
+    "SourceError": "support.errors",
+    "StatementError": "support.errors",
+    "StatementResult": "commands.interpreter",
+    "Pond": "api.pond",
+    "open": "api.pond",
+    "RemotePond": "client.remote",
+    "connect": "client.remote",
+    "AnswerBatch": "answers.subscription",
+    "Cursor": "answers.subscription",
 }
 
 __all__ = [

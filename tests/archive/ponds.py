@@ -12,10 +12,10 @@ import pyarrow as pa
 
 import millpond
 from millpond.archive import kept_fraction
-from millpond.archive.lazy import Scanned
+from millpond.archive.design.lazy import Scanned
+from millpond.archive.reading.history import Range
+from millpond.archive.reading.scan import Counters, Piece, Section, batches, pieces_of, scanned, sections
 from millpond.engine.core import Core
-from millpond.engine.history import Range
-from millpond.engine.scan import Counters, Piece, Section, batches, pieces_of, scanned, sections
 from millpond.types import StreamDefinition
 
 #: The fraction of rows to drop, of all sections or of each.

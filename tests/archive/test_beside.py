@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from millpond.archive import layout
-from millpond.engine import maintenance, segments
-from millpond.engine.history import Range
-from millpond.engine.scan import batches
+from millpond.archive import segments
+from millpond.archive.design import layout
+from millpond.archive.reading.history import Range
+from millpond.archive.reading.scan import batches
+from millpond.engine.jobs import maintenance
 from tests.archive.ponds import START, opened, plan, rows, scan
 from tests.oracle.sampling import u
 

@@ -15,13 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 import millpond
-from millpond.archive import layout
+from millpond.archive.design import layout
+from millpond.archive.reading.reduction_functions import _loaded
+from millpond.archive.upkeep.backup import backup, restore
+from millpond.archive.upkeep.checking import check_archives
 from millpond.cli.app import app
-from millpond.engine import maintenance
-from millpond.engine.backup import backup, restore
-from millpond.engine.checking import check_archives
-from millpond.engine.reduction_functions import _loaded
-from millpond.errors import PondError
+from millpond.engine.jobs import maintenance
+from millpond.support.errors import PondError
 from tests.archive.ponds import opened, rows, scan, take
 
 

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from millpond.archive import layout, row_hash_sql
-from millpond.engine import segments
+from millpond.archive import row_hash_sql, segments
+from millpond.archive.design import layout
 from tests.archive.ponds import opened, scan, take
 
 REDUCTIONS = (0.0, 0.25, 0.5, 0.75, 0.99)

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
-from millpond.archive.designs import parse_design
-from millpond.engine import segments
-from millpond.engine.copies import file_path
+from millpond.archive import segments
+from millpond.archive.copies import file_path
+from millpond.archive.design.designs import parse_design
 from tests.archive.ponds import opened, scan, take, values
 
 N = 40_000

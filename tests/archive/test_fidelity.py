@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.archive.fidelity import Z, count_interval, count_interval_sql, fraction_for, quantile, quantile_sql
-from millpond.archive.narrowing import ALMOST, MOST_SCANS, Narrowing
-from millpond.archive.reductions import (
+from millpond.archive.design.fidelity import Z, count_interval, count_interval_sql, fraction_for, quantile, quantile_sql
+from millpond.archive.design.narrowing import ALMOST, MOST_SCANS, Narrowing
+from millpond.archive.design.reductions import (
     END,
     START,
     Run,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.errors import QueryError
+from millpond.support.errors import QueryError
 from tests.archive.ponds import START
 
 FIRST = "2026-01-01 00:00:"

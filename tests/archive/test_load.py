@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.archive.load import CALM, HOLD, LEVELS, PATIENCE, Lag, LoadDecider, Scanned
+from millpond.archive.design.load import CALM, HOLD, LEVELS, PATIENCE, Lag, LoadDecider, Scanned
 
 SECOND = 1_000_000
 

@@ -22,11 +22,11 @@ import pytest
 from deltalake import DeltaTable
 
 import millpond
-from millpond.engine import maintenance
-from millpond.engine.backup import backup, restore
-from millpond.engine.checking import check_archives
-from millpond.errors import StatementError
-from millpond.results import adhoc
+from millpond.answers import adhoc
+from millpond.archive.upkeep.backup import backup, restore
+from millpond.archive.upkeep.checking import check_archives
+from millpond.engine.jobs import maintenance
+from millpond.support.errors import StatementError
 from millpond.tables import stores
 from tests.archive.ponds import rows, values
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millpond.engine.history import Range
-from millpond.errors import QueryError, StatementError
+from millpond.archive.reading.history import Range
+from millpond.support.errors import QueryError, StatementError
 from tests.archive.ponds import START, opened, scan, take, values
 
 SECOND = 1_000_000

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millpond.catalog import Catalog, CatalogLog, apply
 from millpond.catalog.log import catalog_from_json, snapshot_path
 from millpond.catalog.state import Standing, Synopsis
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 from millpond.synopses import spec_of
 from millpond.types import (
     Aggregate,

@@ -11,7 +11,7 @@ import pytest
 
 from millpond.catalog import NewSelection, Register
 from millpond.catalog.shipping import BoxReader, boxes_folder
-from millpond.errors import PondError, QueryError
+from millpond.support.errors import PondError, QueryError
 from millpond.types import BoundQuery, Interval, Output, Selection, Side
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.errors import EngineError, StatementError
+from millpond.support.errors import EngineError, StatementError
 
 
 @dataclass

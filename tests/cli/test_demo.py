@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from millpond.demo import WRITTEN_PATH, disorder, example_folder, fresh_folder, landing_files, split_script
-from millpond.errors import PondError
+from millpond.cli.demo import WRITTEN_PATH, disorder, example_folder, fresh_folder, landing_files, split_script
+from millpond.support.errors import PondError
 
 
 def quiet() -> Console:

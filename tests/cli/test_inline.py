@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import millpond
-from millpond import demo
+from millpond.cli import demo
 from millpond.cli.app import app
-from millpond.demo import example_folder, landing_files
+from millpond.cli.demo import example_folder, landing_files
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON = ("--format", "json")

@@ -8,9 +8,9 @@ import os
 import random
 from typing import Any
 
-import millpond.engine.derived_history as derived_history
-import millpond.engine.loop as loop
-import millpond.pond
+import millpond.api.pond
+import millpond.engine.control.loop as loop
+import millpond.operators.derived.history as derived_history
 import millpond.sources.derived as derived
 from millpond.sources.derived import DerivedSource
 from millpond.sources.intake import IntakeLog
@@ -69,7 +69,7 @@ class Scenario:
         if os.path.exists(marker):
             with open(marker, encoding="utf-8") as file:
                 self.stage = int(file.read() or 0)
-        self.pond = millpond.pond.open(
+        self.pond = millpond.api.pond.open(
             os.path.join(work, "pond"), "inline", clock=lambda: BASE + self.stage * 1_000_000, compact_files=3
         )
 

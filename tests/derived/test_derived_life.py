@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.errors import MillpondError, QueryError
+from millpond.support.errors import MillpondError, QueryError
 from millpond.testing import VirtualClock
 from tests.quick import quick_folder
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine import relating
+from millpond.operators.relation import merge as relating
 from tests.derived.test_derived_is_oracle import FIRST, KINDS, NAMES, some
 from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, revisions, statistics
 from tests.oracle.compare import normal

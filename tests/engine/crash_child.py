@@ -22,17 +22,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import millpond.archive.layout as layout
-import millpond.engine.backfill as backfill
-import millpond.engine.epoch as epoch
-import millpond.engine.maintenance as maintenance
-import millpond.engine.mapping as mapping
-import millpond.engine.merging as merging
-import millpond.engine.vacuum as vacuum
-import millpond.pond
+import millpond.api.pond
+import millpond.archive.design.layout as layout
+import millpond.archive.upkeep.copy_maintenance as vacuum
+import millpond.engine.control.epoch as epoch
+import millpond.engine.jobs.backfill as backfill
+import millpond.engine.jobs.maintenance as maintenance
+import millpond.engine.tasks.mapping as mapping
+import millpond.engine.tasks.merging as merging
+from millpond.archive.segments import RowsWriter
 from millpond.catalog import CatalogLog
-from millpond.engine.maintenance import tables_of
-from millpond.engine.segments import RowsWriter
+from millpond.engine.jobs.maintenance import tables_of
 from millpond.sources.intake import IntakeLog
 from millpond.tables import DurableWrites, SegmentTable
 from millpond.types import to_json
@@ -211,7 +211,7 @@ class Scenario:
         self.stage = reached
         maintenance.FAN_IN = 2
         layout.BLOCK_ROWS = 2
-        self.pond = millpond.pond.open(
+        self.pond = millpond.api.pond.open(
             os.path.join(work, "pond"),
             executor,
             master=master,

@@ -18,9 +18,9 @@ import millpond
 import millpond.catalog.indexes as indexes
 import millpond.catalog.register as register
 import millpond.catalog.register_log as register_log
-import millpond.engine.epoch as epoch
-import millpond.engine.soup as soup
-from millpond.engine.segments import RowsWriter
+import millpond.engine.control.epoch as epoch
+import millpond.operators.row_query.matching as soup
+from millpond.archive.segments import RowsWriter
 from tests.engine.crash_child import serve
 
 ROUNDS, ROWS = 6, 300

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine import adapting, forms
-from millpond.engine.adapting import Condition, Modes, adapt, condition_of
-from millpond.engine.forms import Forms, as_partials, tuples_of
+from millpond.operators.panes import adapting, forms
+from millpond.operators.panes.adapting import Condition, Modes, adapt, condition_of
+from millpond.operators.panes.forms import Forms, as_partials, tuples_of
 from millpond.progress import StreamProgress
 from millpond.synopses import connection, merge_partials, partial, spec_of
 from millpond.types import QueryOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.admission import LOOKED_AT, SMALL, Pace, admit, fixed_cost, splits_of
+from millpond.engine.intake.admission import LOOKED_AT, SMALL, Pace, admit, fixed_cost, splits_of
 from millpond.sources.intake import Item
 
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from millpond import altered_columns
-from millpond.errors import StatementError
+from millpond.commands import altered_columns
+from millpond.support.errors import StatementError
 
 Factory = Callable[..., Any]
 
@@ -205,7 +205,7 @@ def test_row_queries_take_a_wider_type_up(inline_pond: Factory, monkeypatch: pyt
 
 def refuse_sums(pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Widen while a query cannot be bound: nothing changes."""
-    from millpond import row_queries as module
+    from millpond.commands import row_queries as module
 
     bind = module._bind
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import QueryError
+from millpond.support.errors import QueryError
 from tests.archive.ponds import opened, take
 
 DESIGN = "replicate(0.5 keep 1h) keep 10s"

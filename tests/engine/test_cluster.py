@@ -15,7 +15,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from millpond.engine.jvm import QUICK
+from millpond.engine.spark.jvm import QUICK
 from tests.engine.lives import end_session, environment
 from tests.engine.scenario import comparable, run
 

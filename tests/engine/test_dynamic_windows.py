@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.errors import MillpondError
+from millpond.support.errors import MillpondError
 
 Factory = Callable[..., Any]
 BASE = dt.datetime(2026, 1, 1)

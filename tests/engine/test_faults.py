@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import millpond.engine.backfill as backfill
-import millpond.engine.maintenance as maintenance
-from millpond.engine.loop import step
-from millpond.errors import PondError, QueryError
+import millpond.engine.jobs.backfill as backfill
+import millpond.engine.jobs.maintenance as maintenance
+from millpond.engine.control.loop import step
+from millpond.support.errors import PondError, QueryError
 
 Factory = Callable[..., Any]
 
@@ -114,7 +114,7 @@ def test_an_epoch_of_many_files_is_merged_in_parts(inline_pond: Factory, monkeyp
         pond.ingest("s", [{"ts": at(t), "k": "a", "v": 1.0}])
     core = pond._core
     runtime = next(iter(core.streams.values()))
-    monkeypatch.setattr("millpond.engine.admission.SMALL", 1)
+    monkeypatch.setattr("millpond.engine.intake.admission.SMALL", 1)
     monkeypatch.setattr("millpond.engine.executors.InlineExecutor.cores", 12)
     pond.step()
     assert len(runtime.archive.segments) == 12

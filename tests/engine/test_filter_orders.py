@@ -14,11 +14,11 @@ import pytest
 
 import millpond
 from millpond.adapt import filter_plans
-from millpond.engine import filter_orders
-from millpond.engine.epoch import propose, run_epoch
-from millpond.engine.records import read_manifest
-from millpond.engine.subjects import subjects
-from millpond.errors import StatementError
+from millpond.engine.control.epoch import propose, run_epoch
+from millpond.manifests.records import read_manifest
+from millpond.operators.filters import filter_orders
+from millpond.operators.filters.subjects import subjects
+from millpond.support.errors import StatementError
 from tests.engine.written import state_bytes
 
 T0 = dt.datetime(2024, 5, 1)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.forms import TUPLES, are_tuples, as_partials, most_tuples, settled, tuples_of
-from millpond.engine.state import PANES, state_folder
-from millpond.errors import MillpondError
+from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, most_tuples, settled, tuples_of
+from millpond.operators.panes.state import PANES, state_folder
+from millpond.support.errors import MillpondError
 from millpond.synopses import connection, merge_partials, partial, spec_of
 from millpond.tables import read_chunks
 from millpond.types import Aggregate, BoundQuery, Column, Key, QueryOptions, StreamDefinition, StreamOptions, Window

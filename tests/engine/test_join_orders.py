@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine import relating
-from millpond.engine.epoch import propose, run_epoch
-from millpond.engine.records import read_manifest
+from millpond.engine.control.epoch import propose, run_epoch
+from millpond.manifests.records import read_manifest
+from millpond.operators.relation import merge as relating
 from tests.engine.written import state_bytes
 from tests.relations.xjoin import xjoin
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from millpond.doctor import find_java
-from millpond.engine.jvm import MODULES, QUICK, command, has_own_way
+from millpond.engine.spark.jvm import MODULES, QUICK, command, has_own_way
+from millpond.support.doctor import find_java
 
 HOME = Path(pyspark.__file__).parent
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine import row_state, state
+from millpond.operators.panes import state
+from millpond.operators.rows import state as row_state
 from millpond.testing import VirtualClock
 from tests.quick import quick_folder
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine.epoch import propose, run_epoch
-from millpond.engine.lookup_versions import with_version
-from millpond.engine.records import read_manifest
+from millpond.engine.control.epoch import propose, run_epoch
+from millpond.manifests.records import read_manifest
+from millpond.operators.windowed.lookup_versions import with_version
 from millpond.types import TableStretch
 
 START = dt.datetime(2026, 3, 1)
@@ -139,7 +139,7 @@ def test_a_row_sees_the_version_that_was_there_when_its_time_came(tmp_path: Path
         assert got == [(10, 10, 33), (20, 10, 22), (20, 20, 8)]
         # one that comes now knows of no other version than the last
         assert pond.sql(f"{select} ORDER BY v").rows()[0][2] == 20
-        with pytest.raises(millpond.errors.StatementError, match="table 't' is read by q"):
+        with pytest.raises(millpond.support.errors.StatementError, match="table 't' is read by q"):
             pond.sql("DROP TABLE t")
 
 
@@ -187,7 +187,7 @@ def test_rows_that_fail_go_to_the_dead_letters(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_joined_is_told_with_its_place(shop: Any, text: str, said: str, at: str) -> None:
     script = f"CREATE QUERY x AS SELECT count(*) {text}"
-    with pytest.raises(millpond.errors.StatementError) as fault:
+    with pytest.raises(millpond.support.errors.StatementError) as fault:
         shop.sql(script)
     assert said in fault.value.message
     assert not at or script[fault.value.start or 0 :].startswith(at)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millpond.engine.matching_pace import UNLIMITED, MatchingPace, share_of
-from millpond.errors import PondError
+from millpond.adapt.matching_pace import UNLIMITED, MatchingPace, share_of
+from millpond.support.errors import PondError
 
 
 def epochs(pace: MatchingPace, fixed: float, per_work: float, wanted: float, others: float, count: int = 60) -> float:

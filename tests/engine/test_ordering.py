@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.ordering import in_order
+from millpond.operators.windowed.ordering import in_order
 from millpond.synopses import connection
 
 _ENDS = st.integers(-(2**50), 2**50) | st.sampled_from([60_000_000 * n for n in range(5)])

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine.readings import Readings, Waiting
-from millpond.engine.tables import refresh_databases
+from millpond.engine.jobs.tables import refresh_databases
+from millpond.sources.tables.readings import Readings, Waiting
 from tests.engine.test_table_versions import row, shown
 
 QUERY = "query='SELECT k, v FROM t', reload='1 second'"
@@ -70,13 +70,13 @@ def test_a_database_that_hangs_keeps_nobody_waiting(tmp_path: Path, monkeypatch:
         assert time.monotonic() - begun < 0.29 * 10  # ten times its patience at most, however slow the machine
         assert shown(pond, "good")["version"] == 2 or _again(pond)
         assert shown(pond, "hung")["version"] == 1
-        with pytest.raises(millpond.errors.SourceError, match="has not answered for"):
+        with pytest.raises(millpond.support.errors.SourceError, match="has not answered for"):
             pond.sql("REFRESH TABLE hung")
         pond.ingest("s", [row(11, "a")])
         pond.drain()  # goes on with what was read last
         told = shown(pond, "hung")["problem"]
         assert "has not answered for" in told and told in str(pond.sql("EXPLAIN q").rows())
-        with pytest.raises(millpond.errors.StatementError, match="has not answered"):
+        with pytest.raises(millpond.support.errors.StatementError, match="has not answered"):
             pond.sql(f"CREATE TABLE more (k TEXT) WITH (driver='slowdb', uri='{tmp_path}/hung', {QUERY})")
         asked = slow.asked
         clock[0] += 60_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.records import (
+from millpond.manifests.records import (
     Manifest,
     Published,
     QueryProgress,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.engine.admission import Pace, admit_in_order
+from millpond.engine.intake.admission import Pace, admit_in_order
 from millpond.sources.intake import Item
 from tests.quick import quick_folder
 

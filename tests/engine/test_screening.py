@@ -27,12 +27,12 @@ from millpond.adapt import (
     local_order,
 )
 from millpond.adapt.filter_plans import FEW
-from millpond.engine import screening
-from millpond.engine.profiling import Step, dropped
-from millpond.engine.sampling import sampled
-from millpond.engine.screening import Screen
-from millpond.engine.watch import Watch
 from millpond.functions import Function, put
+from millpond.operators.filters import adaptive_filter as screening
+from millpond.operators.filters.adaptive_filter import Screen
+from millpond.operators.filters.profiling import Step, dropped
+from millpond.operators.filters.sampling import sampled
+from millpond.support.stopwatch import Watch
 from millpond.synopses.conjunctions import conjunction_of, split
 from millpond.types import FunctionDefinition
 

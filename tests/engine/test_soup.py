@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine.records import read_manifest
-from millpond.errors import MillpondError, StatementError
+from millpond.manifests.records import read_manifest
+from millpond.support.errors import MillpondError, StatementError
 from millpond.synopses.blocks import read_blocks
-from millpond.synopses.matches import rows_of
+from millpond.synopses.predicate_index.matches import rows_of
 
 
 def pond_with(tmp_path: Path, **settings: Any) -> millpond.Pond:

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.engine.mapping import Parcel
-from millpond.engine.spark import SparkExecutor, starting
+from millpond.engine.spark.executor import SparkExecutor, starting
+from millpond.engine.tasks.mapping import Parcel
 from tests.engine.scenario import QUERIES, comparable, drop_file, rows, run
 
 Factory = Callable[..., Any]

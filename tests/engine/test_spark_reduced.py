@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millpond.engine.reducing import description
-from millpond.results import adhoc
+from millpond.answers import adhoc
+from millpond.archive.reading.reducing import description
 
 Factory = Callable[..., Any]
 

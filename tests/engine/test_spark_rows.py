@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millpond.results import matching, selection
+from millpond.answers.row_queries import matching, selection
 
 Factory = Callable[..., Any]
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.archive.designs import parse_design
-from millpond.engine import maintenance, summaries
-from millpond.engine.entries import live_name, settled_name
-from millpond.engine.epoch import propose, run_epoch
-from millpond.errors import QueryError, StatementError
-from millpond.summary_copies import set_summaries
+from millpond.archive.design.designs import parse_design
+from millpond.commands.summary_copies import set_summaries
+from millpond.engine.control.epoch import propose, run_epoch
+from millpond.engine.jobs import maintenance
+from millpond.operators.summaries import maintenance as summaries
+from millpond.operators.summaries.entries import live_name, settled_name
+from millpond.support.errors import QueryError, StatementError
 
 BASE = dt.datetime(2026, 3, 1)
 COUNTS = "SELECT airport, count(*) AS n FROM flight [RANGE 1 DAY TUMBLING] GROUP BY airport"

@@ -11,9 +11,9 @@ import pytest
 
 import millpond
 from millpond.cli.top import draw, look
-from millpond.engine.reporting import Readings, Reporter
-from millpond.engine.sizes import StateSizes
-from millpond.errors import MillpondError
+from millpond.engine.control.reporting import Readings, Reporter
+from millpond.engine.control.sizes import StateSizes
+from millpond.support.errors import MillpondError
 from millpond.testing import VirtualClock
 from tests.quick import quick_folder
 
@@ -105,7 +105,7 @@ def test_an_epoch_is_counted_once_whatever_happens(folder: Path, monkeypatch: py
         pond.step()
         put(pond, 1, 3)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("millpond.engine.epoch.write_published", killed)
+            patch.setattr("millpond.engine.control.epoch.write_published", killed)
             pond.step()
     with millpond.open(folder, executor="inline", statistics=True) as pond:  # which repeats the epoch
         pond._core.reporter.forget()

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
-from millpond.engine.epoch import propose, run_epoch
-from millpond.engine.records import manifest_path, read_manifest
-from millpond.engine.relating import forget_contents
-from millpond.engine.table_versions import TableState, due, table_folder
+from millpond.engine.control.epoch import propose, run_epoch
+from millpond.manifests.records import manifest_path, read_manifest
+from millpond.operators.relation.merge import forget_contents
+from millpond.sources.tables.versions import TableState, due, table_folder
 from millpond.tables import read_json
 from millpond.types import TableDefinition
 
@@ -166,7 +166,7 @@ def test_neither_a_broken_file_nor_a_full_disk_stops_epochs(tmp_path: Path, monk
         pq.write_table(pa.table({"k": ["a"], "v": [2]}), source)
         with monkeypatch.context() as patched:
             for name in ("write_durably", "write_json"):
-                patched.setattr(f"millpond.engine.table_versions.{name}", full)
+                patched.setattr(f"millpond.sources.tables.versions.{name}", full)
             pond.ingest("s", [row(4, "a")])
             pond.drain()
             assert shown(pond)["version"] == 1 and "No space left" in shown(pond)["problem"]
@@ -193,7 +193,7 @@ def test_a_table_that_was_never_read_fails_the_query_not_the_pond(tmp_path: Path
 
 
 def test_versions_that_nobody_needs_go_and_restarts_keep_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millpond.engine.epoch.KEPT", {"manifests": 1, "published": 2})
+    monkeypatch.setattr("millpond.engine.control.epoch.KEPT", {"manifests": 1, "published": 2})
     source = tmp_path / "t.csv"
     pond = millpond.open(tmp_path / "pond", executor="inline")
     pond.sql(f"""

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine import tolerance
-from millpond.engine.mapping import tolerant
-from millpond.engine.tolerance import bisect, one_line
+from millpond.engine.tasks.mapping import tolerant
+from millpond.synopses import tolerance
+from millpond.synopses.tolerance import bisect, one_line
 
 
 def make(rows: pa.Table) -> pa.Table:

@@ -11,9 +11,9 @@ import pytest
 
 import millpond
 import millpond.language.duck as duck
-from millpond.engine.epoch import propose, run_epoch
-from millpond.errors import QueryError, SourceError, StatementError
+from millpond.engine.control.epoch import propose, run_epoch
 from millpond.functions import registry
+from millpond.support.errors import QueryError, SourceError, StatementError
 from millpond.types import Column
 
 T0 = dt.datetime(2024, 5, 1)

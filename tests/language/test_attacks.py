@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import StatementError
 from millpond.language import CreateQuery, Explain, Select, bind_query, bind_select, parse
 from millpond.language.duck import Refused, describe
 from millpond.language.functions import AGGREGATES, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.statistics_calls import OURS
+from millpond.support.errors import StatementError
 from millpond.types import BoundQuery
 
 W = "[RANGE 5 m SLIDE 1 m]"

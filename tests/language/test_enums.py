@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from millpond.errors import StatementError
 from millpond.language import bind_query, bind_select, parse
 from millpond.language.enums import values_of
+from millpond.support.errors import StatementError
 from millpond.types import FunctionDefinition, QueryDefinition, StreamDefinition
 
 LEVEL = "ENUM('low', 'mid', 'high')"

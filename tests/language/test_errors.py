@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millpond.errors import StatementError
 from millpond.language import CreateQuery, Explain, Select, bind_select, bind_standing, parse
+from millpond.support.errors import StatementError
 
 W = "[RANGE 5 m SLIDE 1 m]"
 Q = "CREATE QUERY q AS"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.errors import MillpondError, StatementError
 from millpond.language.dialect import tokenize
+from millpond.support.errors import MillpondError, StatementError
 
 SETTING = """
 CREATE STREAM s (ts TIMESTAMP, k TEXT, v INTEGER) WITH (progress = 'ts');

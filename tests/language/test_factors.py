@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.language.naive import boxed_rows
 
-from millpond.errors import StatementError
 from millpond.language import bind_standing, parse
 from millpond.language.zoned import utc_text
+from millpond.support.errors import StatementError
 from millpond.types import FunctionDefinition, Selection, from_json, to_json
 
 VALUES: dict[str, tuple[str, list[str]]] = {

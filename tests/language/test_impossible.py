@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.relations.setting import Names, stream
 
-from millpond.errors import StatementError
 from millpond.language import bind_standing, parse
+from millpond.support.errors import StatementError
 
 
 @pytest.mark.parametrize("window", ["", " [RANGE 1 MINUTE SLIDE 1 MINUTE]", " [ROWS 3 SLIDE 1]", " [NOW]", " [ROWS 3]"])

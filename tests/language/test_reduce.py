@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.language.conftest import Catalog
 
-from millpond.errors import StatementError
 from millpond.language import parse
 from millpond.language.binding import bind_query
+from millpond.support.errors import StatementError
 from millpond.types import BoundQuery, Reduction
 
 WINDOW = "[RANGE 5 MINUTES SLIDE 1 MINUTE]"

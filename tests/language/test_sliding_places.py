@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import StatementError
+from millpond.support.errors import StatementError
 
 Factory = Callable[..., Any]
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.language.conftest import Catalog
 from tests.language.test_factors import Typed, factors
 
-from millpond.errors import StatementError
 from millpond.language import Binder, bind_standing, parse
+from millpond.support.errors import StatementError
 from millpond.types import BoundQuery, Selection
 
 TEMPLATES = [

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 import millpond.language.duck as duck
-from millpond.errors import StatementError
 from millpond.language import bind_query, parse
 from millpond.language.duck import Refused, TypedRelation, describe, typed_relation
+from millpond.support.errors import StatementError
 from millpond.types import Column
 
 KINDS = (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.errors import StatementError
 from millpond.progress import FOREVER, NEVER
+from millpond.support.errors import StatementError
 from tests.oracle import (
     Case,
     Epoch,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import millpond
-from millpond.errors import StatementError
 from millpond.progress import NEVER, StreamProgress, meld, now
+from millpond.support.errors import StatementError
 from millpond.testing import VirtualClock
 from tests.oracle import Case, Row, Table, assert_rows_equal, evaluate
 from tests.oracle.case import span

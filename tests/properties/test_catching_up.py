@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import millpond.engine.loop as loop
+import millpond.engine.control.loop as loop
 from tests.oracle import Case, Epoch, Revision, Script, StreamSpec, assert_rows_equal, latest, revisions, trace
 from tests.oracle.case import span
 from tests.properties.harness import Pond, floor, options, pond, wanted

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import millpond.engine.epoch as epoch_module
+import millpond.engine.control.epoch as epoch_module
 from millpond.testing.clock import START
 from tests.oracle import Epoch, Script, StreamSpec, assert_rows_equal
 from tests.oracle.early import early_log

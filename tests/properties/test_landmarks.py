@@ -160,7 +160,7 @@ def test_on_demand(data: st.DataObject) -> None:
 
 def test_state_of_a_group_does_not_grow() -> None:
     """Hours of a group in one stretch: what is final is one row, in memory and in the files."""
-    from millpond.engine import state as states
+    from millpond.operators.panes import state as states
     from tests.oracle import Row
 
     case = Case(("count(*) AS c0", "sum(g) AS c1"), 0, 60_000_000, since=Since(), group_by=())

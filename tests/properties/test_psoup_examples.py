@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.results import hot, trees
+from millpond.answers.row_queries import hot, trees
 from tests.oracle import assert_rows_equal
 from tests.quick import quick_folder
 

@@ -24,9 +24,9 @@ from hypothesis.stateful import (
 )
 
 import millpond
-from millpond.errors import MillpondError
-from millpond.results import hot, trees
-from millpond.results.selection import start_ready
+from millpond.answers.row_queries import hot, trees
+from millpond.answers.row_queries.selection import start_ready
+from millpond.support.errors import MillpondError
 from tests.oracle import Epoch, Item, Row, Script, StreamSpec, Table, assert_rows_equal, trace
 from tests.oracle.compare import normal
 from tests.oracle.selections import Prefix, Selection

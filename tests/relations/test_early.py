@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine import relating
+from millpond.operators.relation import merge as relating
 from millpond.testing import VirtualClock
 from tests.oracle.cql import Query, Row, Stamped, Windowed
 from tests.quick import quick_folder

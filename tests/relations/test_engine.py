@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine import relating, relation_backfill
-from millpond.results import relational
+from millpond.answers import relational
+from millpond.operators.relation import backfill as relation_backfill
+from millpond.operators.relation import merge as relating
 from tests.oracle.cql import Query, Row, Stamped, Windowed
 from tests.quick import many, quick_folder
 from tests.relations.setting import WINDOWS

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine import relating
+from millpond.operators.relation import merge as relating
 from millpond.relations.bands import marks_of, needed_from
 from millpond.types import BoundQuery
 from tests.oracle.cql import Row

@@ -96,7 +96,7 @@ def test_a_row_on_which_a_function_fails_is_a_dead_letter(tmp_path: Path) -> Non
     ],
 )
 def test_what_they_cannot_stand_around(asking: Any, text: str, said: str, at: str) -> None:
-    with pytest.raises(millpond.errors.StatementError) as fault:
+    with pytest.raises(millpond.support.errors.StatementError) as fault:
         asking.sql(text)
     assert said in fault.value.message and text[fault.value.start or 0 :].startswith(at)
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine import maintenance
+from millpond.engine.jobs import maintenance
 from millpond.language import continuous, probing
 from millpond.relations import stretches
 from millpond.synopses import connection

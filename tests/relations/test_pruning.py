@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine import relating
+from millpond.operators.relation import merge as relating
 from millpond.testing import VirtualClock
 from tests.quick import is_deep, quick_folder
 from tests.relations.setting import WINDOWS

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import millpond
-from millpond.engine import skew
 from millpond.language.spreading import are_together
+from millpond.operators.relation import skew
 from millpond.relations import runs
 from tests.relations.setting import bound, stream
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import StatementError
 from millpond.progress import NEVER
 from millpond.relations import TablesInTime, answers, content_of, snapshot
+from millpond.support.errors import StatementError
 from millpond.synopses import connection
 from millpond.types import Column, TableDefinition
 from tests.oracle.cql import Stamped

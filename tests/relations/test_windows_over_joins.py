@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.inner_streams import InnerStreams
-from millpond.window_queries import WindowQueries
+from millpond.commands.inner_streams import InnerStreams
+from millpond.commands.window_queries import WindowQueries
 from tests.oracle.pairs import Window, pairs
 from tests.relations.test_pairs import KINDS, TESTS, TUMBLING, WINDOWS, Story, batch, micros
 
@@ -214,7 +214,7 @@ def test_queries_share_a_join_and_it_goes_with_the_last_of_them(inline_pond: Any
             pond.sql(statement.format("pairs of order and payment #4"))
     with pytest.raises(millpond.StatementError, match="is taken"):
         pond.sql(f"CREATE QUERY one AS {text.replace('30 MINUTES', '20 MINUTES')}")
-    with pytest.raises(millpond.errors.QueryError, match="is taken"):
+    with pytest.raises(millpond.support.errors.QueryError, match="is taken"):
         pond.register(text.replace("30 MINUTES", "20 MINUTES"), name="one")
     assert len(inner_names(pond)) == 1, "what failed leaves nothing"
     pond.sql(f"CREATE OR REPLACE QUERY one AS {text.replace('30 MINUTES', '20 MINUTES')}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import millpond.engine.maintenance as maintenance
+import millpond.engine.jobs.maintenance as maintenance
 
 Factory = Callable[..., Any]
 

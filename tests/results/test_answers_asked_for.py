@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import millpond.results.answers as answers
-from millpond.errors import QueryError
+import millpond.answers.answers as answers
+from millpond.support.errors import QueryError
 from tests.quick import plain_duckdb
 
 #: Conditions, and whether they leave answers unread.

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from millpond.results import subscription
-from millpond.results.answers import read_log
-from millpond.results.explain_rows import list_queries
+from millpond.answers import subscription
+from millpond.answers.answers import read_log
+from millpond.answers.describe.explain_row_queries import list_queries
 
 Factory = Callable[..., Any]
 BASE = dt.datetime(2026, 1, 1)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import QueryError
-from millpond.results import joins
-from millpond.results.joins import join_rows
-from millpond.results.pair_caches import PairCaches, SideView, fetch
-from millpond.results.stretch import Stretch, gather
+from millpond.answers.row_queries import joins
+from millpond.answers.row_queries.joins import join_rows
+from millpond.answers.row_queries.pair_caches import PairCaches, SideView, fetch
+from millpond.answers.row_queries.stretch import Stretch, gather
+from millpond.support.errors import QueryError
 from millpond.synopses.blocks import Block
 from millpond.types import (
     Aggregate,

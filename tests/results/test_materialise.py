@@ -10,10 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.results import selection
-from millpond.results.keeping import Keeper
-from millpond.results.matching import RowSets
-from millpond.results.materialise import (
+from millpond.answers.row_queries import selection
+from millpond.answers.row_queries.keeping import Keeper
+from millpond.answers.row_queries.matching import RowSets
+from millpond.answers.row_queries.materialise import (
     Become,
     Decider,
     Declared,
@@ -27,9 +27,9 @@ from millpond.results.materialise import (
     Option,
     Release,
 )
-from millpond.results.ready import ready_of
-from millpond.results.stretch import Stretch, gather
-from millpond.results.trees import Trees, aggregate_rows
+from millpond.answers.row_queries.ready import ready_of
+from millpond.answers.row_queries.stretch import Stretch, gather
+from millpond.answers.row_queries.trees import Trees, aggregate_rows
 from millpond.synopses.blocks import Block
 from tests.quick import many
 from tests.results.test_trees import STREAM, query_of, rows

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from millpond.results.pairing import (
+from millpond.answers.row_queries.pairing import (
     Shared,
     Sorted,
     expand,

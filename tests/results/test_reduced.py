@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import millpond
-from millpond.archive.load import Choice
-from millpond.engine.reducing import description
-from millpond.errors import QueryError
+from millpond.archive.design.load import Choice
+from millpond.archive.reading.reducing import description
+from millpond.support.errors import QueryError
 from tests.oracle import sampling
 
 SECOND = 1_000_000
@@ -313,7 +313,7 @@ def test_functions_survive_a_restart_and_are_dropped(tmp_path: Any) -> None:
         pond.register_reduction("half", lambda run: 0.5)
         kept = pond.sql("SELECT count(*) AS n FROM s REDUCE half()").rows()
     with millpond.open(tmp_path / "p", executor="inline") as pond:
-        from millpond.engine import reduction_functions
+        from millpond.archive.reading import reduction_functions
 
         reduction_functions._loaded.clear()
         assert pond.sql("SELECT count(*) AS n FROM s REDUCE half()").rows() == kept
@@ -539,7 +539,7 @@ def test_a_reduced_back_fill_that_is_repeated_is_the_same(tmp_path: Any) -> None
     with millpond.open(tmp_path / "p", executor="inline") as pond:
         filled(pond, 4000)
         pond.sql(f"{create} [RANGE TUMBLING 500 SECONDS] GROUP BY k")
-        from millpond.engine.backfill import run_backfill, waiting_owners
+        from millpond.engine.jobs.backfill import run_backfill, waiting_owners
 
         (owner,) = waiting_owners(pond._core)
         run_backfill(pond._core, owner)  # and the process ends before an epoch takes it

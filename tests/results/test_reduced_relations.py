@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine.reducing import description
+from millpond.archive.reading.reducing import description
 from tests.oracle import sampling
 
 SECOND = 1_000_000

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.catalog.register_log import RegisterLog
-from millpond.errors import MillpondError, PondError, QueryError
+from millpond.support.errors import MillpondError, PondError, QueryError
 
 Factory = Callable[..., Any]
 ROWS, WINDOWS = "SELECT v FROM s WHERE v > 3", "SELECT count(*) AS n FROM s [RANGE TUMBLING 2 SECONDS]"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import StatementError
+from millpond.support.errors import StatementError
 from tests.results.test_coverage import BASE, feed, second
 
 Factory = Callable[..., Any]

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.errors import QueryError
-from millpond.results.ready import ready_of
-from millpond.results.selection import evaluate
+from millpond.answers.row_queries.ready import ready_of
+from millpond.answers.row_queries.selection import evaluate
+from millpond.support.errors import QueryError
 from millpond.testing import VirtualClock
 
 Factory = Callable[..., Any]

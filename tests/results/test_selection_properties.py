@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import millpond
-import millpond.engine.maintenance as maintenance
-import millpond.results.hot as hot
-import millpond.results.matching as matching
-from millpond.results.ready import ready_of
+import millpond.answers.row_queries.hot as hot
+import millpond.answers.row_queries.matching as matching
+import millpond.engine.jobs.maintenance as maintenance
+from millpond.answers.row_queries.ready import ready_of
 from tests.quick import quick_folder
 from tests.results.row_queries import BASE, COLUMNS, CONDITIONS, LATENESS, Bounds, Row, bounds, naive, traces
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import millpond
-import millpond.engine.maintenance as maintenance
-import millpond.results.hot as hot
-from millpond.errors import QueryError
-from millpond.results.selection import start_ready
+import millpond.answers.row_queries.hot as hot
+import millpond.engine.jobs.maintenance as maintenance
+from millpond.answers.row_queries.selection import start_ready
+from millpond.support.errors import QueryError
 from tests.quick import quick_folder
 from tests.results.test_selection import at, numbers
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import millpond.engine.maintenance as maintenance
-from millpond.errors import QueryError
-from millpond.results.subscription import Cursor
+import millpond.engine.jobs.maintenance as maintenance
+from millpond.answers.subscription import Cursor
+from millpond.support.errors import QueryError
 
 Factory = Callable[..., Any]
 

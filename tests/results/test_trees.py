@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.errors import QueryError
-from millpond.results.shapes import Shapes
-from millpond.results.stretch import Stretch
-from millpond.results.trees import Trees, aggregate_rows
+from millpond.answers.row_queries.shapes import Shapes
+from millpond.answers.row_queries.stretch import Stretch
+from millpond.answers.row_queries.trees import Trees, aggregate_rows
+from millpond.support.errors import QueryError
 from millpond.synopses.blocks import Block
 from millpond.types import Aggregate, BoundQuery, Column, Key, OrderTerm, Output, StreamDefinition, StreamOptions
 from tests.quick import many, plain_duckdb

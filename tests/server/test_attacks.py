@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import pyarrow as pa
 import pytest
 
-from millpond import wire
+from millpond.support import wire
 from tests.server.conftest import SECRETS, Raw, Served, rows
 
 JSON = {"Content-Type": "application/json"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.errors import PondError
 from millpond.server.limits import Limits, Load
+from millpond.support.errors import PondError
 from tests.server.conftest import Served, rows
 
 QUERY = "CREATE QUERY {} AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 SECOND]"

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.client import RemotePond
-from millpond.errors import MillpondError, PondError, QueryError, SourceError, StatementError
+from millpond.client.remote import RemotePond
 from millpond.server.serve import serving
+from millpond.support.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from tests.server.conftest import SCRIPT, rows
 
 

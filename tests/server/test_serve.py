@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.errors import PondError
 from millpond.server import Tokens, make_token
 from millpond.server.auth import hash_of
 from millpond.server.serve import is_loopback
+from millpond.support.errors import PondError
 from tests.server.conftest import SCRIPT, rows
 
 SOURCE = str(Path(millpond.__file__).parent.parent)

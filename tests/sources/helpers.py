@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 
 from millpond.sources.files import format_of
+from millpond.sources.formats.read import Read, read
 from millpond.sources.intake import Item, checksum
-from millpond.sources.read import Read, read
 from millpond.types import Column, StreamDefinition, StreamOptions
 
 ARRIVED = 1_700_000_000_000_000

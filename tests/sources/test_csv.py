@@ -13,7 +13,7 @@ import pyarrow.csv as pacsv
 import pytest
 from tests.sources.helpers import ARRIVED, bad, engine_db, item_of, read_text, stream
 
-from millpond.sources.read import tail_times
+from millpond.sources.formats.read import tail_times
 from millpond.types import ARRIVAL
 
 S = stream("ts TIMESTAMP", "n INTEGER", "t VARCHAR")
@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_rejected_with_its_place(tmp_path: Path) -> None:
 
 
 def test_rows_do_not_depend_on_the_asked_columns(tmp_path: Path) -> None:
-    from millpond.sources.read import read
+    from millpond.sources.formats.read import read
 
     path = tmp_path / "a.csv"
     path.write_text("ts,n,t\n2020-01-01,x,a\n2020-01-02,2,b\n")

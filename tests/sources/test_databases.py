@@ -14,10 +14,10 @@ import pytest
 from tests.sources.postgres import Server, running
 
 import millpond
-from millpond.errors import SourceError, StatementError, without_secrets
 from millpond.language import parse
 from millpond.language.statements import CreateTable
-from millpond.sources.databases import read_database
+from millpond.sources.tables.databases import read_database
+from millpond.support.errors import SourceError, StatementError, without_secrets
 from millpond.types import Column, TableDefinition
 
 ALLOWED = ("sqlite3", "adbc_driver_postgresql.dbapi")
@@ -35,7 +35,7 @@ def table(query: str, driver: str = "sqlite3", **columns: str) -> TableDefinitio
 
 
 def test_rows_of_a_db_api_module_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millpond.sources.databases.PIECE", 2)
+    monkeypatch.setattr("millpond.sources.tables.databases.PIECE", 2)
     uri = str(tmp_path / "x.sqlite")
     link = sqlite3.connect(uri)
     link.execute("CREATE TABLE t (k TEXT, n, at TEXT)")

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.sources.helpers import stream
 
-from millpond.errors import SourceError
 from millpond.sources.files import FileSource, check_path, format_of
 from millpond.sources.intake import IntakeLog, Item
+from millpond.support.errors import SourceError
 
 OLD = time.time() - 3600
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from tests.sources.helpers import engine_db, stream
 
-from millpond.errors import SourceError
+from millpond.sources.formats.read import arrow_schema
 from millpond.sources.ingest import to_table
-from millpond.sources.read import arrow_schema
+from millpond.support.errors import SourceError
 from millpond.types import ARRIVAL
 
 S = stream("ts TIMESTAMP", "sensor VARCHAR", "n INTEGER", source="ingest")

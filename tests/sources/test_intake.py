@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sources.helpers import stream
 
-from millpond.errors import PondError
 from millpond.sources.base import Source, split
 from millpond.sources.files import FileSource
 from millpond.sources.intake import FILE_NAME, IntakeLog, Item
+from millpond.support.errors import PondError
 from millpond.types import from_json, to_json
 
 

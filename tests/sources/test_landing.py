@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from tests.sources.helpers import stream
 
-from millpond.errors import PondError, SourceError
+from millpond.sources.formats.read import read, tail_times
 from millpond.sources.intake import IntakeLog
 from millpond.sources.landing import Landing
-from millpond.sources.read import read, tail_times
+from millpond.support.errors import PondError, SourceError
 from millpond.types import DAY
 
 ROWS = pa.table({"ts": pa.array([1, 2, 3], pa.timestamp("us")), "n": pa.array([1, 2, 3], pa.int32())})

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.sources.helpers import bad, engine_db, item_of, read_text, stream
 
-from millpond.sources.read import tail_times
+from millpond.sources.formats.read import tail_times
 
 S = stream("ts TIMESTAMP", "n INTEGER", "t VARCHAR")
 DAY1 = datetime(2020, 1, 1)

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.sources.helpers import bad, engine_db, item_of, stream
 
-from millpond.errors import SourceError
+from millpond.sources.formats.read import Read, read, tail_times
 from millpond.sources.intake import Item
-from millpond.sources.read import Read, read, tail_times
+from millpond.support.errors import SourceError
 from millpond.types import StreamDefinition
 
 S = stream("ts TIMESTAMP", "n INTEGER", "t VARCHAR")

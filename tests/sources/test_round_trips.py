@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sources.helpers import engine_db, item_of, stream
 
-from millpond.errors import SourceError
-from millpond.sources.carriers import arrow_schema, typed_select
+from millpond.sources.formats.carriers import arrow_schema, typed_select
+from millpond.sources.formats.read import read, tail_times
 from millpond.sources.ingest import to_table
-from millpond.sources.read import read, tail_times
+from millpond.support.errors import SourceError
 from millpond.types import Column, StreamDefinition, StreamOptions
 
 _text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)

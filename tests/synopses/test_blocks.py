@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 
 from millpond.synopses import blocks as blocks_module
 from millpond.synopses.blocks import BLOCK_ROWS, Block, OrderedIndex, merge_blocks, read_blocks, write_blocks
-from millpond.synopses.boxes import BoxTable
-from millpond.synopses.matches import match_block
+from millpond.synopses.predicate_index.boxes import BoxTable
+from millpond.synopses.predicate_index.matches import match_block
 from millpond.types import Interval
 from tests.quick import many, plain_duckdb
 from tests.synopses.blocks_data import COLUMN, RECIPROCAL, numbers, table, tables

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.synopses.boxes import BoxTable
+from millpond.synopses.predicate_index.boxes import BoxTable
 from millpond.types import Interval
 from tests.synopses.blocks_data import CONDITIONS
 

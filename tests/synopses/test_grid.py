@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millpond.synopses import grid, match_plans, probe
 from millpond.synopses.blocks import Block
-from millpond.synopses.boxes import BoxTable
-from millpond.synopses.matches import match_block
+from millpond.synopses.predicate_index import grid, match_plans, probe
+from millpond.synopses.predicate_index.boxes import BoxTable
+from millpond.synopses.predicate_index.matches import match_block
 from millpond.types import Interval
 
 NAMES = "abcdef"

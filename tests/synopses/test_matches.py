@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millpond.synopses import grid, match_plans
-from millpond.synopses import matches as matches_module
 from millpond.synopses.blocks import BLOCK_ROWS, Block
-from millpond.synopses.boxes import BoxTable
-from millpond.synopses.matches import match_block, match_rate, rows_of
+from millpond.synopses.predicate_index import grid, match_plans
+from millpond.synopses.predicate_index import matches as matches_module
+from millpond.synopses.predicate_index.boxes import BoxTable
+from millpond.synopses.predicate_index.matches import match_block, match_rate, rows_of
 from millpond.types import Interval
 from tests.quick import plain_duckdb
 from tests.synopses.blocks_data import CONDITIONS, condition, naive, numbers, tables

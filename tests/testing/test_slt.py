@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millpond.errors import StatementError
+from millpond.support.errors import StatementError
 from millpond.testing import (
     CaseFailure,
     CaseSyntaxError,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.results import adhoc
+from millpond.answers import adhoc
 from millpond.windows.costs import Measured, Weights, decide
 from tests.oracle import assert_rows_equal
 from tests.oracle.revisions import final_answers

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.errors import MillpondError, PondError, QueryError
+from millpond.support.errors import MillpondError, PondError, QueryError
 from millpond.windows.kinds import mismatches
 from millpond.windows.registered import Axis
 from tests.oracle import Case, Row, Table, assert_rows_equal

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.catalog import shipping
 from millpond.catalog.register_lines import sides_of
-from millpond.synopses.boxes import BoxTable
+from millpond.synopses.predicate_index.boxes import BoxTable
 
 Boxes = shipping.Boxes
 

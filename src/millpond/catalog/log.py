@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from millpond.catalog.state import Catalog, apply
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 from millpond.tables import append_durably, sync_folder, write_json
 from millpond.types import to_json
 

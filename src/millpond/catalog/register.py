@@ -36,7 +36,7 @@ from millpond.catalog.register_lines import (
 from millpond.catalog.register_log import Entry, RegisterLog
 from millpond.catalog.register_reading import Reading
 from millpond.catalog.register_rows import OPTIONS, PAUSED, STATUS, Rows
-from millpond.errors import QueryError, Refusal
+from millpond.support.errors import QueryError, Refusal
 from millpond.types import Selection
 
 #: Events behind a checkpoint after which a new one is worth while.

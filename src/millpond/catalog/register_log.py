@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 from millpond.tables import append_durably, sync_folder
 
 _BUFFER = 1 << 22

@@ -15,8 +15,8 @@ from millpond.catalog.indexes import Indexes
 from millpond.catalog.register_lines import Registered, name_of, registered
 from millpond.catalog.register_log import RegisterLog
 from millpond.catalog.register_rows import DROPPED, LIVE, OPTIONS, PAUSED, STATUS, Rows
-from millpond.errors import QueryError
-from millpond.synopses.boxes import BoxTable
+from millpond.support.errors import QueryError
+from millpond.synopses.predicate_index.boxes import BoxTable
 
 
 class Reading:

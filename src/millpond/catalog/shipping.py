@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.synopses.boxes import BoxTable
+from millpond.synopses.predicate_index.boxes import BoxTable
 from millpond.tables import remove_file, write_durably
 from millpond.types import Interval
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from millpond.cli import archive, serve, top
 from millpond.cli.output import Format, Writer
 from millpond.cli.session import FAILED, announce_start, opened, parse_settings, reached, reporting, say
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 
 app = typer.Typer(
     name="millpond",
@@ -131,7 +131,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")] = False,
 ) -> None:
     """What this machine has of what Millpond needs, and how to mend what is missing; exit status 1 if it cannot run."""
-    from millpond.doctor import diagnose, render
+    from millpond.support.doctor import diagnose, render
 
     with reporting():
         checks = diagnose(pond)
@@ -157,7 +157,7 @@ def demo(
     executor: ExecutorOption = "spark",
 ) -> None:
     """Replay real flights, in the order in which they landed, through standing window queries, and watch."""
-    from millpond.demo import run_demo
+    from millpond.cli.demo import run_demo
 
     with reporting():
         run_demo(pond, months, speed, _console(), executor, parse_settings(settings))

@@ -23,7 +23,7 @@ def check(
 ) -> None:
     """Read every file of archives and copies, and the versions of tables that epochs name: readable, counted, in order,
     statistics true. Exit status 1 if not."""
-    from millpond.engine.checking import check_archives
+    from millpond.archive.upkeep.checking import check_archives
 
     faults = 0
     with reporting():
@@ -47,7 +47,7 @@ def backup(
     target: Annotated[Path, typer.Argument(help="The backup's folder; one that is there is renewed.")],
 ) -> None:
     """Make a backup of the whole pond as of its last published epoch, or renew one; the pond may be running."""
-    from millpond.engine.backup import backup as make
+    from millpond.archive.upkeep.backup import backup as make
 
     with reporting():
         made = make(str(pond), str(target))
@@ -63,7 +63,7 @@ def restore(
     pond: Annotated[Path, typer.Option("--pond", help="Where the pond is to lie; a new folder.", file_okay=False)],
 ) -> None:
     """Make a pond from a backup."""
-    from millpond.engine.backup import restore as make
+    from millpond.archive.upkeep.backup import restore as make
 
     with reporting():
         epoch = make(str(source), str(pond))

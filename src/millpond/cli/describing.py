@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from millpond.cli.names import find
-from millpond.errors import QueryError
+from millpond.support.errors import QueryError
 
 
 def list_names(pond: Any, console: Console) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Final
 
-from millpond.errors import MillpondError
+from millpond.support.errors import MillpondError
 
 #: Row queries beyond these are not listed for completion.
 MOST_QUERIES: Final = 5_000

@@ -31,7 +31,7 @@ from millpond.cli.names import Names
 from millpond.cli.output import Format, Writer
 from millpond.cli.typed import command_of, is_complete
 from millpond.cli.waiting import Worker
-from millpond.errors import MillpondError
+from millpond.support.errors import MillpondError
 
 #: Rows of an answer that are shown unless `\rows` says otherwise.
 ROWS: Final = 200

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from millpond.cli.session import opened, parse_settings, reporting, say
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 
 
 def serve(

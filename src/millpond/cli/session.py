@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from millpond.cli.output import OutputClosed
-from millpond.errors import MillpondError, StatementError
+from millpond.support.errors import MillpondError, StatementError
 
 if TYPE_CHECKING:
-    from millpond.client import RemotePond
-    from millpond.pond import Pond
+    from millpond.api.pond import Pond
+    from millpond.client.remote import RemotePond
 
 #: Exit statuses beside 0.
 FAILED = 1

@@ -14,11 +14,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from millpond.api.pond import Pond
 from millpond.cli.session import reached, reporting
 from millpond.cli.status import as_plain, moment, text
-from millpond.client import RemotePond
-from millpond.errors import PondError
-from millpond.pond import Pond
+from millpond.client.remote import RemotePond
+from millpond.support.errors import PondError
 
 #: Rows of a table that are shown; the busiest come first.
 SHOWN = 20

@@ -15,42 +15,35 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.adapt.matching_pace import MatchingPace
 from millpond.adapt.scheduling import StageProfile
 from millpond.archive import parse_design
-from millpond.archive.lazy import PREFIX, Lazy, Stored
+from millpond.archive.copies import copies_folder, copies_on_disk, copy_folder, eager_copies, remove_doomed, section_of
+from millpond.archive.design.lazy import PREFIX, Lazy, Stored
+from millpond.archive.remote import mark_elsewhere
+from millpond.archive.segments import DEAD, archive_folder, dead_folder, row_schema
 from millpond.catalog import Catalog, CatalogLog, Register
-from millpond.engine.admission import Pace
-from millpond.engine.copies import (
-    copies_folder,
-    copies_on_disk,
-    copy_folder,
-    eager_copies,
-    remove_doomed,
-    section_of,
-)
-from millpond.engine.derived import derived_folder, reached
-from millpond.engine.elsewhere import mark_elsewhere
-from millpond.engine.entries import summaries_folder
+from millpond.engine.control.load import Load
+from millpond.engine.control.reporting import Reporter, Work
+from millpond.engine.control.sizes import StateSizes
 from millpond.engine.executors import Executor
-from millpond.engine.filter_orders import FilterOrders
-from millpond.engine.granularity import is_needed
-from millpond.engine.load import Load
-from millpond.engine.matching_pace import MatchingPace
-from millpond.engine.merging import results_folder
-from millpond.engine.records import Published, last_record, read_published
-from millpond.engine.reporting import Reporter, Work
-from millpond.engine.segments import DEAD, archive_folder, dead_folder, row_schema
+from millpond.engine.intake.admission import Pace
 from millpond.engine.settings import SETTINGS, Settings, drivers_of, read_settings
-from millpond.engine.sizes import StateSizes
-from millpond.engine.skew import Skew
-from millpond.engine.state import state_folder
-from millpond.engine.table_versions import TABLES, TableVersions
-from millpond.errors import PondError
+from millpond.engine.tasks.merging import results_folder
+from millpond.manifests.records import Published, last_record, read_published
+from millpond.operators.derived.granularity import is_needed
+from millpond.operators.derived.rows import derived_folder, reached
+from millpond.operators.filters.filter_orders import FilterOrders
+from millpond.operators.panes.state import state_folder
+from millpond.operators.relation.skew import Skew
+from millpond.operators.summaries.entries import summaries_folder
 from millpond.sources.derived import DerivedSource
 from millpond.sources.files import FileSource
 from millpond.sources.intake import IntakeLog
 from millpond.sources.landing import Landing
 from millpond.sources.system import SystemSource
+from millpond.sources.tables.versions import TABLES, TableVersions
+from millpond.support.errors import PondError
 from millpond.synopses import connection, query_table
 from millpond.tables import SegmentTable, read_json, write_json
 from millpond.tables.chunks import SCHEMA as CHUNKS

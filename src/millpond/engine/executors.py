@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from millpond.engine.mapping import Parcel
+from millpond.engine.tasks.mapping import Parcel
 from millpond.tables.chunks import Payload
 
 MapTask = Callable[[int], Iterator[Parcel]]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from millpond.adapt.matching_pace import share_of
 from millpond.adapt.scheduling import POLICIES, Policy
-from millpond.engine.matching_pace import share_of
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 
 
 @dataclass

@@ -21,8 +21,8 @@ import cloudpickle
 import duckdb
 import pyarrow as pa
 
-from millpond.errors import QueryError
 from millpond.functions.calling import UserFunctionError, over_arrays
+from millpond.support.errors import QueryError
 from millpond.types import FunctionDefinition, from_json, to_json
 
 _REFERENCE = re.compile(r"\budf__(\w+?)__[0-9a-f]{8}_\d+\b")

@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.errors import StatementError
 from millpond.language.durations import UNITS, parse_duration, parse_timestamp, to_microseconds
 from millpond.language.places import nearest
+from millpond.support.errors import StatementError
 from millpond.types import Edge, Span
 
 #: Key of a SELECT's `meta`: its clauses, as a tuple of `BoundsClause`.

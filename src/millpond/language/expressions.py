@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
 from millpond.language.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.dialect import INTERVAL, CheckedCast, render
 from millpond.language.durations import interval_text, unit_name
@@ -19,6 +18,7 @@ from millpond.language.functions import AGGREGATES, REFUSED, SCALARS, WINDOW_FUN
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.user_functions import check_call, marked
 from millpond.language.zoned import cast_in_utc, in_utc
+from millpond.support.errors import StatementError
 
 _BINARY = frozenset({"this", "expression"})
 _UNARY = frozenset({"this"})

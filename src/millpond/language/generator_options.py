@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlglot.errors import ParseError, TokenError
 
-from millpond.errors import StatementError
 from millpond.language.column_types import TIMES
 from millpond.language.dialect import SyntaxFault, new_parser, tokenize
 from millpond.language.durations import parse_duration
@@ -15,6 +14,7 @@ from millpond.language.option_reader import OptionReader
 from millpond.language.places import Source, nearest
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
+from millpond.support.errors import StatementError
 from millpond.types import ARRIVAL, Column, StreamDefinition, StreamOptions
 
 #: Groups whose own bounds are kept beside the stream's, and how many may be asked for.

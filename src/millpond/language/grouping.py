@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
 from millpond.language.aggregate_calls import Call, CallReader
 from millpond.language.aggregate_windows import OwnWindow
 from millpond.language.expressions import Resolver, column, has_aggregate, struct_field
 from millpond.language.outputs import SelectItem, ordinal
 from millpond.language.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.types_of import Item, Typer
+from millpond.support.errors import StatementError
 from millpond.types import NUMBER, Aggregate, Column, Key, RowWindow
 
 

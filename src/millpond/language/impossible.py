@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
 from millpond.language.axes import ConstantFault
 from millpond.language.duck import Refused, typed_relation
 from millpond.language.factors import FactorReader
 from millpond.language.places import Source
+from millpond.support.errors import StatementError
 from millpond.types import Column
 
 

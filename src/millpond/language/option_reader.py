@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from millpond.errors import StatementError
 from millpond.language.durations import parse_duration
 from millpond.language.places import nearest
+from millpond.support.errors import StatementError
 
 T = TypeVar("T")
 

@@ -126,7 +126,7 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
 
 def _archive(reader: OptionReader) -> str:
     """How the archive is organised, as it is written; what is no design is an error with its place."""
-    from millpond.archive.designs import DesignFault, parse_design  # it reads durations as this room does
+    from millpond.archive.design.designs import DesignFault, parse_design  # it reads durations as this room does
 
     text = reader.text("archive", "plain")
     try:

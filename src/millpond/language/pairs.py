@@ -7,10 +7,10 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
 from millpond.language.outputs import SelectItem
 from millpond.language.places import Source, nearest
 from millpond.language.scope import RowScope
+from millpond.support.errors import StatementError
 from millpond.types import Column, StreamDefinition, StreamOptions
 
 _JOINED = re.compile(r"[01]\.")

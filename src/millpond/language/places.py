@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
+from millpond.support.errors import StatementError
 
 #: A syntax node, a token's (start, end) in the script (end exclusive), or None for the whole statement.
 Place: TypeAlias = "exp.Expr | tuple[int, int] | None"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.errors import StatementError
 from millpond.language.durations import EXPECTED, parse_duration
 from millpond.language.places import Source, nearest
+from millpond.support.errors import StatementError
 from millpond.types import DAY, HOUR, MINUTE, SECOND, Reduction
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import Literal
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
 from millpond.functions import display
 from millpond.language.answer_bounds import Ends, ends_asked
 from millpond.language.column_types import NAMES, TypeRefused, type_sql
@@ -35,6 +34,7 @@ from millpond.language.user_functions import check_call, marked
 from millpond.language.validity import hold_in_time
 from millpond.language.window_clause import FINAL, REVISIONS
 from millpond.language.zoned import cast_in_utc, in_utc, utc_text
+from millpond.support.errors import StatementError
 from millpond.types import Column, QueryDefinition, StreamDefinition, TableDefinition
 
 Kind = Literal["query", "revisions", "final", "late", "dead", "table", "stream"]

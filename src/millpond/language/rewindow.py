@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millpond.errors import Refusal
 from millpond.language.script import parse
 from millpond.language.statements import CreateQuery, Select
 from millpond.language.window_clause import WINDOW, WindowClause
+from millpond.support.errors import Refusal
 
 
 def with_window(name: str, text: str, window: str) -> tuple[str, exp.Query]:

@@ -10,7 +10,6 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.errors import StatementError
 from millpond.language import options as opts
 from millpond.language.bounds import BOUNDS, EdgeReader, cut_bounds
 from millpond.language.column_types import NAMES, TypeRefused, canonical
@@ -41,6 +40,7 @@ from millpond.language.statements import (
 from millpond.language.table_options import ALTER_TABLE_OPTIONS, TABLE_OPTIONS, altered_table, table_of
 from millpond.language.tokens import tokens_of
 from millpond.language.window_clause import parse_window
+from millpond.support.errors import StatementError
 from millpond.types import COVERED, Column, StreamDefinition
 
 #: Names of columns that answers have by themselves.

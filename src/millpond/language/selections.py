@@ -12,7 +12,6 @@ from functools import partial
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
 from millpond.language import binding
 from millpond.language.aggregate_windows import OVER_JOINS, windowed_calls
 from millpond.language.axes import ConstantFault, axis_of
@@ -46,6 +45,7 @@ from millpond.language.unions import in_words_of
 from millpond.language.user_functions import mark_functions
 from millpond.language.validity import take_tolerances
 from millpond.language.window_clause import WINDOW
+from millpond.support.errors import StatementError
 from millpond.types import (
     BoundQuery,
     Column,

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
 from millpond.language import selections
 from millpond.language.axes import Constant, ConstantFault
 from millpond.language.bounds import BOUNDS, EdgeReader
@@ -27,6 +26,7 @@ from millpond.language.script import parse
 from millpond.language.selections import Analysis, analyse, conjunction, unmarked
 from millpond.language.statements import Select
 from millpond.language.zoned import utc_text
+from millpond.support.errors import StatementError
 from millpond.types import BoundQuery, JoinFactor, Selection, Side, Span, StreamDefinition
 
 _CONSTANT = re.compile(

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from sqlglot.errors import TokenError
 
-from millpond.errors import Refusal, StatementError
 from millpond.language.dialect import tokenize
 from millpond.language.statements import Statement
+from millpond.support.errors import Refusal, StatementError
 
 
 def token_place(statement: Statement, word: str) -> tuple[int, int]:
@@ -38,7 +38,7 @@ def pointing(statement: Statement) -> Iterator[None]:
     ...     raise Refusal("'every' is for RSTREAM", option="every")
     Traceback (most recent call last):
     ...
-    millpond.errors.StatementError: line 1, column 22: 'every' is for RSTREAM
+    millpond.support.errors.StatementError: line 1, column 22: 'every' is for RSTREAM
       CREATE QUERY q WITH (every = '1 s') AS SELECT every FROM s
                            ^^^^^
     """

@@ -8,8 +8,8 @@ import re
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.errors import StatementError
 from millpond.language.dialect import tokenize
+from millpond.support.errors import StatementError
 
 
 def tokens_of(script: str) -> list[Token]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millpond.errors import StatementError
 from millpond.language.duck import Refused, typed_relation
 from millpond.language.places import Source, nearest
+from millpond.support.errors import StatementError
 from millpond.types import Column
 
 _NOT_VALUES = (exp.Identifier, exp.DataType, exp.Var, exp.Star, exp.Table)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.errors import StatementError
 from millpond.language.durations import EXPECTED, UNITS, parse_duration, parse_timestamp, to_microseconds
 from millpond.language.places import nearest
+from millpond.support.errors import StatementError
 from millpond.types import DAY, HOUR
 
 if TYPE_CHECKING:

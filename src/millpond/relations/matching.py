@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millpond.compiled import compiled
 from millpond.relations.contents import Ints
 from millpond.relations.runs import KeyOrder, Words, key_order, spread_codes
+from millpond.support.compiled import compiled
 
 Places = npt.NDArray[np.int32]
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.distinct import is_among
 from millpond.relations.contents import left_of, spans_of
+from millpond.support.distinct import is_among
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
 from millpond.synopses.panes import casts_of, weighed

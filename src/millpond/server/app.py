@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
-from millpond.pond import Pond
+from millpond.api.pond import Pond
 from millpond.server.auth import LOCAL, Caller, Tokens
 from millpond.server.body import read_body
 from millpond.server.call import Call, json_response

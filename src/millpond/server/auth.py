@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
-from millpond.errors import PondError
 from millpond.server.failures import Failure, forbidden
+from millpond.support.errors import PondError
 
 Role = Literal["read", "write", "admin"]
 _RANK: Final = {role: rank for rank, role in enumerate(get_args(Role))}

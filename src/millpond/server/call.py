@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from millpond import wire
 from millpond.server.auth import Caller
 from millpond.server.decoding import parse_json
 from millpond.server.failures import Failure
 from millpond.server.operations import Operation
 from millpond.server.service import Service
+from millpond.support import wire
 
 T = TypeVar("T")
 

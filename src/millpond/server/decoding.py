@@ -11,9 +11,9 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.csv
 
-from millpond import wire
 from millpond.server.arrow_input import read_ipc
 from millpond.server.failures import Failure, bad_request, over_limit
+from millpond.support import wire
 
 #: Media types of ingest bodies.
 INGESTED: Final = (

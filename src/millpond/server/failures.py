@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from millpond import errors
-from millpond.wire import error_json
+from millpond.support import errors
+from millpond.support.wire import error_json
 
 log = logging.getLogger("millpond.server")
 

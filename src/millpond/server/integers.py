@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from millpond.compiled import compiled
+from millpond.support.compiled import compiled
 
 #: Integers up to here are the same in every JSON reader.
 EXACT: Final = 2**53

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from millpond import wire
 from millpond.server.operations import Operation, Parameter
 from millpond.server.schemas import ERROR
+from millpond.support import wire
 
 _ALWAYS: Final = {
     400: "The request is wrong",

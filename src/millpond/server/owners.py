@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 from millpond.tables.files import append_durably, sync_folder
 
 

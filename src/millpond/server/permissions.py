@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from millpond import language as lang
-from millpond.errors import StatementError
 from millpond.server.auth import Caller, Role
 from millpond.server.failures import Failure
-from millpond.wire import error_json
+from millpond.support.errors import StatementError
+from millpond.support.wire import error_json
 
 _READS = (lang.Select, lang.Invoke, lang.Show, lang.Explain)
 

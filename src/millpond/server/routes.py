@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from millpond import wire
 from millpond.server import schemas as s
 from millpond.server.handlers import about, answers, queries, statements, streams, subscription
 from millpond.server.operations import Operation, Parameter
+from millpond.support import wire
 
 _QUERY = Parameter("query", place="path", summary="the query's name, or its id", example="7")
 _STREAM = Parameter("stream", place="path", summary="the stream's name")

@@ -16,11 +16,11 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from millpond.errors import PondError
-from millpond.pond import Pond
+from millpond.api.pond import Pond
 from millpond.server.app import App, create_app
 from millpond.server.auth import Tokens
 from millpond.server.limits import Limits
+from millpond.support.errors import PondError
 
 #: A request's line and headers have at most these bytes.
 MOST_HEAD: Final = 64 << 10

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from millpond.errors import QueryError
-from millpond.pond import Pond
-from millpond.results.explain_rows import list_queries
+from millpond.answers.describe.explain_row_queries import list_queries
+from millpond.api.pond import Pond
 from millpond.server.auth import Caller, Tokens
 from millpond.server.encoding import prepare
 from millpond.server.failures import forbidden, not_found, over_limit
@@ -23,6 +22,7 @@ from millpond.server.owners import Owners
 from millpond.server.pages import HeldAnswers
 from millpond.server.replies import Replies
 from millpond.server.watch import Watch
+from millpond.support.errors import QueryError
 
 T = TypeVar("T")
 

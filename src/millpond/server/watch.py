@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 
-from millpond.pond import Pond
+from millpond.api.pond import Pond
 
 
 class Watch:

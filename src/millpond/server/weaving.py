@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.compiled import compiled
+from millpond.support.compiled import compiled
 
 
 def woven(columns: Sequence[pa.Array], before: Sequence[bytes], behind: bytes, between: bytes) -> bytes:

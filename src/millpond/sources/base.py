@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 import duckdb
 import numpy as np
 
+from millpond.sources.formats.shape import Read
 from millpond.sources.intake import Item
-from millpond.sources.shape import Read
 from millpond.types import StreamDefinition
 
 
@@ -40,7 +40,7 @@ class Reader(Protocol):
         columns: Sequence[str] | None,
         db: duckdb.DuckDBPyConnection,
     ) -> Read:
-        """The item's rows; see `millpond.sources.read.read`."""
+        """The item's rows; see `millpond.sources.formats.read.read`."""
         ...
 
 

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from millpond.language.duck import quote
 from millpond.progress import NEVER
+from millpond.sources.formats.opening import vanished
+from millpond.sources.formats.parquet import found_in, match, needed_columns
+from millpond.sources.formats.shape import Read, whole
 from millpond.sources.intake import IntakeLog, Item
-from millpond.sources.opening import vanished
-from millpond.sources.parquet import found_in, match, needed_columns
-from millpond.sources.shape import Read, whole
 from millpond.synopses.enums import query_ordered
 from millpond.tables import read_json, remove_file, write_durably, write_json
 from millpond.types import StreamDefinition
@@ -199,7 +199,7 @@ def rows_of(name: str) -> int:
 def read(
     item: Item, definition: StreamDefinition, columns: Sequence[str] | None, db: duckdb.DuckDBPyConnection
 ) -> Read:
-    """See `millpond.sources.read.read`. Answers come in order of event time, and of their values where that is equal.
+    """See `formats.read.read`. Answers come in order of event time, and of their values where that is equal.
 
     Raises: SourceError when a file is gone.
     """

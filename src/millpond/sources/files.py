@@ -16,9 +16,9 @@ from typing import Final, cast
 
 import pyarrow.parquet as pq
 
-from millpond.errors import SourceError
 from millpond.sources.intake import HEAD_BYTES, Format, IntakeLog, Item, checksum
 from millpond.sources.listing import Seen, check_path, folder_time, list_path
+from millpond.support.errors import SourceError
 from millpond.types import SECOND, StreamDefinition
 
 FORMATS: Final[dict[str, Format]] = {

@@ -12,10 +12,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import SourceError
-from millpond.sources.carriers import Carrier, carriers, scratch
-from millpond.sources.convert import Converted, convert
-from millpond.sources.shape import value_texts
+from millpond.sources.formats.carriers import Carrier, carriers, scratch
+from millpond.sources.formats.convert import Converted, convert
+from millpond.sources.formats.shape import value_texts
+from millpond.support.errors import SourceError
 from millpond.types import ARRIVAL, StreamDefinition
 
 

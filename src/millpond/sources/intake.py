@@ -22,7 +22,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 from millpond.tables.files import append_durably, sync_folder
 
 #: How much of a file's beginning its checksum covers.

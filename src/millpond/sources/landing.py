@@ -17,8 +17,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from millpond.errors import PondError
 from millpond.sources.intake import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
+from millpond.support.errors import PondError
 from millpond.types import DAY
 
 #: How long an idempotency key is remembered, microseconds.

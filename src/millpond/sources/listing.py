@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from millpond.errors import SourceError
+from millpond.support.errors import SourceError
 
 _MAGIC: Final = frozenset("*?[")
 _UNFINISHED: Final = (".tmp", ".part", ".partial", ".crdownload")

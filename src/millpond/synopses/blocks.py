@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from millpond.synopses.kernel import connection, query_table
 
 if TYPE_CHECKING:
-    from millpond.synopses.matches import Matches
+    from millpond.synopses.predicate_index.matches import Matches
 
 #: Most rows of a block: row numbers are uint16.
 BLOCK_ROWS = 65_536
@@ -465,7 +465,9 @@ def _read_block(data: pa.Buffer, entry: dict[str, Any]) -> tuple[Block, Matches 
     stored = entry.get("matches")
     if stored is None:
         return block, None
-    from millpond.synopses.matches import Matches  # matches are made of blocks: the import runs that way round
+    from millpond.synopses.predicate_index.matches import (
+        Matches,  # matches are made of blocks: the import runs that way round
+    )
 
     arrays = {
         name: np.frombuffer(data.slice(at, size), np.dtype(kind)) for name, (at, size, kind) in stored["arrays"].items()

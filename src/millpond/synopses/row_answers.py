@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.distinct import distinct, is_among
+from millpond.support.distinct import distinct, is_among
 from millpond.synopses.folds import fold_columns, fold_components
 from millpond.synopses.panes import PanesSpec
 from millpond.synopses.rows import arrivals, codes_of, cuts_of, partition_codes, ranked, together, weights

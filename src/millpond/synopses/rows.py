@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.distinct import distinct
+from millpond.support.distinct import distinct
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
 from millpond.synopses.splits import Component
@@ -30,7 +30,7 @@ from millpond.windows.row_runs import firsts, numbers, sorted_by
 if TYPE_CHECKING:
     from millpond.synopses.panes import PanesSpec
 
-#: The column of a late row's cut; see `millpond.engine.cuts`.
+#: The column of a late row's cut; see `millpond.operators.windowed.late_exclusions`.
 CUT = "cut"
 
 Flags = NDArray[np.bool_]
@@ -72,7 +72,7 @@ def kept_for(query: BoundQuery, late: Literal["revise", "drop"], options: QueryO
     window = query.row_window
     assert window is not None
     if query.feeds:
-        late = "revise"  # see `millpond.engine.unions`
+        late = "revise"  # see `millpond.catalog.unions`
     behind = 0 if late == "drop" else revised_for(query, options)
     if options.delay:
         late, behind = "drop", options.delay

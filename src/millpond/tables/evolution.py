@@ -11,7 +11,7 @@ import os
 
 from deltalake import DeltaTable, Schema
 
-from millpond.errors import PondError
+from millpond.support.errors import PondError
 from millpond.tables.files import sync_folder
 from millpond.tables.stores import is_remote, size_of, write_bytes
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from millpond.errors import MillpondError
+from millpond.support.errors import MillpondError
 from millpond.testing.clock import VirtualClock
 from millpond.testing.golden import updating
 from millpond.testing.records import (

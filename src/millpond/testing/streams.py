@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millpond.errors import MillpondError
+from millpond.support.errors import MillpondError
 
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 

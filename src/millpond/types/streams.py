@@ -44,7 +44,7 @@ class StreamOptions:
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.
     archive_at: the place in an object store below which it and its copies lie; None: the pond's folder.
-    archive: how it is organised, as `millpond.archive.designs` reads it. seed: of samples of it; None: the stream's id.
+    archive: how it is organised, as `archive.design.designs` reads it. seed: of samples of it; None: the stream's id.
     """
 
     source: Literal["ingest", "files", "derived", "system"] = "ingest"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.distinct import distinct
+from millpond.support.distinct import distinct
 
 Ints = NDArray[np.int64]
 

@@ -20,7 +20,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.errors import QueryError
+from millpond.support.errors import QueryError
 
 if TYPE_CHECKING:
     from millpond.windows.kinds import WindowKind

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.distinct import distinct
+from millpond.support.distinct import distinct
 from millpond.windows.candidates import Ints
 
 Flags = NDArray[np.bool_]

@@ -9,8 +9,8 @@ from typing import Any
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from millpond.errors import MillpondError
 from millpond.server.call import Call, json_response
+from millpond.support.errors import MillpondError
 
 
 async def health(call: Call) -> Response:

@@ -6,12 +6,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from millpond import wire
-from millpond.errors import QueryError
 from millpond.server.call import Call, json_bytes
 from millpond.server.encoding import columns_json, csv_bytes, instant, rows_json
 from millpond.server.failures import bad_request
 from millpond.server.pages import PageCursor, gone
+from millpond.support import wire
+from millpond.support.errors import QueryError
 
 _UNUSUAL = {"as_of", "begin", "end", "cursor"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from millpond.row_queries import check_form
+from millpond.commands.row_queries import check_form
 from millpond.server.call import Call, json_response
 from millpond.server.encoding import rows_json
 from millpond.server.failures import bad_request

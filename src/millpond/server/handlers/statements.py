@@ -10,15 +10,15 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
 from millpond import language as lang
-from millpond import wire
-from millpond.errors import MillpondError, QueryError
-from millpond.interpreter import StatementResult
+from millpond.commands.interpreter import StatementResult
 from millpond.server.call import Call, json_bytes
 from millpond.server.encoding import columns_json, csv_bytes, rows_json
 from millpond.server.failures import bad_request, of_exception
 from millpond.server.operations import fields_of
 from millpond.server.pages import PageCursor, gone
 from millpond.server.permissions import check
+from millpond.support import wire
+from millpond.support.errors import MillpondError, QueryError
 
 SQL = "application/sql"
 _CHANGES = (lang.CreateQuery, lang.AlterQuery, lang.Drop)

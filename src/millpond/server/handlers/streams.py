@@ -6,11 +6,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from millpond.errors import QueryError, SourceError
 from millpond.server.call import Call, json_response
 from millpond.server.decoding import rows_of
 from millpond.server.failures import Failure, bad_request, not_found
 from millpond.server.operations import fields_of
+from millpond.support.errors import QueryError, SourceError
 
 _MOST_KEY = 255
 

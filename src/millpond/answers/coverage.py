@@ -1,0 +1,80 @@
+"""Coverage: which windows retention has cut, and from which instant on their rows are all there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.manifests.records import QueryProgress
+from millpond.progress import NEVER
+from millpond.types import COVERED, NUMBER, Column, RowWindow
+
+COVERAGE = Column(COVERED, "TIMESTAMP")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How far back a query's windows are filled.
+
+    start: the event time from which on all rows are there (microseconds); NEVER: no row is known to be missing.
+    until: windows that end before it lack something; NEVER: none does.
+    closed: the query has answered the windows that end by then.
+    """
+
+    start: int
+    until: int
+    closed: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every window still to come is whole."""
+        return self.closed >= self.until
+
+
+def coverage_of(core: Core, standing: Standing) -> Coverage:
+    """What a window query was filled with: history that retention had left, or all since the stream's first row."""
+    progress = core.published.queries.get(str(standing.id), QueryProgress())
+    window = standing.definition.query.window
+    archives = [core.streams[s.id].archive.snapshot for s in core.catalog.streams_of(standing)]
+    lows = [s.low for segments, _ in archives for s in segments]
+    start = progress.covered
+    if start <= NEVER and lows and all(removed is None for _, removed in archives):
+        start = min(lows)
+    reach = window.range if window is not None and window.landmark is None else 0
+    return Coverage(start, start + reach if start > NEVER and reach else NEVER, progress.closed)
+
+
+def with_coverage(answers: pa.Table, removed: int | None, window: RowWindow | None = None) -> pa.Table:
+    """Answers of windows with a further column `covered_from`: NULL for a window that is whole.
+
+    Arguments:
+        window: windows of the last n rows: numbers count from the first row that is left, so that windows which would
+            begin before it may lack rows.
+        removed: rows with an event time before it (microseconds) were removed when the windows were computed; None or
+            NEVER: none were.
+
+    A window that starts before `removed` may lack rows; from `covered_from`, the smaller of `removed` and the window's
+    end, to its end it has them all.
+
+        >>> import datetime as dt
+        >>> day = [dt.datetime(2026, 1, d) for d in (1, 2, 3)]
+        >>> table = pa.table({"window_start": day[:2], "window_end": day[1:]})
+        >>> with_coverage(table, 1_767_225_600_000_001)["covered_from"].to_pylist()
+        [datetime.datetime(2026, 1, 1, 0, 0, 0, 1), None]
+    """
+    kind = pa.timestamp("us")
+    if removed is None or removed <= NEVER:
+        return answers.append_column(COVERED, pa.nulls(answers.num_rows, kind))
+    start, end = (answers[n].cast(kind).cast(pa.int64()) for n in ("window_start", "window_end"))
+    limit = pa.scalar(removed, pa.int64())
+    opened = window is not None and window.range is not None  # such a window does not hold its start
+    start = start.fill_null(NEVER)  # NULL: a window since the start of the stream
+    cut = pc.less(pc.add(start, 1) if opened else start, limit)
+    if window is not None and window.rows is not None and NUMBER.name in answers.column_names:
+        cut = pc.less(answers[NUMBER.name], -(-window.rows // window.slide))
+    covered = pc.if_else(cut, pc.min_element_wise(end, limit), pa.scalar(None, pa.int64()))
+    return answers.append_column(COVERED, covered.cast(kind))

@@ -1,0 +1,165 @@
+"""SHOW SYNOPSES: the state of queries, how much of it there is, who uses it and what each user sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.answers.describe.explain_windows import duration, moment, open_text
+from millpond.catalog import Catalog, Standing, Store
+from millpond.engine.control.sizes import Size
+from millpond.engine.core import Core
+from millpond.functions import display
+from millpond.language.spreading import EVERYWHERE
+from millpond.synopses import PanesSpec
+from millpond.synopses.panes import window_behind
+from millpond.types import DAY, HOUR, Landmark, RelationInput, RowWindow, Window
+from millpond.windows.landmarks import is_dated
+
+#: How the language calls the time from a landmark to the next.
+_PERIODS = {HOUR: "HOURLY", DAY: "DAILY", 7 * DAY: "WEEKLY"}
+
+_SCHEMA = pa.schema(
+    [
+        ("synopsis", pa.string()),
+        ("kind", pa.string()),
+        ("stream", pa.string()),
+        ("pane", pa.string()),
+        ("filter", pa.string()),
+        ("keys", pa.string()),
+        ("components", pa.int64()),
+        ("state", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("users", pa.string()),
+        ("shared", pa.bool_()),
+        ("views", pa.string()),
+    ]
+)
+
+
+def show_synopses(core: Core) -> pa.Table:
+    """One row for each synopsis and each store of rows.
+
+    rows, bytes: what the committed state files hold of it; a group whose pane several epochs added to counts once for
+    each until files are merged. views: what each user sees of it.
+    """
+    with core.lock:
+        catalog, segments = core.catalog, core.state.segments
+    with core.pinned():
+        sizes = core.reporter.sizes.of(segments)
+    rows = []
+    for s in catalog.synopses.values():
+        summaries = [f"a summary of {catalog.streams[c.stream].name}" for c in catalog.kept_by(s.owner)]
+        kind = "row window" if s.spec.rows is not None else "panes"
+        about = {
+            "stream": ", ".join(catalog.streams[n].label for n in s.spec.streams),
+            "pane": _pane(s.spec),
+            "filter": display(s.spec.where or ""),
+            "keys": display(", ".join(s.spec.keys)),
+            "components": len(s.spec.components),
+            "state": s.spec.form,
+        }
+        rows.append(_row(catalog, s.owner, kind, about, sizes.get(s.owner, Size()), summaries))
+    for store in catalog.stores.values():
+        about = {
+            "stream": ", ".join(catalog.streams[n].name for n in store.spec.streams),
+            "pane": "rows",
+            "filter": display(store.spec.where or ""),
+            "keys": _placing(store, core.published.hot.get(store.owner, {})),
+            "components": len(store.spec.columns),
+            "state": "rows",
+        }
+        rows.append(_row(catalog, store.owner, "rows", about, sizes.get(store.owner, Size()), []))
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _row(
+    catalog: Catalog, owner: str, kind: str, about: dict[str, Any], size: Size, others: list[str]
+) -> dict[str, Any]:
+    users = sorted(catalog.users(owner), key=lambda q: q.definition.name)
+    return about | {
+        "synopsis": owner,
+        "kind": kind,
+        "rows": size.rows,
+        "bytes": size.bytes,
+        "users": ", ".join([*dict.fromkeys(n for q in users for n in catalog.known_as(q)), *others]),
+        "shared": len(users) + len(others) > 1,
+        "views": "; ".join(f"{', '.join(catalog.known_as(q))}: {_view(q, owner)}" for q in users),
+    }
+
+
+def _placing(store: Store, split: Mapping[str, str]) -> str:
+    """By what the rows of a store are spread over the shards, and which keys are split."""
+    spread = f"spread by {store.spread}" if store.spread else ""
+    spread = "in every shard" if store.spread == EVERYWHERE else spread
+    return spread + (f", split: {', '.join(sorted(split.values()))}" if split else "")
+
+
+def _view(standing: Standing, owner: str) -> str:
+    """The window through which a query sees state."""
+    query = standing.definition.query
+    if query.relation is not None:
+        mine = [i for o, i in zip(standing.inputs, query.relation.inputs, strict=True) if o == owner]
+        return " and ".join(_of_input(i) for i in mine)
+    if isinstance(query.row_window, RowWindow):
+        extent = f"ROWS {query.row_window.rows}" if query.row_window.rows is not None else "RANGE"
+        return f"[{extent} SLIDE {query.row_window.slide}]"
+    assert isinstance(query.window, Window)
+    behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
+    return " and ".join(_of_window(window) for window in behind or (query.window,))
+
+
+def _of_window(window: Window) -> str:
+    """A window with a SLIDE as in SQL."""
+    if window.kind is not None:
+        return f"[KIND {window.kind.split('@')[0]}]"
+    if window.landmark is not None:
+        return f"[RANGE ALL {_since(window.landmark)}SLIDE {duration(window.slide)}]"
+    return f"[RANGE {duration(window.range)} SLIDE {duration(window.slide)}]"
+
+
+def _since(landmark: Landmark) -> str:
+    """The landmark as in SQL, with a space behind it; '' for the start of the stream.
+
+    >>> _since(Landmark(21_600_000_000, 86_400_000_000, "Europe/Berlin"))
+    "SINCE '06:00:00' DAILY ZONE 'Europe/Berlin' "
+    """
+    if landmark.since is None:
+        return ""
+    at = moment(landmark.since)
+    since = f"SINCE TIMESTAMP '{at}' " if is_dated(landmark) else f"SINCE '{at.removeprefix('1970-01-01 ')}' "
+    if landmark.every is not None:
+        since += f"{_PERIODS.get(landmark.every) or f'EVERY {duration(landmark.every)}'} "
+    return since + (f"ZONE '{landmark.zone}' " if landmark.zone != "UTC" else "")
+
+
+def _of_input(item: RelationInput) -> str:
+    window = item.window
+    if window.kind == "rows":
+        by = f"PARTITION BY {', '.join(window.partition)} " if window.partition else ""
+        return f"[{by}ROWS {window.rows}]"
+    if window.kind == "tumbling":
+        return f"[RANGE TUMBLING {duration(window.range)}]"
+    if window.kind == "range":
+        open_range = open_text(window.range)
+        return (
+            f"[RANGE {open_range} OPEN]"
+            if open_range
+            else f"[RANGE {duration(window.range)}]"
+            if window.range
+            else "[NOW]"
+        )
+    return "[RANGE UNBOUNDED]"
+
+
+def _pane(spec: PanesSpec) -> str:
+    """What a synopsis keeps of each group."""
+    if spec.rows is not None:
+        return "rows"
+    return duration(spec.panes.width) if spec.panes.kind is None else spec.panes.kind.split("@")[0]
+
+
+__all__ = ["show_synopses"]

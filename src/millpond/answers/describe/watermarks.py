@@ -1,0 +1,219 @@
+"""SHOW PROGRESS: how far streams, their source partitions and queries are, and who holds them up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.answers.describe.explain_windows import duration, moment
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.manifests.records import QueryProgress
+from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
+from millpond.progress.delays import estimate
+from millpond.relations.bands import marks_of
+from millpond.sources.derived import DerivedSource
+from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
+from millpond.windows import first_end_after
+from millpond.windows.landmarks import landmark_zero
+
+_COLUMNS = {
+    "kind": pa.string(),
+    "name": pa.string(),
+    "source": pa.string(),
+    "bound": pa.string(),
+    "high_watermark": pa.string(),
+    "lag": pa.string(),
+    "late": pa.int64(),
+    "broke_marks": pa.int64(),
+    "groups": pa.int64(),
+    "idle": pa.bool_(),
+    "generator": pa.string(),
+    "waiting_for": pa.string(),
+}
+
+
+def show_progress(core: Core) -> pa.Table:
+    """One row per stream, source partition and window query; for pairs also what is known of results to come.
+
+    Columns: kind ('stream', 'partition', 'query'; of pairs 'side': no result to come has a smaller event time of that
+    input; 'joint': none has smaller ones of both), name, source (the partition), bound (a query: closed until),
+    high_watermark, lag (event time between the two), late (rows behind progress), broke_marks (rows that broke marks of
+    their own source), groups (that are ahead by marks of their own), idle, generator, waiting_for.
+    """
+    with core.lock:
+        published, catalog = core.published, core.catalog
+    rows: list[dict[str, Any]] = []
+    for stream in catalog.shown_streams():
+        state = published.progress.get(str(stream.id), StreamProgress())
+        rows += _stream_rows(stream, state, published.clock)
+        source = core.streams[stream.id].source if stream.id in core.streams else None
+        if isinstance(source, DerivedSource) and source.withheld:
+            handed = f"{source.withheld} announcements rolled up, {source.handed_on} handed on"
+            rows[-1 - len(state.partitions)]["generator"] += f"; to what its readers need: {handed}"
+    for standing in catalog.shown_queries():
+        known = published.queries.get(str(standing.id), QueryProgress())
+        streams = catalog.streams_of(standing)
+        rows.append(_query_row(standing, known, [(s, published.progress.get(str(s.id), StreamProgress()))
+                                                 for s in streams], published.clock))  # fmt: skip
+        rows += _mark_rows(standing, known, streams)
+    return pa.table({name: pa.array([r.get(name) for r in rows], kind) for name, kind in _COLUMNS.items()})
+
+
+def _stream_rows(stream: StreamDefinition, state: StreamProgress, clock: int) -> list[dict[str, Any]]:
+    options, parts = stream.options, state.partitions
+    ahead = len(state.groups)
+    first = {
+        "kind": "stream",
+        "name": stream.name,
+        "bound": moment(state.bound),
+        "high_watermark": moment(state.high),
+        "lag": _lag(state.bound, state.high),
+        "late": sum(p.late for p in parts.values()),
+        "broke_marks": sum(p.broken for p in parts.values()),
+        "groups": ahead,
+        "idle": state.idle,
+        "generator": generator(options),
+        "waiting_for": "" if state.ended else ", ".join(holders(stream, state, clock)),
+    }
+    return [
+        first,
+        *(
+            {
+                "kind": "partition",
+                "name": stream.name,
+                "source": name,
+                "bound": moment(p.bound),
+                "high_watermark": moment(p.high),
+                "lag": _lag(p.bound, p.high),
+                "late": p.late,
+                "broke_marks": p.broken,
+                "groups": len(p.groups),
+                "idle": silent(p, options, clock),
+                "generator": _promise(p, options),
+            }
+            for name, p in sorted(parts.items())
+        ),
+    ]
+
+
+def holders(stream: StreamDefinition, state: StreamProgress, clock: int) -> list[str]:
+    """Who holds a stream up: the partitions that are furthest behind of several; before any row, that row.
+
+    A source that has announced nothing yet is waited for by what it has to bring.
+    """
+    if not state.partitions:
+        return ["the first row"]
+    options = stream.options
+    if len(state.partitions) == 1 and state.bound <= NEVER:
+        estimated = options.lateness_share is not None
+        marked = bool(options.marks_column or options.marks_record)
+        mark = "the first mark" + (" about all rows" if options.marks_by else "")
+        return ["rows to estimate by"] if estimated else [mark] if marked else []
+    awake = {n: p for n, p in state.partitions.items() if not silent(p, stream.options, clock)}
+    if len(state.partitions) < 2 or not awake:
+        return []
+    least = min(p.bound for p in awake.values())
+    if least == max(p.bound for p in awake.values()):
+        return []
+    return [f"partition {n}" for n, p in sorted(awake.items()) if p.bound == least]
+
+
+def _query_row(
+    standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
+) -> dict[str, Any]:
+    high = now([s for _, s in streams])
+    waiting: str = standing.status if standing.status != "live" else ""
+    window = standing.definition.query.window
+    if not waiting and known.closed < FOREVER:
+        streams = [(s, p) for s, p in streams if not p.idle] or streams
+        least = min(s.bound for _, s in streams)
+        held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
+        end = ""
+        if window is not None and window.slide and known.closed > NEVER:
+            since = known.closed
+            if window.landmarks and not window.range:  # no window ends up to the first landmark
+                since = max(since, min(landmark_zero(mark) for mark in window.landmarks))
+            end = moment(first_end_after(window, since))
+        waiting = ", ".join(held) + (f" to reach {end}" if end else "")
+    return {
+        "kind": "query",
+        "name": standing.definition.name,
+        "bound": moment(known.closed),
+        "high_watermark": moment(high),
+        "lag": _lag(known.closed, high),
+        "late": known.too_late,
+        "waiting_for": waiting,
+    }
+
+
+def _mark_rows(standing: Standing, known: QueryProgress, streams: Sequence[StreamDefinition]) -> list[dict[str, Any]]:
+    """What the bounds of its inputs say of a stream of pairs (individual and joint marks)."""
+    relation = standing.definition.query.relation
+    if relation is None or relation.plan != "paired" or len(known.sides) != 2:
+        return []
+    by_name = {s.name: s for s in streams}
+    times = [f"{i.stream}.{by_name[i.stream].options.time}" for i in relation.inputs]
+    if times[0] == times[1]:
+        times = [f"{times[0]} (first)", f"{times[1]} (second)"]
+    marks, name = marks_of(relation, (known.sides[0], known.sides[1])), standing.definition.name
+    rows = [
+        {"kind": "side", "name": name, "source": time, "bound": moment(side)}
+        for time, side in zip(times, marks.sides, strict=True)
+    ]
+    if marks.joint is not None:
+        joint = ", ".join(map(moment, marks.joint))
+        rows.append({"kind": "joint", "name": name, "source": ", ".join(times), "bound": joint})
+    return rows
+
+
+def _lag(bound: int, high: int) -> str | None:
+    if high <= NEVER or bound <= NEVER:
+        return None
+    return duration(max(0, high - bound))
+
+
+def generator(options: StreamOptions) -> str:
+    """Where a stream's progress comes from, in words.
+
+    >>> generator(StreamOptions(time="ts", lateness=5_000_000, step=60_000_000))
+    'lateness 5s, in steps of 1m'
+    """
+    parts: list[str] = []
+    if options.source == "derived":
+        parts.append("as far as what it is derived from")
+    elif options.time == ARRIVAL:
+        parts.append("arrival")
+    elif options.lateness_share is not None:
+        parts.append("lateness estimated " + _share(options.lateness_share))
+    elif options.lateness_rows is not None:
+        parts.append(f"lateness {options.lateness_rows} rows")
+    elif options.lateness is not None:
+        parts.append(f"lateness {duration(options.lateness)}")
+    elif not options.marks_only:
+        parts.append("ordered")
+    by = f" by {options.marks_by}" if options.marks_by else ""
+    if options.marks_column:
+        parts.append(f"marks in column {options.marks_column}{by}")
+    if options.marks_record:
+        parts.append(f"marks in records{by}")
+    if options.timer is not None:
+        lull = f", in a lull {duration(options.lull)} behind the clock" if options.lull is not None else ""
+        parts.append(f"every {duration(options.timer)}{lull}")
+    if options.step is not None:
+        parts.append(f"in steps of {duration(options.step)}")
+    return ", ".join(parts)
+
+
+def _share(share: float) -> str:
+    return "auto" if share >= 1 else f"p{share * 100:.10g}"
+
+
+def _promise(partition: Partition, options: StreamOptions) -> str | None:
+    """What a partition's estimate promises at the moment."""
+    if options.lateness_share is None:
+        return None
+    delay = estimate(partition.delays, options.lateness_share)
+    return "nothing is promised yet" if delay is None else f"no row later than {duration(delay)}"

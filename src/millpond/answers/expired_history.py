@@ -1,0 +1,132 @@
+"""Questions about a past that retention has taken: what of it is left, and when nothing of it is.
+
+A query that reaches past the rows is answered from what is left of them, and the answer says so: windows by
+`covered_from`, other answers by a note. One that asks for a stretch of time of which nothing is left is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from millpond.answers.describe.explain_windows import moment
+from millpond.answers.fidelity import note_of
+from millpond.answers.row_queries.hot import retained_from
+from millpond.archive.reading.history import Range
+from millpond.archive.reading.scan import between_floors, sections
+from millpond.archive.retention import floors_of
+from millpond.engine.core import Core
+from millpond.operators.summaries.maintenance import reaches, served
+from millpond.progress import NEVER
+from millpond.support.errors import QueryError
+from millpond.synopses import spec_of
+from millpond.types import BoundQuery, Edge, Selection, StreamDefinition
+
+
+def gone_before(core: Core, stream: StreamDefinition) -> int:
+    """The event time before which retention has taken rows of a stream (microseconds); NEVER: it has taken none."""
+    segments, removed = core.streams[stream.id].archive.snapshot
+    retained = retained_from(stream, core.published)
+    hidden = retained if retained > NEVER and any(s.low < retained for s in segments) else NEVER
+    return max(NEVER if removed is None else removed, hidden)
+
+
+def check_reach(
+    core: Core,
+    streams: Sequence[StreamDefinition],
+    begin: int | None,
+    end: int | None,
+    reduced: bool = False,
+    files: bool = False,
+) -> None:
+    """Refuse a question about a stretch of time of which nothing is left in any of the streams that it reads.
+
+    Arguments:
+        begin, end: the stretch, closed, microseconds; None: open. reduced: copies with fewer rows will do.
+        files: rows are seen as long as their files are there (windows), and not just as long as retention says.
+    Raises: QueryError, which says what there is instead.
+    """
+    if end is None or not streams or not all(_nothing_left(core, s, begin, end, reduced, files) for s in streams):
+        return
+    stretch = f"up to {moment(end)}" if begin is None else f"from {moment(begin)} to {moment(end)}"
+    left = (
+        f"of stream '{s.name}' no row {stretch} is left; there are {_what_is_left(core, s, files)}" for s in streams
+    )
+    raise QueryError("; ".join(left))
+
+
+def _nothing_left(
+    core: Core, stream: StreamDefinition, begin: int | None, end: int, reduced: bool, files: bool
+) -> bool:
+    segments, removed = core.streams[stream.id].archive.snapshot
+    retained = retained_from(stream, core.published)
+    seen = NEVER if files else retained
+    if end >= ((NEVER if removed is None else removed) if files else gone_before(core, stream)):
+        return False
+    low = max(seen, NEVER if begin is None else begin)
+    if low <= end and any(s.low <= end and s.high >= low for s in segments):
+        return False
+    if not reduced:
+        return True
+    floors = floors_of(stream, retained)
+    with core.pinned():
+        return not any(sections(core, stream, r, floors)[0] for r in between_floors(floors, Range(begin, end + 1)))
+
+
+def _what_is_left(core: Core, stream: StreamDefinition, files: bool) -> str:
+    runtime = core.streams[stream.id]
+    retained = NEVER if files else retained_from(stream, core.published)
+    lows = [max(s.low, retained) for s in runtime.archive.segments if s.high >= retained]
+    found = [f"rows from {moment(min(lows))} on" if lows else "no rows"]
+    before = min(lows, default=None)
+    for table in runtime.copies.values():
+        older = [s for s in table.segments if s.sole and (before is None or s.low < before)]
+        if older:
+            drop = round(1 - min(s.kept for s in older), 12)
+            found.append(
+                f"copies with {drop * 100:.4g} % dropped from {moment(min(s.low for s in older))} on"
+                f" (REDUCE sample({drop!r}))"
+            )
+    for summary in core.catalog.summaries_of(stream.id):
+        since = reaches(core, summary)
+        found.append(f"summary({summary.query})" + ("" if since is None else f" from {moment(since)} on"))
+    return ", ".join(found)
+
+
+def gone_note(core: Core, asked: BoundQuery | Selection) -> str:
+    """What is to be said with an ad hoc answer over a past of which rows are gone; '' if none are."""
+    query = asked.query if isinstance(asked, Selection) else asked
+    sides = [(query.stream, Edge())]
+    if isinstance(asked, Selection):
+        sides = [(s.stream, s.span.begin) for s in asked.sides]
+    notes = []
+    for name, begin in sides:
+        stream = core.catalog.stream(name)
+        if query.reduce is not None or query.feeds or stream is None:
+            continue
+        gone = gone_before(core, stream)
+        if gone > NEVER and (begin.kind == "open" or (begin.kind == "constant" and begin.value < gone)):
+            notes.append(_of_stream(core, stream, query))
+    return "; ".join(n for n in notes if n)
+
+
+def said_with(core: Core, table: pa.Table, asked: BoundQuery | Selection) -> str:
+    """All that is to be said with an ad hoc answer: how it was reduced, and what is gone."""
+    return "; ".join(n for n in (note_of(table), gone_note(core, asked)) if n)
+
+
+def _of_stream(core: Core, stream: StreamDefinition, query: BoundQuery) -> str:
+    segments = core.streams[stream.id].archive.segments
+    if query.window is None:
+        first = max(min((s.low for s in segments), default=NEVER), retained_from(stream, core.published))
+        return f"rows of {stream.name} before {moment(first)} are gone" if first > NEVER else ""
+    with core.pinned():
+        found = served(core, stream, spec_of(query, stream), [query], Range(), make=False)
+    since = "" if not segments else f" before {moment(min(s.low for s in segments))}"
+    if found is None or not found.settled:
+        return f"rows of {stream.name}{since} are gone; covered_from marks windows that lack some"
+    return f"rows{since} are gone: answered from summary({found.summary.query})"
+
+
+__all__ = ["check_reach", "gone_before", "gone_note", "said_with"]

@@ -1,0 +1,136 @@
+"""Final answers: each row once, when it can no longer change, in order of the windows' ends.
+
+A window is final when progress has passed it by more than late rows can revise (`revise_for`; under late='drop' when it
+is closed), or when its stream has ended and takes nothing in any more. The horizon only rises, and behind it nothing
+appears or changes: so final rows are one sequence, of which a consumer has seen a beginning, whatever epochs were. The
+same of the instants that a relational query reports.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from millpond.answers.answers import latest_changes_sql, log_columns, order_terms, read_log
+from millpond.catalog import Standing
+from millpond.catalog.unions import late_of, progress_of, streams_of
+from millpond.engine.core import Core
+from millpond.engine.tasks.merging import query_owner, results_folder
+from millpond.language.duck import quote
+from millpond.manifests.records import Published, QueryProgress
+from millpond.operators.relation.bounds import high_of, specs_of
+from millpond.operators.relation.needs import horizon_of as horizon_of_relation
+from millpond.operators.relation.visibility import revises
+from millpond.operators.windowed.advance import horizon_of
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.synopses import connection, query_table
+from millpond.synopses.finish import empty_answers, identity
+from millpond.tables.chunks import read_heads
+from millpond.types import STATUS, QueryDefinition, StreamDefinition
+
+#: Rows that are read at a time, as long as they are of more than one window.
+AT_ONCE = 250_000
+
+#: The value of the column `status` of rows that can no longer change.
+FINAL = "final"
+
+
+def final_until(core: Core, standing: Standing, published: Published) -> int:
+    """The event time until which answers are final: windows that end, or instants that lie, at or before it; NEVER if
+    none is."""
+    query = standing.definition.query
+    progress = published.queries.get(str(standing.id))
+    if query.relation is not None:
+        return _final_instant(core, standing, published, progress)
+    spec = core.catalog.synopses[standing.synopsis].spec
+    known = progress_of(core.catalog, spec, published.progress)
+    ingested = all(_ends_for_good(core, s) for s in streams_of(core.catalog, spec))
+    if progress is None or progress.closed <= NEVER:
+        return NEVER
+    # A window that ends with a row is closed when progress is beyond its end: equal times may still come.
+    open_end = 0 if standing.definition.query.row_window is None or progress.closed >= FOREVER else 1
+    if late_of(core.catalog, spec) == "drop" or (known.bound >= FOREVER and ingested):
+        return progress.answered - open_end
+    if known.high <= NEVER:
+        return NEVER
+    horizon = horizon_of(standing.definition.query, standing.definition.options, progress, known.high)
+    return min(progress.answered, horizon) - open_end
+
+
+def _ends_for_good(core: Core, stream: StreamDefinition) -> bool:
+    """Whether a stream that has ended takes nothing in any more; files that come then are late rows."""
+    if stream.derived is None:
+        return stream.options.source == "ingest"
+    streams = core.catalog.streams
+    return all(s in streams and _ends_for_good(core, streams[s]) for s in stream.derived.sources)
+
+
+def _final_instant(core: Core, standing: Standing, published: Published, progress: QueryProgress | None) -> int:
+    """As `final_until`, of a relational query."""
+    if progress is None or progress.closed <= NEVER:
+        return NEVER
+    streams = core.catalog.streams_of(standing)
+    known = [published.progress.get(str(s.id), StreamProgress()) for s in streams]
+    ended = progress.closed >= FOREVER and all(k.bound >= FOREVER for k in known)
+    specs = specs_of(core.catalog, standing)
+    revising = any(revises(standing.definition.options, late_of(core.catalog, spec)) for spec in specs)
+    if not revising or (ended and all(_ends_for_good(core, s) for s in streams)):
+        return progress.closed - 1
+    # What the next epoch measures late rows by is this epoch's watermark, if that is further.
+    high = high_of(core.catalog, specs, published.progress)
+    return horizon_of_relation(core.catalog, standing, progress, high) - 1
+
+
+def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Table:
+    """Final rows of the windows with after < end <= until (microseconds), in order, with the query's columns and op."""
+    definition = standing.definition
+    log = read_log(core, standing, windows=(after, until))
+    if definition.query.relation is not None:
+        return _final_changes(definition, log)
+    columns = ", ".join([*(_shown(c.name) for c in definition.columns), "op"])
+    key = ", ".join(["window_end", *identity(definition.query)])
+    latest = f"SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY revision DESC) = 1"
+    sql = f"SELECT {columns} FROM ({latest}) WHERE op = '+' ORDER BY {order_terms(definition)}"
+    if not log.num_rows:
+        log = empty_answers(connection(), log_columns(definition))
+    return query_table(connection(), sql, log=log)
+
+
+def _final_changes(definition: QueryDefinition, log: pa.Table) -> pa.Table:
+    """The rows of a relational query that remain of a log, each as often as it does."""
+    columns = ", ".join([*(_shown(c.name) for c in definition.columns), "'+' AS op"])
+    return query_table(connection(), f"SELECT {columns} FROM ({latest_changes_sql(definition)})", log=log)
+
+
+def _shown(name: str) -> str:
+    return f"'{FINAL}' AS {STATUS}" if name == STATUS else quote(name)
+
+
+def final_answers(core: Core, standing: Standing) -> pa.Table:
+    """All rows that can no longer change: `SELECT … FROM query FINAL`."""
+    with core.pinned():
+        until = final_until(core, standing, core.published)
+        return final_rows(core, standing, NEVER - 1, until).drop_columns(["op"])
+
+
+def spans(core: Core, standing: Standing, after: int, until: int) -> Iterator[int]:
+    """The windows with after < end <= until cut into spans of at most about `AT_ONCE` answers; the last end of each."""
+    ends: list[tuple[int, int]] = []
+    with core.pinned():
+        for segment in core.results.segments:
+            path = os.path.join(results_folder(core.path), segment.path)
+            if segment.high > after and segment.low <= until:
+                ends += [(segment.high, rows) for _, _, rows in read_heads(path, query_owner(standing.id))]
+    held = 0
+    for high, rows in sorted(ends):
+        held += rows
+        if held > AT_ONCE and after < high < until:
+            yield high
+            after, held = high, 0
+    if until > after:
+        yield until
+
+
+__all__ = ["FINAL", "final_answers", "final_rows", "final_until", "spans"]

@@ -1,0 +1,178 @@
+"""INVOKE: the answer of a standing query for the window that ends now, exact to the row, open panes included."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.answers.adhoc import last_windows, streams_read, whole
+from millpond.answers.coverage import COVERAGE, with_coverage
+from millpond.answers.expired_history import check_reach
+from millpond.answers.fidelity import answered, scan_for, with_exactness
+from millpond.answers.relational import invoke_relation
+from millpond.archive.reading.history import Range
+from millpond.archive.reading.reducing import Scan
+from millpond.catalog import Standing
+from millpond.catalog.unions import is_retained, progress_of
+from millpond.engine.core import Core
+from millpond.language.duck import quote
+from millpond.language.statements import AsOf
+from millpond.manifests.records import published_path, read_published
+from millpond.operators.windowed.lookup_versions import seen_by
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.progress import now as latest
+from millpond.support.errors import QueryError
+from millpond.synopses import PanesSpec, connection, query_table
+from millpond.synopses.finish import empty_answers
+from millpond.synopses.panes import window_behind
+from millpond.types import EXACT, NUMBER, Aggregate, BoundQuery, Column, StreamDefinition
+from millpond.windows.landmarks import BEGINNING, last_before
+from millpond.windows.registered import axis_of
+
+
+def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
+    """One row per group for the window of the query that ends at NOW: window_start, window_end, select list, final.
+
+    On a stream with a retention also `covered_from`, as answers have it.
+
+    Arguments:
+        as_of: None: NOW is the largest event time admitted, and the window is closed at both ends. 'progress': NOW is
+            the announced progress, which no answer can go beyond, and the window is open at its end. ('timestamp', t):
+            NOW is t, with all that is known today. ('epoch', n): as it was known when epoch n was published.
+
+    A window of the last n rows ends with the last row up to NOW, of each partition.
+    """
+    definition = standing.definition
+    query = definition.query
+    if query.relation is not None:
+        return invoke_relation(core, standing, as_of)
+    stream = core.catalog.stream_of(standing)
+    published, spec = core.published, core.catalog.synopses[standing.synopsis].spec
+    progress = replace(progress_of(core.catalog, spec, published.progress), high=_now(spec, published.progress))
+    epoch: int | None = published.epoch
+    now, closed = progress.high, True
+    if as_of == "progress":
+        now, closed = (progress.high, True) if progress.bound >= FOREVER else (progress.bound, False)
+    elif as_of is not None:
+        kind, value = as_of
+        if kind == "timestamp":
+            now = value
+        else:
+            if value > core.published.epoch or not (value == 0 or os.path.exists(published_path(core.path, value))):
+                raise QueryError(f"epoch {value} is not kept; the last one is {core.published.epoch}")
+            then = read_published(core.path, value).progress if value else {}
+            now, epoch = _now(spec, then), value
+    scan = scan_for(query, now, standing.first_epoch)
+    columns = [
+        Column("window_start", "TIMESTAMP"),
+        Column("window_end", "TIMESTAMP"),
+        *(Column(o.name, o.type) for o in query.select),
+        Column("final", "BOOLEAN"),
+        *((COVERAGE,) if is_retained(core.catalog, query) else ()),
+        *((Column(EXACT, "BOOLEAN"),) if scan is not None else ()),
+    ]
+    if now <= NEVER:
+        return empty_answers(connection(), columns)
+    if scan is not None:
+        make = partial(_made, core, standing, stream, progress, as_of, now, closed, epoch, columns)
+        return answered(core, stream, query, scan, make)
+    return _made(core, standing, stream, progress, as_of, now, closed, epoch, columns)
+
+
+def _made(
+    core: Core,
+    standing: Standing,
+    stream: StreamDefinition,
+    progress: StreamProgress,
+    as_of: AsOf,
+    now: int,
+    closed: bool,
+    epoch: int | None,
+    columns: list[Column],
+    scan: Scan | None = None,
+) -> pa.Table:
+    """The answer for the window that ends at `now`, read by `scan`."""
+    query = seen_by(core, standing.definition.query, standing.synopsis)
+    final = "true" if progress.bound > now or as_of == "progress" else "false"
+    shown = ", ".join(quote(o.name) for o in query.select)
+    before = now + 1 if closed else now
+    if query.row_window is not None and query.row_window.range is None:
+        found, removed = last_windows(core, stream, query, Range(None, before, epoch), scan)
+        ends, number = "window_start, window_end", ", window_number"
+    else:
+        # A window that ends with a row is open at its start.
+        opened = query.row_window is not None
+        start = _start_of(query, now, before)
+        if start >= before:  # no landmark has come yet
+            return empty_answers(connection(), columns)
+        wanted = Range(start + opened, before, epoch)
+        begin = None if start <= BEGINNING else start + opened
+        check_reach(core, streams_read(core, query, stream), begin, before - 1, scan is not None, files=True)
+        found, removed = whole(core, stream, _bounded(query, start, now, before), wanted, strict=False, scan=scan)
+        ends, number = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end", ""
+    if found is None or not found.num_rows:
+        return empty_answers(connection(), columns)
+    table = query_table(connection(), f"SELECT {ends}{number}, {shown}, {final} AS final FROM a", a=found)
+    if is_retained(core.catalog, query):
+        table = with_coverage(table, removed, query.row_window)
+    if scan is not None:
+        table = with_exactness(table, query, scan.stretches, closed, scan.most)
+    return table.drop_columns([NUMBER.name]) if number else table
+
+
+def _now(spec: PanesSpec, progress: dict[str, StreamProgress]) -> int:
+    return latest([progress.get(str(s), StreamProgress()) for s in spec.streams])
+
+
+def _start_of(query: BoundQuery, now: int, until: int) -> int:
+    """Where the window begins that reaches up to `until`, exclusive."""
+    if query.window is None:
+        assert query.row_window is not None and query.row_window.range is not None
+        return now - query.row_window.range
+    if query.window.kind is not None:  # of the windows that hold NOW, the one that ends first
+        axis = axis_of(query.window.kind)
+        held = axis.held((until - 1) // axis.grid * axis.grid)
+        return axis.start_of(held.start) if len(held) else until
+    if query.window.landmark is None:
+        return now - query.window.range
+    since = [int(last_before(mark, np.array([until]))[0]) for mark in query.window.landmarks]
+    return min(since + ([now - query.window.range] if query.window.range else []))
+
+
+def _moment(time: int) -> str:
+    """DuckDB SQL of an instant; NULL for the start of the stream."""
+    return "NULL::TIMESTAMP" if time <= BEGINNING else f"make_timestamp({time})"
+
+
+def _narrowed(aggregate: Aggregate, query: BoundQuery, end: int, until: int) -> Aggregate:
+    """An aggregate with a window of its own, as one over the query's window with a filter."""
+    if aggregate.range is None and aggregate.since is None:
+        return aggregate
+    assert query.window is not None
+    start = _start_of(replace(query, window=window_behind(query, aggregate)), end, until)
+    inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"
+    both = f"({aggregate.filter}) AND {inside}" if aggregate.filter else inside
+    return replace(aggregate, range=None, since=None, filter=both)
+
+
+def _bounded(query: BoundQuery, start: int, end: int, until: int) -> BoundQuery:
+    """The query with window_start and window_end standing for the invoked window, which holds rows before `until`."""
+
+    bounds = {'"window_start"': _moment(start), '"window_end"': f"make_timestamp({end})"}
+
+    def put(text: str) -> str:
+        # Quoted names only, and not inside of string literals.
+        return re.sub(r"'(?:[^']|'')*'|\"window_(?:start|end)\"", lambda m: bounds.get(m[0], m[0]), text)
+
+    return replace(
+        query,
+        aggregates=tuple(_narrowed(a, query, end, until) for a in query.aggregates),
+        select=tuple(replace(o, expression=put(o.expression)) for o in query.select),
+        having=put(query.having) if query.having else None,
+        order_by=tuple(replace(t, expression=put(t.expression)) for t in query.order_by),
+    )

@@ -1,0 +1,77 @@
+"""SELECTs over answers, tables and side streams: each relation as an Arrow table, the SQL in DuckDB."""
+
+from __future__ import annotations
+
+import os
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from millpond.answers.answers import all_revisions, latest_answers
+from millpond.answers.finals import final_answers
+from millpond.answers.relational import current_relation
+from millpond.archive.reading.history import Range, batches, segments_in
+from millpond.engine.core import Core
+from millpond.language import RelationQuery, RelationRef
+from millpond.support.errors import QueryError
+from millpond.synopses import connection, query_table
+from millpond.synopses.tolerance import one_line
+from millpond.tables.storage import from_storage
+from millpond.types import ConstantInput, StreamDefinition, TableDefinition
+
+
+def select_relations(core: Core, query: RelationQuery) -> pa.Table:
+    """The answer of a SELECT without streams. Raises: QueryError when an expression of it fails on a row."""
+    tables = {ref.alias: relation_of(core, ref, query.ends.get(ref.alias)) for ref in query.relations}
+    try:
+        answer = query_table(connection(), query.sql, **tables)
+    except duckdb.Error as error:
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    return answer.rename_columns([c.name for c in query.columns])
+
+
+def relation_of(core: Core, ref: RelationRef | ConstantInput, ends: tuple[int, int] | None = None) -> pa.Table:
+    """The rows of a relation that is no stream; of answers those of windows with these ends, where they are given."""
+    if ref.kind in ("query", "revisions", "final"):
+        standing = core.catalog.query(ref.name)
+        if standing is None:
+            raise QueryError(f"there is no query '{ref.name}'")
+        if ref.kind == "final":
+            return final_answers(core, standing)
+        if ref.kind == "query" and (relation := standing.definition.query.relation) and relation.operator is None:
+            return current_relation(core, standing)
+        if ref.kind == "query":
+            return latest_answers(core, standing, windows=ends)
+        return all_revisions(core, standing, ends)
+    found = core.catalog.lookup(ref.name)
+    if isinstance(found, TableDefinition):
+        return core.tables.rows(found, core.now())
+    assert isinstance(found, StreamDefinition)
+    return late_rows(core, found) if ref.kind == "late" else dead_letters(core, found)
+
+
+def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
+    """The rows of a stream that were late when they came, in total order."""
+    runtime = core.streams[stream.id]
+    wanted = Range(epoch=core.published.epoch)
+    with core.pinned():
+        parts = [
+            t.filter(pc.is_valid(t["_bound"]))
+            for t in batches(core.path, stream, segments_in(runtime.archive.segments, wanted), wanted)
+        ]
+    table = pa.concat_tables(parts) if parts else runtime.schema.empty_table()
+    ordered = table.sort_by([(stream.options.time, "ascending"), ("_id", "ascending")])
+    return ordered.select([c.name for c in stream.all_columns])
+
+
+def dead_letters(core: Core, stream: StreamDefinition) -> pa.Table:
+    """The records of a stream that could not be taken, with reason, source and position."""
+    runtime, epoch = core.streams[stream.id], core.published.epoch
+    # Letters of a back-fill are of earlier epochs than the one that brings them.
+    files = sorted((s for s in runtime.dead.segments if s.first_epoch <= epoch), key=lambda s: s.path)
+    paths = [os.path.join(runtime.dead.folder, s.path) for s in files]
+    tables = [from_storage(pq.read_table(p, partitioning=None), runtime.dead.schema) for p in paths]
+    table = pa.concat_tables(tables) if tables else runtime.dead.schema.empty_table()
+    return table.filter(pc.less_equal(table["epoch"], epoch))

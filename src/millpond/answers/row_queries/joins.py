@@ -1,0 +1,310 @@
+"""Two-stream selections: each side's matching rows joined set-at-a-time on the join factor (P7).
+
+`join_rows` is the whole answer as a function of both sides' rows; `pair_caches.py` keeps matching pairs between
+invocations. Pairs are ordered by (earliest constituent time, left id, right id).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from millpond.answers.adhoc import ANSWER_ROWS
+from millpond.answers.row_queries.join_keys import key_values, numbers
+from millpond.answers.row_queries.pairing import Ints, Sorted, count, expand, sorted_runs
+from millpond.answers.row_queries.trees import FAULTS, aggregate_rows, order_matters
+from millpond.support.errors import QueryError
+from millpond.synopses import connection, query_ordered
+from millpond.synopses.blocks import event_times
+from millpond.synopses.finish import empty_answers
+from millpond.synopses.panes import casts_of
+from millpond.synopses.tolerance import one_line
+from millpond.types import Column, JoinFactor, Selection, StreamDefinition, StreamOptions
+
+#: Pairs that satisfy the join factor, before further conditions, that an invocation may look at.
+CANDIDATES = 500_000_000
+
+#: Joined rows that are made at a time.
+JOINED_AT_ONCE = 262_144
+
+#: Columns of joined rows beside "0.…" and "1.…": the earliest and the latest constituent time.
+EARLIEST, LATEST = "_earliest", "_latest"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Pairs as row numbers of the left and of the right table, in the order of joined rows."""
+
+    left: Ints
+    right: Ints
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+
+def joined_stream(streams: tuple[StreamDefinition, StreamDefinition]) -> StreamDefinition:
+    """The joined rows as a stream: columns "0.column" and "1.column"; its event time is the earliest of both."""
+    columns = tuple(Column(f"{i}.{c.name}", c.type) for i, s in enumerate(streams) for c in s.all_columns)
+    times = (Column(EARLIEST, "TIMESTAMP"), Column(LATEST, "TIMESTAMP"))
+    return StreamDefinition("joined", (*columns, *times), StreamOptions(time=EARLIEST))
+
+
+def join_rows(
+    selection: Selection,
+    streams: tuple[StreamDefinition, StreamDefinition],
+    left: pa.Table | None,
+    right: pa.Table | None,
+    most: int = ANSWER_ROWS,
+) -> pa.Table:
+    """The answer of a two-stream selection.
+
+    Arguments:
+        selection: with two sides; `join` None pairs every row with every row.
+        streams: the streams of side 0 and side 1 (the same one twice for a self join).
+        left, right: each side's matching rows in its own window, in total order, with event time and `_id` and all
+            columns that `join_columns` names; None: no row.
+        most: rows that the answer may have.
+
+    Returns:
+        The select list's columns: plain rows in the order of pairs or as ORDER BY says, or groups.
+
+    Raises:
+        QueryError: too many pairs, said before they are made, or an expression fails on a pair.
+    """
+    if left is None or right is None or not left.num_rows or not right.num_rows:
+        return answer_of(selection, streams, left, right, Places(np.empty(0, np.int64), np.empty(0, np.int64)), most)
+    query = selection.query
+    try:
+        if (query.distinct and not query.grouped) or (query.grouped and not order_matters(query, EARLIEST)):
+            # The order of pairs does not show, so nothing but one piece is in memory.
+            pieces = pairs_of(selection, streams, left, right)
+            tables = (joined_rows(streams, left, right, p, needed(selection, streams), start) for start, p in pieces)
+            if query.grouped:
+                return aggregate_rows(query, joined_stream(streams), tables)
+            return _plain(selection, joined_stream(streams), tables, most)
+        found: list[Places] = []
+        total = 0
+        for _, piece in pairs_of(selection, streams, left, right, None if query.where or query.limit else most):
+            total += len(piece)
+            if total > most:
+                raise _too_many(f"more than {most} pairs")
+            found.append(Places(piece.left.astype(np.int32), piece.right.astype(np.int32)))
+        places = _in_order(streams, left, right, found)
+    except FAULTS as error:
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    return answer_of(selection, streams, left, right, places, most)
+
+
+def answer_of(
+    selection: Selection,
+    streams: tuple[StreamDefinition, StreamDefinition],
+    left: pa.Table | None,
+    right: pa.Table | None,
+    places: Places,
+    most: int = ANSWER_ROWS,
+) -> pa.Table:
+    """The answer from pairs that satisfy all conditions, in order: groups, select list, DISTINCT, ORDER BY, LIMIT."""
+    query, stream = selection.query, joined_stream(streams)
+    columns = needed(selection, streams)
+
+    def pieces() -> Iterator[pa.Table]:
+        if left is None or right is None:
+            return
+        for start in range(0, len(places), JOINED_AT_ONCE):
+            part = Places(places.left[start : start + JOINED_AT_ONCE], places.right[start : start + JOINED_AT_ONCE])
+            yield joined_rows(streams, left, right, part, columns, start)
+
+    if query.grouped:
+        return aggregate_rows(query, stream, pieces())
+    if query.limit is not None and not query.order_by and not query.distinct:
+        wanted = query.limit + query.offset
+        places = Places(places.left[:wanted], places.right[:wanted])
+    try:
+        return _plain(selection, stream, pieces(), most)
+    except FAULTS as error:
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+
+
+def join_columns(selection: Selection, streams: tuple[StreamDefinition, StreamDefinition], side: int) -> list[str]:
+    """The columns that the rows of one side must have, event time and `_id` included."""
+    stream = streams[side]
+    texts = _texts(selection)
+    factor = "" if selection.join is None else (selection.join.left, selection.join.right)[side]
+    names = [
+        c.name
+        for c in stream.all_columns
+        if _q(f"{side}.{c.name}") in texts or _q(c.name) in factor or c.name == stream.options.time
+    ]
+    return [*names, "_id"]
+
+
+def needed(selection: Selection, streams: tuple[StreamDefinition, StreamDefinition]) -> tuple[list[str], list[str]]:
+    """The columns of each side that the joined rows must have."""
+    texts = _texts(selection)
+    left, right = ([c.name for c in s.all_columns if _q(f"{i}.{c.name}") in texts] for i, s in enumerate(streams))
+    return left, right
+
+
+def _texts(selection: Selection) -> str:
+    query = selection.query
+    parts = [query.where or "", query.having or "", *(o.expression for o in query.select)]
+    parts += [k.expression for k in query.keys] + [t.expression for t in query.order_by]
+    for aggregate in query.aggregates:
+        parts += [*aggregate.arguments, aggregate.filter or "", *(t.expression for t in aggregate.order)]
+    return " ".join(parts)
+
+
+def pairs_of(
+    selection: Selection,
+    streams: tuple[StreamDefinition, StreamDefinition],
+    left: pa.Table,
+    right: pa.Table,
+    most: int | None = None,
+) -> Iterator[tuple[int, Places]]:
+    """Pairs that satisfy the join factor and the rest of the condition, in pieces: (ordinal of its first pair, piece).
+
+    Arguments:
+        most: pairs that are allowed, when no further condition takes some away; None: only `CANDIDATES` counts.
+
+    Raises:
+        QueryError: there are too many, before they are made.
+    """
+    low, high, index = _candidates(selection.join, streams, left, right)
+    total = count(low, high)
+    if most is not None and total > most:
+        raise _too_many(f"{total} pairs")
+    if total > CANDIDATES:
+        raise _too_many(f"the join factor alone gives {total} pairs", CANDIDATES)
+    ordinal = 0
+    for rows, at in expand(low, high, JOINED_AT_ONCE):
+        piece = Places(rows, index[at])
+        if selection.query.where:
+            at = satisfying(selection, streams, left, right, piece)
+            piece = Places(piece.left[at], piece.right[at])
+        if len(piece):
+            yield ordinal, piece
+            ordinal += len(piece)
+
+
+def _too_many(what: str, most: int | None = None) -> QueryError:
+    limit = f", at most {most} are allowed" if most is not None else ""
+    return QueryError(f"the answer has too many rows: {what}{limit}; narrow a window or add a condition")
+
+
+def _candidates(
+    join: JoinFactor | None, streams: tuple[StreamDefinition, StreamDefinition], left: pa.Table, right: pa.Table
+) -> tuple[Ints, Ints, Ints]:
+    """For each left row a run [low, high) of the returned permutation of the right rows."""
+    if join is None:
+        none = np.zeros(left.num_rows, np.int64)
+        return none, np.full(left.num_rows, right.num_rows, np.int64), np.arange(right.num_rows)
+    keys, some = numbers(
+        key_values(streams[0], left, join.left, join.kind), key_values(streams[1], right, join.right, join.kind)
+    )
+    rows = np.flatnonzero(some[1])
+    index = Sorted.of(keys[1][rows], rows)
+    low, high = sorted_runs(keys[0], join.operator, index.keys)
+    low[~some[0]] = high[~some[0]] = 0
+    return low, high, index.rows
+
+
+def satisfying(
+    selection: Selection,
+    streams: tuple[StreamDefinition, StreamDefinition],
+    left: pa.Table,
+    right: pa.Table,
+    places: Places,
+) -> Ints:
+    """Numbers of the pairs on which the rest of the condition is true; where it fails it counts as not true."""
+    where = selection.query.where
+    assert where is not None
+    stream = joined_stream(streams)
+    table = joined_rows(streams, left, right, places, needed(conditions_of(selection), streams), 0)
+    sql = f"SELECT _id FROM {_source(stream, table)} WHERE "
+    try:
+        found = query_ordered(connection(), f"{sql}({where})", joined=table)
+    except duckdb.Error:
+        found = query_ordered(connection(), f"{sql}TRY(({where}))", joined=table)
+    return np.sort(found["_id"].to_numpy())
+
+
+def conditions_of(selection: Selection) -> Selection:
+    """The selection with its conditions only: no select list, groups or order."""
+    bare = replace(selection.query, select=(), keys=(), aggregates=(), order_by=(), having=None)
+    return replace(selection, query=bare)
+
+
+def _source(stream: StreamDefinition, table: pa.Table) -> str:
+    names = {_q(n) for n in table.column_names}
+    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(stream) if name in names)
+    return f"(SELECT * REPLACE ({casts}) FROM joined)" if casts else "joined"
+
+
+def joined_rows(
+    streams: tuple[StreamDefinition, StreamDefinition],
+    left: pa.Table,
+    right: pa.Table,
+    places: Places,
+    columns: tuple[Sequence[str], Sequence[str]],
+    start: int,
+) -> pa.Table:
+    """Joined rows: columns "0.…" and "1.…", earliest and latest time, and `_id`, numbers from `start`."""
+    arrays: dict[str, Any] = {}
+    times = []
+    for number, (table, rows) in enumerate(((left, places.left), (right, places.right))):
+        taken = table.select(list(columns[number])).take(pa.array(rows))
+        arrays |= {f"{number}.{name}": taken[name] for name in columns[number]}
+        times.append(event_times(table, streams[number].options.time)[rows])
+    arrays[EARLIEST] = pa.array(np.minimum(*times), pa.timestamp("us"))
+    arrays[LATEST] = pa.array(np.maximum(*times), pa.timestamp("us"))
+    arrays["_id"] = pa.array(np.arange(start, start + len(places)), pa.int64())
+    return pa.table(arrays)
+
+
+def _in_order(
+    streams: tuple[StreamDefinition, StreamDefinition], left: pa.Table, right: pa.Table, found: Sequence[Places]
+) -> Places:
+    if not found:
+        return Places(np.empty(0, np.int64), np.empty(0, np.int64))
+    rows = np.concatenate([p.left for p in found]), np.concatenate([p.right for p in found])
+    times = [event_times(t, s.options.time)[r] for t, s, r in zip((left, right), streams, rows, strict=True)]
+    ids = [np.asarray(t["_id"].to_numpy(), np.int64)[r] for t, r in zip((left, right), rows, strict=True)]
+    order = np.lexsort((ids[1], ids[0], np.minimum(*times)))
+    return Places(rows[0][order], rows[1][order])
+
+
+def _plain(selection: Selection, stream: StreamDefinition, pieces: Iterator[pa.Table], most: int) -> pa.Table:
+    query = selection.query
+    db = connection()
+    shown = [_q(o.name) for o in query.select]
+    outputs = [f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select]
+    order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
+    distinct = "DISTINCT " if query.distinct else ""
+    hidden = [] if query.distinct else ["_id AS _n"]
+    tables: list[pa.Table] = []
+    for joined in pieces:
+        sql = f"SELECT {distinct}{', '.join([*outputs, *order, *hidden])} FROM {_source(stream, joined)}"
+        tables.append(query_ordered(db, sql, joined=joined))
+    if not tables:
+        return empty_answers(db, [Column(o.name, o.type) for o in query.select])
+    table = pa.concat_tables(tables, promote_options="permissive")
+    terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
+    terms += shown if query.distinct else ["_n"]
+    limit = f" LIMIT {query.limit}" if query.limit is not None else ""
+    limit += f" OFFSET {query.offset}" if query.offset else ""
+    if query.distinct or query.order_by or limit:
+        found = "(SELECT DISTINCT * FROM rows)" if query.distinct else "rows"
+        sql = f"SELECT {', '.join(shown)} FROM {found} ORDER BY {', '.join(terms)}{limit}"
+        table = query_ordered(db, sql, rows=table)
+    if table.num_rows > most:
+        raise _too_many(f"{table.num_rows} rows", most)
+    return table.select([o.name for o in query.select])
+
+
+def _q(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,108 @@
+"""Row queries over a union of streams: each stream's matching rows under the names of the first, in one total order.
+
+Which rows match is found stream by stream, by the predicate index of each; here they are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.answers.row_queries.hot import View
+from millpond.answers.row_queries.matching import Wanted, archive_rows, hot_parts, hot_stretch, in_order, matcher
+from millpond.answers.row_queries.moments import NOTHING, Moment, last_rows, stretch_of
+from millpond.answers.row_queries.stretch import Stretch
+from millpond.archive.segments import row_schema
+from millpond.catalog.unions import Union, entering, own_names
+from millpond.synopses.blocks import event_times
+from millpond.types import PLACE, BoundQuery, Edge, Feed, Side, Span, StreamDefinition
+
+if TYPE_CHECKING:
+    from millpond.answers.row_queries.ready import Ready
+
+
+def own_columns(query: BoundQuery, stream: StreamDefinition, columns: Sequence[str]) -> tuple[str, ...]:
+    """What columns of a union, and its event time, are called in one of its streams."""
+    found = own_names(Union(query.feeds[0].stream, query.feeds), stream, columns)
+    return tuple(dict.fromkeys([*found, stream.options.time]))
+
+
+def entered(
+    query: BoundQuery,
+    first: StreamDefinition,
+    stream: StreamDefinition,
+    rows: pa.Table,
+    since: tuple[int, int] | None = None,
+) -> pa.Table:
+    """Rows of one stream as rows of the union; since: from this (event time, id) on, the id being the union's."""
+    rows = entering(rows, Union(first.id, query.feeds), stream.id, row_schema(first))
+    if since is not None:
+        mask = Stretch(since[0], None, since[1]).mask(event_times(rows, first.options.time), rows["_id"].to_numpy())
+        rows = rows.filter(pa.array(mask))
+    return rows
+
+
+def together(parts: Sequence[pa.Table], first: StreamDefinition) -> pa.Table | None:
+    """Rows of several streams in the union's total order; None when there is none."""
+    parts = [p for p in parts if p.num_rows]
+    if not parts:
+        return None
+    table = pa.concat_tables(parts).combine_chunks()
+    order = np.lexsort((table["_id"].to_numpy(), event_times(table, first.options.time)))
+    return table.take(pa.array(order))
+
+
+def last_stretches(
+    ready: Ready, feeds: Sequence[Feed], views: Sequence[View], span: Span, moment: Moment
+) -> tuple[list[Stretch], tuple[int, int] | None]:
+    """The stretch of each stream for BEGIN NOW - n ROWS: the last n rows of the union, before any condition.
+
+    Returns: the stretches, and the (event time, id) of the first of these rows; None: all belong.
+    """
+    nothing = [NOTHING] * len(views)
+    until = stretch_of(ready.core, views[0], Span(Edge(), span.end), moment)
+    if until is NOTHING or moment.now is None or span.begin.value <= 0:
+        return nothing, None
+    count = span.begin.value
+    limit = moment.now if moment.seen is None else min(moment.now, moment.seen)
+    times, ids = [], []
+    for place, (feed, view) in enumerate(zip(feeds, views, strict=True)):
+        some, own = _last(ready, feed, view, count, limit, moment.epoch)
+        times.append(some)
+        ids.append(own + (place << PLACE))
+    every, order_ids = np.concatenate(times), np.concatenate(ids)
+    if len(every) < count:
+        return [Stretch(None, until.end)] * len(views), None
+    at = np.lexsort((order_ids, every))[len(every) - count]
+    begin = int(every[at])
+    if until.end is not None and begin > until.end:
+        return nothing, None
+    return [Stretch(begin, until.end)] * len(views), (begin, int(order_ids[at]))
+
+
+def _last(
+    ready: Ready, feed: Feed, view: View, count: int, limit: int, epoch: int
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Times and ids of (at least) the last `count` rows of a stream that enter the union, up to `limit`."""
+    wanted = count
+    everything = Wanted(0, Side(view.stream.name), 0, epoch)
+    names = (view.stream.options.time, "_id", "_bound", "_epoch")
+    while True:
+        start = last_rows(ready.core, view, wanted, limit, epoch)
+        stretch = Stretch(None, limit) if start is None else Stretch(start[0], limit, start[1])
+        parts = []
+        if (older := archive_rows(ready.core, view, everything, stretch, names)) is not None:
+            parts.append(older.select(names))
+        if found := hot_parts(view, matcher(ready.sets, view, everything), hot_stretch(view, stretch)):
+            parts.append(in_order(found, names))
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        rows = pa.concat_tables(parts)
+        late = rows["_bound"].is_valid().to_numpy() if feed.on_time else np.zeros(rows.num_rows, bool)
+        if start is None or int(np.count_nonzero(~late)) >= count:
+            rows = rows.filter(pa.array(~late))
+            return event_times(rows, view.stream.options.time), rows["_id"].to_numpy()
+        wanted *= 2

@@ -1,0 +1,507 @@
+"""The handle of a pond: open it, run SQL, ingest, drain, subscribe.
+
+import millpond
+with millpond.open("traffic") as pond:
+    pond.sql("CREATE STREAM reading (ts TIMESTAMP, sensor TEXT, mph DOUBLE)")
+    pond.ingest("reading", [{"ts": "2026-01-01 12:00:00", "sensor": "s7", "mph": 61.5}])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import duckdb
+
+from millpond.answers.describe.describe import status
+from millpond.answers.row_queries.ready import ready_of
+from millpond.answers.row_queries.selection import start_ready
+from millpond.answers.subscription import AnswerBatch, Cursor, subscribe
+from millpond.api.feeds import Feeds
+from millpond.api.handle import QueryHandle
+from millpond.archive.reading.reduction_functions import drop_reduction, register_reduction
+from millpond.commands.altered_columns import finish_columns
+from millpond.commands.dry_run import check_script
+from millpond.commands.interpreter import Interpreter, StatementResult
+from millpond.commands.user_functions import Functions, UserFunctions
+from millpond.commands.window_kinds import WindowKinds
+from millpond.engine.control.draining import Drain
+from millpond.engine.control.loop import InlineLoop, SparkLoop, step
+from millpond.engine.control.system_stream import begin
+from millpond.engine.core import Core, open_core
+from millpond.engine.executors import Executor, InlineExecutor
+from millpond.engine.jobs.maintenance import maintain, sweep_orphans
+from millpond.language import pointing_into
+from millpond.sources.ingest import to_table, unknown_stream
+from millpond.support.errors import PondError, QueryError, SourceError
+from millpond.synopses import connection
+from millpond.synopses.kernel import reset
+from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
+from millpond.windows.kinds import WindowKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from millpond.engine.spark.executor import Starting
+
+
+class Pond(Functions):
+    """An open pond. Made by `millpond.open`; safe to use from several threads."""
+
+    def __init__(
+        self, core: Core, start: Starting | None, window_kinds: Mapping[str, WindowKind] | None = None
+    ) -> None:
+        self._core = core
+        self._start = start
+        self._kinds = WindowKinds(core, window_kinds)
+        self._functions = UserFunctions(core)
+        self._closed = False
+        sweep_orphans(core)
+        finish_columns(core)
+        if core.settings.statistics:
+            with core.lock:
+                begin(core)
+        self._loop: InlineLoop | SparkLoop = SparkLoop(core, start) if start is not None else InlineLoop(core)
+        self._interpreter = Interpreter(core, self.drain, self._loop.kick)
+        self._feeds = Feeds(core, self.sql, self._loop.kick)
+        self._functions.changed = self._interpreter.rows.forget
+        if start is not None:
+            start_ready(core)
+
+    @property
+    def path(self) -> str:
+        """The pond's folder."""
+        return self._core.path
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Wait until Spark has started, which it does from `open` on in the background, and epochs run.
+
+        What needs no job is answered before: declarations, SHOW, EXPLAIN, small answers. Rows are taken in, too.
+
+        Arguments:
+            timeout: seconds; None: as long as it takes.
+        Returns: whether it has started.
+        Raises: PondError when it cannot.
+        """
+        started = self._loop.ready(timeout)
+        self._check()
+        return started
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that the pond's jobs run in; waits until it has started.
+
+        Raises: PondError when there is none (executor='inline'), or it did not start.
+        """
+        self._check()
+        if self._start is None:
+            raise PondError("a pond with executor='inline' has no Spark session; open it without")
+        return self._start.session
+
+    def run(self, script: str) -> Iterator[StatementResult]:
+        """Execute a script of statements, giving the result of each as it is there.
+
+        Raises: StatementError, at the first wrong statement; those before it have been executed.
+        """
+        self._check()
+        return self._interpreter.run(script)
+
+    def check(self, script: str) -> None:
+        """Look a script over without executing anything: syntax, names, types, as far as they can be known before.
+
+        Raises: StatementError for the first statement that is wrong.
+        """
+        self._check()
+        check_script(script, self._interpreter.rows.names)
+
+    def sql(self, script: str) -> StatementResult:
+        """Execute a script and return the result of its last statement."""
+        results = list(self.run(script))
+        return results[-1] if results else StatementResult("message", "nothing to do")
+
+    def ingest(self, stream: str, data: Any, key: str | None = None, partition: str = "") -> int | None:
+        """Take rows into a stream; when this returns they are durable.
+
+        Arguments:
+            data: an Arrow table or batch, a list of dicts, a dict of columns, or anything with `__arrow_c_stream__`.
+            key: an idempotency key: a second batch with the same key within 24 hours is not taken.
+            partition: the source partition, for streams whose progress is kept per partition.
+        Returns: the batch's number in the stream's intake order; None when it has no rows.
+        Raises: SourceError when the data does not fit the stream, or the stream has ended.
+        """
+        self._check()
+        definition = self._core.catalog.stream(stream)
+        if definition is None:
+            taken = self._core.catalog.lookup(stream) or self._core.register.by_name(stream)
+            raise unknown_stream(stream, taken is not None)
+        if definition.options.source == "system":
+            raise SourceError(f"stream '{stream}' is the system's: its rows are what epochs report")
+        if definition.derived is not None:
+            raise SourceError(f"stream '{stream}' is derived: its rows are answers; ingest into what it reads")
+        runtime = self._core.streams[definition.id]
+        if runtime.log.ended:
+            raise SourceError(f"stream '{stream}' has ended (DRAIN FINAL); recreate it to take rows again")
+        try:
+            table = to_table(data, definition, connection())
+        except duckdb.FatalException as error:
+            reset()
+            raise SourceError(f"the data does not fit stream '{stream}': {error}") from None
+        with self._core.lock:
+            arrival = self._core.now()
+            runtime.arriving.append(arrival)
+        try:
+            ordinal = runtime.landing.append(table, partition, key, arrival)
+        except PondError:
+            if definition.id not in self._core.catalog.streams:
+                raise SourceError(f"stream '{stream}' was dropped meanwhile") from None
+            raise
+        finally:
+            with self._core.lock:
+                runtime.arriving.remove(arrival)
+        self._loop.kick()
+        return ordinal
+
+    def stream_from(
+        self,
+        frame: DataFrame,
+        stream: str,
+        *,
+        name: str = "main",
+        partition: str = "",
+        trigger: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> StreamingQuery:
+        """Feed a stream from a streaming DataFrame of Spark, whatever its source: each row once, over restarts too.
+
+        Arguments:
+            frame: `spark.readStream …`, with columns of the stream's names. Values that do not fit become dead letters.
+            stream: is made from the DataFrame's columns when there is none; then `options` are those of CREATE STREAM.
+            name: of the feed. A feed of the same name goes on where it was when the pond is opened again.
+            partition: the source partition, for streams whose progress is kept per partition.
+            trigger: how often, as Spark's `trigger` takes it: {"processingTime": "1 second"}, {"availableNow": True}.
+        Returns: Spark's query, to be stopped or waited for; closing the pond stops it. A feed that has failed shows in
+            `status()["streams"][stream]["feeds"]`.
+        Raises: SourceError when the DataFrame does not fit the stream.
+
+        Rows pass through Spark's JVM. Files that a stream reads itself (`source = 'files'`) cost less.
+        """
+        self._check()
+        return self._feeds.start(frame, stream, name, partition, trigger or {}, options)
+
+    def drain(self, final: bool = False) -> None:
+        """Wait until all that the sources hold now is committed.
+
+        Arguments:
+            final: then announce the end of every source, which closes all windows; it survives a restart.
+        """
+        self._check()
+        drain = Drain(self._core, final)
+        self._loop.kick()
+        if isinstance(self._loop, InlineLoop):
+            idle = 0
+            while not drain.done():
+                # Another thread may be at work: what it does shows only when it is done.
+                idle = 0 if step(self._core, settle=False) else idle + 1
+                if idle > 200:
+                    raise PondError("the drain cannot go on: no epoch has anything to do")
+                if idle:
+                    time.sleep(0.01)
+            return
+        self._core.wait(drain.done)
+
+    def step(self, force: bool = False) -> bool:
+        """Run one epoch over everything taken in so far (ponds with the inline executor only)."""
+        self._check()
+        if not isinstance(self._loop, InlineLoop):
+            raise PondError("epochs run by themselves here; step() is for executor='inline'")
+        return step(self._core, force, settle=False)
+
+    def maintain(self) -> None:
+        """Run one round of compaction, retention and sweeping now; it also happens by itself."""
+        self._check()
+        maintain(self._core)
+
+    def register(
+        self,
+        text: str,
+        name: str | None = None,
+        owner: str = "",
+        materialize: str = "auto",
+        *,
+        limit: int | None = None,
+        **options: Any,
+    ) -> QueryHandle:
+        """Register a SELECT; when this returns it is durable. The handle is to be had again by `query`.
+
+        Arguments:
+            text: a row query (`SELECT … FROM s WHERE … [BEGIN b END e]`) or a window query (`… FROM s [RANGE …]`).
+            name: None: it is called '#<id>'. owner: whom it counts for. limit: queries that the owner may have.
+            materialize: how much of a row query's answer is kept ready: 'auto', 'partial', 'complete', 'none'.
+            options: of window queries, as WITH has them (times in microseconds).
+        Raises: StatementError with the place in the text; QueryError when the name is taken or a limit is reached.
+
+            >>> import tempfile
+            >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+            ...     _ = pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress = 'ts')")
+            ...     pond.register("SELECT a FROM s WHERE a > 3").id
+            2
+        """
+        return self._register([text], [name], owner, self._options(materialize, options), limit)[0]
+
+    def register_window_kind(self, name: str, kind: WindowKind, times: Iterable[dt.datetime | int] = ()) -> str:
+        """Register a kind of windows of your own: `FROM s [KIND name]` takes its windows then, on any stream.
+
+        Arguments:
+            name: letters, digits and _. kind: has windows(), extent() and wids() (`millpond.windows.kinds.WindowKind`):
+                pure functions, which are pickled for the workers. Two attributes help: `grid`, microseconds on whose
+                multiples all windows start and end, so that times between need not be asked for; `longest`,
+                microseconds that no window is longer than, so that a registration reads no more of the archive.
+            times: more times to try it on, beside those that are tried anyhow (1970 to 2100).
+        Returns: what there is to say.
+        Raises: QueryError when its functions disagree, or the name stands for other windows.
+
+        Only who opens the pond can do this: it is code. A pond keeps the name and which windows it stands for, not the
+        code; `millpond.open(…, window_kinds={name: kind})` gives it again.
+        """
+        self._check()
+        return self._kinds.register(name, kind, times)
+
+    def drop_window_kind(self, name: str) -> str:
+        """Drop a registered kind of windows. Raises: QueryError while queries use it."""
+        self._check()
+        return self._kinds.drop(name)
+
+    def register_many(
+        self,
+        texts: Sequence[str],
+        names: Sequence[str | None] | None = None,
+        owner: str = "",
+        materialize: str = "auto",
+        *,
+        limit: int | None = None,
+    ) -> list[QueryHandle]:
+        """Register many queries, all or none of them, with one write for the row queries.
+
+        Arguments and errors as `register`; `names`: one per text.
+        """
+        if names is not None and len(names) != len(texts):
+            raise QueryError(f"there are {len(texts)} queries and {len(names)} names")
+        return self._register(texts, names or [None] * len(texts), owner, self._options(materialize, {}), limit)
+
+    def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
+        known = ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "every", "state",
+                 "held_rows", "memory_rows",
+                 "adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget")  # fmt: skip
+        for option in options:
+            if option not in known:
+                raise QueryError(f"there is no option '{option}'; there are {', '.join(known)}")
+        return from_json(QueryOptions, {"materialize": materialize, **options})
+
+    def _register(
+        self, texts: Sequence[str], names: Sequence[str | None], owner: str, options: QueryOptions, limit: int | None
+    ) -> list[QueryHandle]:
+        self._check()
+        rows = self._interpreter.rows
+        bound = [rows.bind(text) for text in texts]
+        new = [
+            rows.new(query, text, name, owner, options)
+            for query, text, name in zip(bound, texts, names, strict=True)
+            if isinstance(query, Selection)
+        ]
+        windows: list[int] = []
+        try:
+            for query, text, name in zip(bound, texts, names, strict=True):
+                if isinstance(query, BoundQuery):
+                    with self._core.lock, pointing_into(text):
+                        windows.append(self._interpreter.windows.register(name, query, options, text, None)[0])
+            numbers = rows.add(new, limit) if new else []
+        except BaseException:
+            for number in windows:
+                with contextlib.suppress(QueryError):
+                    self._handle(number).drop()
+            raise
+        if windows:
+            self._loop.kick()
+        left, right = iter(windows), iter(numbers)
+        return [self._handle(next(left if isinstance(query, BoundQuery) else right)) for query in bound]
+
+    def _handle(self, number: int) -> QueryHandle:
+        return QueryHandle(self._core, number, self._loop.kick)
+
+    def query(self, name_or_id: str | int) -> QueryHandle:
+        """The handle of a registered query, by its name ('#<id>' for one without) or its id.
+
+        Raises: QueryError when there is none.
+        """
+        self._check()
+        core = self._core
+        if isinstance(name_or_id, int):
+            if name_or_id not in core.register and name_or_id not in core.catalog.queries:
+                raise QueryError(f"there is no query #{name_or_id}")
+            return self._handle(name_or_id)
+        standing = core.catalog.query(name_or_id)
+        number = standing.id if standing is not None else core.register.id_of(name_or_id)
+        if number is None:
+            raise QueryError(f"there is no query '{name_or_id}'")
+        return self._handle(number)
+
+    def subscribe(
+        self,
+        query: str,
+        since: Cursor | str | None = None,
+        timeout: float | None = None,
+        *,
+        final: bool = False,
+        status: str | None = None,
+    ) -> Iterator[AnswerBatch]:
+        """Iterate over a query's answers as they are published, from `since` (None: the first) on.
+
+        Ends when nothing new came for `timeout` seconds. Each batch has rows and the cursor to go on from.
+        `final`, `status`: only some of the answers; see `QueryHandle.subscribe`.
+        """
+        self._check()
+        if self._core.catalog.query(query) is None and self._core.register.id_of(query) is not None:
+            return self.query(query).subscribe(since, timeout, final=final, status=status)
+        return subscribe(self._core, query, since, timeout, final, status)
+
+    def register_reduction(self, name: str, function: Callable[..., float | dt.timedelta]) -> None:
+        """Make a function of yours available as `REDUCE name(…)`; it is there again after a restart.
+
+        Only who holds the pond itself can do so: the function is Python that runs in its process.
+
+        Arguments:
+            name: letters, digits and _; case does not matter. A second registration takes the place of the first.
+            function: called as `function(run, *arguments)` for one run of the archive after another, old ones first,
+                with the constants of the call; gives the fraction of the run's rows to drop, 0 <= d < 1, or a
+                timedelta: an interval over which sums will do. See `millpond.archive.design.reductions.Run`.
+        Raises: QueryError when the name cannot be one, or the function cannot be kept.
+
+            >>> import tempfile
+            >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+            ...     pond.register_reduction("steady", lambda run, target: max(0, 1 - target / run.rows))
+            ...     pond.reductions()
+            ['steady']
+        """
+        self._check()
+        register_reduction(self._core, name, function)
+
+    def drop_reduction(self, name: str) -> None:
+        """Forget a registered reduction function.
+
+        Raises: QueryError when there is none of that name, or a standing query uses it.
+        """
+        self._check()
+        drop_reduction(self._core, name)
+
+    def reductions(self) -> list[str]:
+        """The names of registered reduction functions."""
+        self._check()
+        return sorted(self._core.catalog.reductions)
+
+    def status(self) -> dict[str, Any]:
+        """What the pond is doing: streams, queries, epochs. Cheap."""
+        self._check()
+        found = status(self._core)
+        for stream, feeds in self._feeds.status().items():
+            for name in (n for n in found["streams"] if n.lower() == stream):
+                found["streams"][name]["feeds"] = feeds
+        return found
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """The definition of a stream, table or query, JSON-ready."""
+        self._check()
+        found = self._core.catalog.lookup(name) or self._core.register.by_name(name)
+        if found is None:
+            raise QueryError(f"there is no '{name}'")
+        described: dict[str, Any] = to_json(found)
+        return described
+
+    def close(self) -> None:
+        """Let the running epoch finish and close the pond; everything is on disk."""
+        if self._closed:
+            return
+        self._closed = True
+        self._feeds.stop()
+        try:
+            self._loop.stop()
+        finally:
+            with self._core.lock:
+                self._core.closing = True
+                self._core.notify()
+            ready_of(self._core).stop()
+            self._kinds.close()
+            self._core.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise PondError("the pond is closed; open it again with millpond.open")
+        if self._core.failure is not None:
+            raise self._core.failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with contextlib.suppress(Exception):
+                self.close()
+
+
+def open(
+    path: str | os.PathLike[str],
+    executor: str = "spark",
+    *,
+    master: str | None = None,
+    clock: Callable[[], int] | None = None,
+    window_kinds: Mapping[str, WindowKind] | None = None,
+    storage: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> Pond:
+    """Open the pond in folder `path`, which is made when it does not exist. Spark starts meanwhile (`Pond.ready`).
+
+    Arguments:
+        executor: 'spark', or 'inline' for tests: no JVM, epochs run when `step` or `drain` asks for them.
+        master: a Spark master URL; None: this machine's cores. On a cluster `path` must be on shared storage.
+        clock: a function that gives microseconds since 1970; None: the system clock.
+        window_kinds: kinds of windows of your own, by name; see `Pond.register_window_kind`. A pond whose queries use
+            one needs it at every opening, since a pond keeps no code.
+        storage: options of the object store in which streams with `archive_at` lie, as deltalake has them
+            (`{'AWS_ENDPOINT_URL': …}`); kept in the pond's folder, readable by its owner only, until others are given.
+            None: those of last time. What is not among them comes from the environment.
+        settings: see `millpond.engine.core.Settings` (shards, target, share, …).
+    Raises: PondError when the folder is not a pond, or another process has it open.
+
+        >>> import tempfile
+        >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+        ...     pond.sql("SHOW STREAMS").to_arrow().num_rows
+        0
+    """
+    start: Starting | None = None
+
+    def make(folder: str) -> Executor:
+        nonlocal start
+        if executor == "inline":
+            return InlineExecutor()
+        from millpond.engine.spark.executor import SparkExecutor, starting
+
+        start = starting(master)
+        return SparkExecutor(start)
+
+    if executor not in ("spark", "inline"):
+        raise PondError(f"there is no executor '{executor}'; 'spark' and 'inline' are")
+    core = open_core(os.fspath(path), make, clock, settings, storage)
+    try:
+        return Pond(core, start, window_kinds)
+    except BaseException:
+        core.close()
+        raise

@@ -1,0 +1,98 @@
+"""Registered reduction functions: Python of the administrator, kept in the pond's folder, run in the pond's process."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from millpond.engine.core import Core
+from millpond.language.reduce_clause import FORMS
+from millpond.support.errors import QueryError
+from millpond.tables import remove_file, write_durably
+
+_loaded: dict[str, Callable[..., Any]] = {}
+
+
+def register_reduction(core: Core, name: str, function: Callable[..., Any]) -> None:
+    """Keep a function under a name; it is there again when the pond is opened again.
+
+    Raises: QueryError when the name is none, is taken by a function of the language, or the function cannot be called
+        with a run or cannot be pickled.
+    """
+    from pyspark import cloudpickle
+
+    low = name.lower()
+    if not re.fullmatch(r"[a-z_]\w{0,127}", low, re.ASCII):
+        raise QueryError(f"'{name}' cannot be the name of a reduction function; letters, digits and _ can")
+    if low in FORMS or low == "by":
+        raise QueryError(f"'{low}' is a reduction function of the language; choose another name")
+    try:
+        inspect.signature(function).bind(None, *_placeholders(function))
+    except (TypeError, ValueError) as error:
+        raise QueryError(f"reduction function '{low}' has to take a run, and then its arguments: {error}") from None
+    try:
+        blob = cloudpickle.dumps(function)
+    except Exception as error:
+        raise QueryError(f"reduction function '{low}' cannot be kept: {error}") from None
+    with core.lock:
+        number = core.catalog.version + 1
+        file = os.path.join("functions", f"{low}-{number}.pickle")
+        path = os.path.join(core.path, file)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_durably(path, lambda out: out.write(blob))
+        old = core.catalog.reductions.get(low)
+        core.catalog_log.record({"do": "create_reduction", "name": low, "file": file})
+        _loaded[path] = function
+        if old is not None:
+            remove_file(os.path.join(core.path, old))
+
+
+def _placeholders(function: Callable[..., Any]) -> list[None]:
+    """As many arguments as the function needs behind the run."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+    return [None] * max(0, sum(p.default is p.empty for p in found) - 1)
+
+
+def drop_reduction(core: Core, name: str) -> None:
+    """Forget a function.
+
+    Raises: QueryError when there is none of that name, or a standing query uses it.
+    """
+    low = name.lower()
+    with core.lock:
+        file = core.catalog.reductions.get(low)
+        if file is None:
+            raise QueryError(f"there is no reduction function '{name}'")
+        users = [
+            q.definition.name
+            for q in core.catalog.queries.values()
+            if (reduce := q.definition.query.reduce) is not None and reduce.function == low
+        ]
+        if users:
+            raise QueryError(f"reduction function '{low}' is used by {', '.join(sorted(users))}; DROP QUERY first")
+        core.catalog_log.record({"do": "drop_reduction", "name": low})
+        remove_file(os.path.join(core.path, file))
+
+
+def function_of(core: Core, name: str) -> Callable[..., Any]:
+    """The function registered under a name.
+
+    Raises: QueryError when there is none, or it cannot be loaded.
+    """
+    from pyspark import cloudpickle
+
+    file = core.catalog.reductions.get(name)
+    if file is None:
+        raise QueryError(f"there is no reduction function '{name}'; pond.register_reduction makes one")
+    path = os.path.join(core.path, file)
+    if path not in _loaded:
+        try:
+            with open(path, "rb") as source:
+                _loaded[path] = cloudpickle.loads(source.read())
+        except Exception as error:
+            raise QueryError(f"reduction function '{name}' cannot be loaded: {error}") from error
+    return _loaded[path]

@@ -1,0 +1,1 @@
+"""Upkeep of archives: copies are made up, old files removed, what lies on disk is checked and backed up."""

@@ -1,0 +1,76 @@
+"""Retention: whole files go, the oldest first, when their rows are too old or there is too much; copies may stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from millpond.archive import Keep
+from millpond.archive.copies import section_of
+from millpond.archive.retention import keep_of_copies, keep_of_rows
+from millpond.engine.core import Core, StreamRuntime
+from millpond.operators.summaries.maintenance import settle
+from millpond.progress import NEVER, StreamProgress
+from millpond.tables import Segment
+
+
+def expire(core: Core, runtime: StreamRuntime) -> None:
+    """Remove files of a stream beyond what it keeps, and record up to where rows are gone.
+
+    A copy that is kept longer than the rows stands for them from then on: it is marked before they go, so that whoever
+    does not find the rows finds the mark. A file that such a copy has not got yet stays until the vacuumer has made it.
+    """
+    stream = runtime.definition
+    progress = core.published.progress.get(str(stream.id), StreamProgress())
+    if progress.high <= NEVER:
+        return
+    now = min(progress.bound, progress.high)
+    own = keep_of_copies(stream)
+    old = beyond(runtime.archive.segments, keep_of_rows(stream), now)
+    longer = {c: t for c, t in runtime.copies.items() if c in own}
+    for copy in own:
+        if copy not in longer and old:
+            return  # it is still to be made
+    for table in longer.values():
+        there = {section_of(s.path): s for s in table.segments}
+        removed = table.snapshot[1]
+        # What the copy's own retention removed before is not waited for.
+        old = [s for s in old if section_of(s.path) in there or (removed is not None and s.high < removed)]
+    if old:
+        names = {section_of(s.path) for s in old}
+        for table in longer.values():
+            marked = [replace(s, sole=True) for s in table.segments if section_of(s.path) in names and not s.sole]
+            if marked:
+                table.commit(marked, (), moved=True)
+        settle(core, stream, old)
+        runtime.archive.commit([], [s.path for s in old], removed=max(s.high for s in old) + 1)
+    for copy, table in longer.items():
+        gone = beyond(table.segments, own[copy], now)
+        if gone:
+            table.commit([], [s.path for s in gone], removed=max(s.high for s in gone) + 1)
+
+
+def beyond(segments: Sequence[Segment], keep: Keep, now: int) -> list[Segment]:
+    """The files that are not to be kept: all their rows are too old, or they are the oldest of too many bytes.
+
+    Arguments:
+        now: the stream's progress, microseconds; no row at or behind it is removed for its file's size.
+
+    >>> files = [Segment(f"{n}", 1, 10, n, n, 1, 1) for n in range(4)]
+    >>> [s.path for s in beyond(files, Keep(time=2), 4)], [s.path for s in beyond(files, Keep(size=25), 9)]
+    (['0', '1'], ['0', '1'])
+    """
+    ordered = sorted(segments, key=lambda s: (s.high, s.path))
+    total = sum(s.size for s in ordered)
+    gone: list[Segment] = []
+    for segment in ordered:
+        late = keep.time is not None and segment.high < now - keep.time
+        large = keep.size is not None and total > keep.size and segment.high < now
+        if not (late or large):
+            break
+        gone.append(segment)
+        total -= segment.size
+    return gone
+
+
+__all__ = ["beyond", "expire"]

@@ -1,0 +1,192 @@
+"""Making the streams that stand without a name in a query's FROM: shared where there is one, else new.
+
+Such a stream is a derived one (decision 0055). It begins where the windows of its query begin, so that the query
+answers what any query answers that is registered now.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal
+
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.language.inner_streams import named, stream_of, unstaged
+from millpond.operators.windowed.advance import revise_for
+from millpond.progress import NEVER, StreamProgress
+from millpond.relations import spare_of
+from millpond.relations.bands import marks_of
+from millpond.sources.formats.carriers import carriers
+from millpond.support.errors import MillpondError, Refusal
+from millpond.types import BoundQuery, InnerStream, QueryOptions, StagedQuery, StreamDefinition, to_json
+
+#: Registers the query of a stream: (its name, query, options, text) -> the standing query, and the event that does so.
+Plan = Callable[[str, BoundQuery, QueryOptions], "tuple[Standing, dict[str, object]]"]
+
+#: What the option `since` says.
+Since = int | Literal["start"] | None
+
+
+class InnerStreams:
+    """Makes streams without a name on an open pond. `core.lock` must be held."""
+
+    def __init__(self, core: Core, plan: Plan) -> None:
+        self.core, self._plan = core, plan
+
+    @contextmanager
+    def made(self, query: BoundQuery, options: QueryOptions) -> Iterator[tuple[BoundQuery, QueryOptions]]:
+        """A query over streams that are there, and with what options; those that were made go if it fails.
+
+        Raises: Refusal where a column cannot be carried.
+        """
+        if not isinstance(query, StagedQuery):
+            yield query, options
+            return
+        made: list[int] = []
+        try:
+            yield self._settled(query, options, made)
+        except BaseException:
+            self._drop(made)
+            raise
+
+    def _settled(self, query: StagedQuery, options: QueryOptions, made: list[int]) -> tuple[BoundQuery, QueryOptions]:
+        settled: BoundQuery = query
+        names: dict[str, str] = {}
+        bound = self._answered(query)
+        since: Since = options.since if options.since is not None or bound > NEVER else "start"
+        late = revise_for(query, options) if query.relation is None else spare_of(query.relation, options)
+        fresh = False
+        older: dict[str, int] = {}  # by how much what is taken back may be older than the late row that does so
+        for each in query.inner:
+            inner = each.query
+            below = _older(inner, older)
+            older[each.name] = below + (_apart(each) if each.revisions == "retract" else 0)
+            for name, real in names.items():
+                inner = named(inner, name, real)
+            own = QueryOptions(
+                since=_since(query, since, bound), revise_for=late + below,
+                held_rows=options.held_rows, memory_rows=options.memory_rows,
+            )  # fmt: skip
+            stream = self._shared(each, inner, own)
+            if stream is None:
+                stream = self._make(each, inner, own)
+                made.append(stream.id)
+            progress = self.core.published.progress.get(str(stream.id), StreamProgress())
+            fresh = fresh or progress.bound <= NEVER
+            names[each.name] = stream.name
+            settled = named(settled, each.name, stream.name)
+        if more := _older(query, older):
+            options = replace(options, revise_for=late + more)
+        if fresh and options.since is None:
+            # It knows of no windows that have ended yet; those that have by now are not reported.
+            options = replace(options, since=bound if bound > NEVER else "start")
+        return unstaged(settled), options
+
+    def _answered(self, query: StagedQuery) -> int:
+        """The event time before which all is known of the streams that a query's own streams are made of."""
+        known: dict[str, int] = {}
+        for each in query.inner:
+            relation = each.query.relation
+            assert relation is not None
+            bounds = [min(known[n] if n in known else self._bound(n) for n in i.names) for i in relation.inputs]
+            paired = relation.plan == "paired"
+            known[each.name] = marks_of(relation, (bounds[0], bounds[1])).result if paired else min(bounds)
+        return min(known.values())
+
+    def _bound(self, name: str) -> int:
+        stream = self.core.catalog.stream(name)
+        assert stream is not None
+        return self.core.published.progress.get(str(stream.id), StreamProgress()).bound
+
+    def _shared(self, each: InnerStream, query: BoundQuery, options: QueryOptions) -> StreamDefinition | None:
+        """A stream that is there and has what is needed."""
+        if not self.core.settings.share:
+            return None
+        key, catalog = _key(each, query, options), self.core.catalog
+        for stream in catalog.streams.values():
+            if stream.derived is None or stream.derived.inner != key or stream.derived.query not in catalog.queries:
+                continue
+            standing = catalog.queries[stream.derived.query]
+            if standing.status in ("live", "backfilling") and _covers(standing.definition.options.since, options.since):
+                return stream
+        return None
+
+    def _make(self, each: InnerStream, query: BoundQuery, options: QueryOptions) -> StreamDefinition:
+        core = self.core
+        name = self._free(each.name.split(" within ")[0])
+        standing, event = self._plan(name, query, options)
+        relation = query.relation
+        assert relation is not None
+        sources = [s for i in relation.inputs for n in i.names if (s := core.catalog.stream(n)) is not None]
+        definition = stream_of(each, name, sorted({s.id for s in sources}), standing.id)
+        assert definition.derived is not None
+        derivation = replace(
+            definition.derived, first_epoch=standing.first_epoch, text=query.text, inner=_key(each, query, options)
+        )
+        kept = [s.options.retention for s in sources]
+        retention = None if None in kept else max(k for k in kept if k is not None)
+        number = core.register.reserve_id(standing.id + 1)
+        definition = replace(
+            definition, id=number, derived=derivation, options=replace(definition.options, retention=retention)
+        )
+        try:
+            carriers(definition)
+        except MillpondError as error:
+            raise Refusal(str(error), expected="a CAST to a type that streams carry") from None
+        core.make_stream(definition)
+        core.catalog_log.record(event | {"do": "create_stream", "definition": to_json(definition)})
+        return definition
+
+    def _free(self, called: str) -> str:
+        """A name that nobody has given to anything."""
+        catalog, register = self.core.catalog, self.core.register
+        for number in itertools.count(catalog.next_id):
+            name = f"{called} #{number}"
+            if catalog.lookup(name) is None and register.id_of(name) is None:
+                return name
+        raise AssertionError
+
+    def _drop(self, made: Sequence[int]) -> None:
+        """Drop streams that were made for a query that is not registered after all."""
+        for number in reversed(made):
+            stream = self.core.catalog.streams.get(number)
+            if stream is not None and stream.derived is not None:  # it goes with its query, and with who reads it
+                self.core.catalog_log.record({"do": "drop_query", "id": stream.derived.query})
+
+
+def _key(each: InnerStream, query: BoundQuery, options: QueryOptions) -> str:
+    """What a stream is made of, and what of it is kept: equal for queries that can share one."""
+    what = [to_json(replace(query, text="")), each.revisions, to_json(replace(options, since=None))]
+    return json.dumps(what, sort_keys=True)
+
+
+def _since(query: BoundQuery, since: Since, bound: int) -> Since:
+    """From when on a query's streams are needed that reports from `since`, or what is not known by `bound`."""
+    if since == "start" or query.window is None or query.window.landmark is not None or query.window.kind:
+        return "start"
+    start = bound if since is None else since
+    return max(NEVER, start - query.window.range)
+
+
+def _older(query: BoundQuery, older: Mapping[str, int]) -> int:
+    """By how much the rows that a query reads may be older than the late row that takes them back: as far as rows may
+    lie apart in each join below it."""
+    read = [query.stream] if query.relation is None else [n for i in query.relation.inputs for n in i.names]
+    return max((older.get(name, 0) for name in read), default=0)
+
+
+def _apart(each: InnerStream) -> int:
+    """How far rows may lie apart that are joined, as far as windows of time say it (microseconds)."""
+    relation = each.query.relation
+    return 0 if relation is None else max(i.window.range for i in relation.inputs)
+
+
+def _covers(kept: Since, wanted: Since) -> bool:
+    """Whether a stream that begins at `kept` has what is wanted."""
+    if kept == "start" or wanted is None:
+        return True
+    return isinstance(kept, int) and isinstance(wanted, int) and kept <= wanted

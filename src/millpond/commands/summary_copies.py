@@ -1,0 +1,152 @@
+"""Summary copies as a stream's option `archive` declares them: bound, checked, and the event that sets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millpond import language as lang
+from millpond.archive.design.designs import Summary as Declared
+from millpond.catalog import Summary, Synopsis
+from millpond.commands.window_queries import WindowQueries
+from millpond.engine.core import Core
+from millpond.language.from_items import Schema
+from millpond.progress import NEVER, StreamProgress
+from millpond.support.errors import Refusal, StatementError
+from millpond.synopses import PanesSpec, spec_of
+from millpond.types import BoundQuery, QueryDefinition, StreamDefinition, TableDefinition, to_json
+
+_LIKE = "a summary is a query such as SELECT k, count(*), avg(v) FROM s [RANGE 1 HOUR TUMBLING] GROUP BY k"
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names of a pond, and a stream that is being made."""
+
+    schema: Schema
+    stream: StreamDefinition
+
+    def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
+        """What a name means."""
+        return self.stream if name.lower() == self.stream.name.lower() else self.schema.lookup(name)
+
+    def names(self) -> list[str]:
+        """All names."""
+        return [self.stream.name, *self.schema.names()]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.schema, name)
+
+
+def bind_summary(stream: StreamDefinition, declared: Declared, schema: Schema) -> BoundQuery:
+    """The tumbling query of a summary.
+
+    Raises: Refusal for one that is no summary.
+    """
+    try:
+        return _bound(stream, declared, schema)
+    except StatementError as error:  # its place is one in the summary, which is but a text in the option
+        raise Refusal(f"in '{declared.query}': {error.message}", "archive", (), error.expected) from None
+
+
+def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> BoundQuery:
+    statements = lang.parse(declared.query)
+    if len(statements) != 1 or not isinstance(statements[0], lang.Select):
+        raise _refused(f"'{declared.query}' is no query; {_LIKE}")
+    query = lang.bind_query(statements[0].select, declared.query, 0, _Names(schema, stream))
+    if query.stream.lower() != stream.name.lower() or query.feeds:
+        raise _refused(f"a summary of {stream.name} reads {stream.name} and nothing else: '{declared.query}'")
+    if query.lookup is not None:
+        raise _refused(f"a summary of {stream.name} reads {stream.name} and no tables: '{declared.query}'")
+    if query.reduce is not None:
+        raise _refused(f"a summary is of every row: leave REDUCE out of '{declared.query}'")
+    window = query.window
+    tumbles = window is not None and window.landmark is None and window.range == window.slide
+    if not tumbles or any(a.range not in (None, window.range) for a in query.aggregates if window is not None):
+        raise _refused(f"the windows of a summary lie side by side: '{declared.query}'; {_LIKE}")
+    if query.having is not None or query.limit is not None or query.offset or query.distinct:
+        raise _refused(f"a summary keeps every group: leave HAVING, LIMIT and DISTINCT out of '{declared.query}'")
+    return query
+
+
+def _refused(message: str) -> Refusal:
+    return Refusal(message, "archive")
+
+
+def set_summaries(core: Core, stream: StreamDefinition, declared: Sequence[Declared], schema: Schema) -> dict[str, Any]:
+    """The event that gives a stream these summaries; those that it has already go on, with the retention they have now.
+
+    Entries for rows that are there are made in the background, and nobody waits for them. `core.lock` must be held.
+
+    Raises: as `bind_summary`.
+    """
+    first_epoch = max(core.last_manifest, core.published.epoch) + 1
+    history = stream.id in core.streams and WindowQueries(core).has_history(stream.id)
+    catalog = core.catalog
+    known = {(s.query, s.lazy): s for s in catalog.summaries_of(stream.id)}
+    synopses = dict(catalog.synopses)
+    made: list[Summary] = []
+    new: list[Synopsis] = []
+    for one in dict.fromkeys(declared):
+        old = known.get((one.query, one.lazy))
+        if old is not None:
+            made.append(replace(old, retention=one.keep.time, size=one.keep.size))
+            continue
+        query = bind_summary(stream, one, schema)
+        number = core.register.reserve_id(max([catalog.next_id, stream.id + 1, *(s.id + 1 for s in made)]))
+        spec = spec_of(query, stream)
+        owner = ""
+        if not one.lazy:
+            synopsis = _shared(synopses, spec)
+            if synopsis is None:
+                synopsis = Synopsis(f"{spec.key}.{first_epoch}.{number}", spec, first_epoch)
+                synopses[synopsis.owner] = synopsis
+                new.append(synopsis)
+            owner, spec = synopsis.owner, synopsis.spec
+        removed = None
+        start = NEVER
+        if history:
+            removed = core.streams[stream.id].archive.snapshot[1]
+            start = core.published.progress.get(str(stream.id), StreamProgress()).bound
+        made.append(
+            Summary(
+                number,
+                stream.id,
+                one.query,
+                spec,
+                one.lazy,
+                one.keep.time,
+                one.keep.size,
+                removed,
+                owner,
+                first_epoch,
+                start,
+            )
+        )
+    return {
+        "do": "set_summaries",
+        "stream": stream.id,
+        "summaries": [to_json(s) for s in made],
+        "synopses": [to_json(s) for s in new],
+    }
+
+
+def _shared(synopses: dict[str, Synopsis], needed: PanesSpec) -> Synopsis | None:
+    """A synopsis that keeps what a summary needs, in panes of the same width."""
+    for synopsis in synopses.values():
+        have = synopsis.spec
+        same = (have.stream, have.time, have.where, have.keys, have.panes) == (
+            needed.stream, needed.time, needed.where, needed.keys, needed.panes,
+        )  # fmt: skip
+        plain = (
+            have.rows is None
+            and not have.feeds
+            and have.lookup is None
+            and have.form == "eager"
+            and have.landmark is None
+        )
+        components = {c.name for c in needed.components} <= {c.name for c in have.components}
+        if same and plain and components and have.agrees(needed) and not have.single:
+            return synopsis
+    return None

@@ -1,0 +1,322 @@
+"""Registering standing queries whose answers are windows or relations: options, state that serves them, the event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from millpond.answers.row_queries.ready import ready_of
+from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
+from millpond.catalog.unions import is_retained, progress_of
+from millpond.commands.inner_streams import InnerStreams
+from millpond.engine.core import Core
+from millpond.engine.jobs.readable import check_relation, check_windows
+from millpond.language.spreading import are_together, together_of
+from millpond.manifests.records import read_manifest
+from millpond.operators.relation.skew import hashed
+from millpond.operators.windowed.needs import complete_since, needed_by, summary_since
+from millpond.progress import FOREVER
+from millpond.support.errors import QueryError, Refusal
+from millpond.synopses import spec_of
+from millpond.types import (
+    STATUS,
+    BoundQuery,
+    JoinPlan,
+    QueryDefinition,
+    QueryOptions,
+    Relational,
+    RelationInput,
+    StreamDefinition,
+    to_json,
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A query that is to be registered. number: its id. old: what it replaces."""
+
+    number: int
+    name: str
+    query: BoundQuery
+    options: QueryOptions
+    text: str
+    old: Standing | Registered | None = None
+
+    def standing(
+        self, synopsis: str, first_epoch: int, waits: bool, retained: bool = False, inputs: tuple[str, ...] = ()
+    ) -> Standing:
+        """The standing query with the state that serves it; `waits`: it is back-filled first."""
+        old = self.old
+        version = 1 if old is None else version_of(old) + 1
+        definition = QueryDefinition(self.name, self.query, self.options, self.number, version, self.text, retained)
+        status: Status = "backfilling" if waits else "live"
+        previous = () if old is None else (*old.previous, old.id)
+        return Standing(definition, synopsis, first_epoch, status, previous=previous, inputs=inputs)
+
+
+class WindowQueries:
+    """Registers window queries and relations on an open pond. `core.lock` must be held."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.inner = InnerStreams(core, self._plan_inner)
+
+    def _plan_inner(self, name: str, query: BoundQuery, options: QueryOptions) -> tuple[Standing, dict[str, Any]]:
+        """The query of a stream without a name of its own, as it is to be registered, and the event that does so."""
+        number = self.core.register.reserve_id(self.core.catalog.next_id)
+        return self.plan(Wanted(number, name, query, options, query.text))
+
+    def register(
+        self, name: str | None, query: BoundQuery, options: QueryOptions, text: str, old: Standing | Registered | None
+    ) -> tuple[int, str]:
+        """Register a query; its id, and what there is to say.
+
+        Raises: Refusal when an option is not one of such queries; QueryError when the name is taken.
+        """
+        check_options(self.core.catalog, query, options)
+        if name is not None and old is None:
+            check_name(name)
+        with self.inner.made(query, options) as (query, options):
+            check_options(self.core.catalog, query, options)
+            number = self.core.register.reserve_id(self.core.catalog.next_id)
+            name = f"#{number}" if name is None else name
+            if old is None and self.core.catalog.lookup(name) is not None:
+                raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
+            replaced = old.id if isinstance(old, Registered) else None
+            with self.core.register.claim(name, replaced) as free:
+                if not free:
+                    raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
+                message = self._record(Wanted(number, name, query, options, text, old))
+        if replaced is not None:
+            self.core.register.drop(replaced)
+            ready_of(self.core).forget(replaced)
+        return number, message
+
+    def _record(self, wanted: Wanted) -> str:
+        standing, event = self.plan(wanted)
+        old = wanted.old
+        if old is not None:
+            event["replaces"] = old.id
+        self.core.catalog_log.record(event)
+        verb = "created" if old is None else f"replaced, version {standing.definition.version}"
+        if old is not None and not standing.inputs:
+            same = isinstance(old, Standing) and old.synopsis == standing.synopsis
+            verb += " (state kept)" if same else " (state rebuilt from the archive)"
+        if wanted.query.relation is not None and wanted.query.relation.operator is None:
+            verb += " as a relation of CQL, since its windows have no SLIDE"
+        inner = [
+            self.core.catalog.queries[s.derived.query or 0] for s in self.core.catalog.inner_of(standing) if s.derived
+        ]
+        waits = any(q.status == "backfilling" for q in (standing, *inner))
+        return f"query {wanted.name} {verb}" + ("; back-filling from the archive" if waits else "")
+
+    def plan(self, wanted: Wanted) -> tuple[Standing, dict[str, Any]]:
+        """A query as it is to be registered, and the event that registers it with the state that it needs."""
+        if wanted.query.relation is not None:
+            return self._plan_relation(wanted)
+        catalog, query, options = self.core.catalog, wanted.query, wanted.options
+        stream = catalog.stream(query.stream)
+        assert stream is not None
+        progress = progress_of(catalog, spec_of(query, stream, options), self.core.published.progress)
+        history = any(self.has_history(s) for s in [f.stream for f in query.feeds] or [stream.id])
+        reusable = (options.since is None or not history) and query.reduce is None  # other samples, other states
+        if query.window is None:  # rows serve who needs no more than is kept, if it numbers them from the same row on
+            reusable = reusable and (stream.options.retention is None or not history)
+        synopsis, new = assign(
+            catalog if reusable else replace(catalog, synopses={}),
+            query,
+            stream,
+            self._next_epoch,
+            {s: self._complete_since(catalog, s) for s in catalog.synopses},
+            needed_by(query, progress.bound),
+            self.core.settings.share,
+            options,
+        )
+        waits = history and (new or any(q.status == "backfilling" for q in catalog.users(synopsis.owner)))
+        standing = wanted.standing(synopsis.owner, self._next_epoch, waits, is_retained(catalog, query))
+        if waits:
+            check_windows(self.core, standing, synopsis)
+        event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
+        return standing, event | ({"synopsis": to_json(synopsis)} if new else {})
+
+    def _plan_relation(self, wanted: Wanted) -> tuple[Standing, dict[str, Any]]:
+        """As `plan`, for a relational query with its stores."""
+        catalog, relation = self.core.catalog, wanted.query.relation
+        assert relation is not None
+        plan = relation.joined
+        if plan is not None and (plan.hashes or any(map(are_together, plan.spread))):
+            relation = replace(relation, joined=self._by_size(relation, plan))
+            wanted = replace(wanted, query=replace(wanted.query, relation=relation))
+        streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
+        fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
+        history = [any(self.has_history(s.id) for s in each) for each in fed]
+        stored = assign_stores(
+            catalog, wanted.query, streams, self._next_epoch, history, wanted.number,
+            self.core.settings.shards, wanted.options.since is not None, self.core.settings.share, wanted.options,
+        )  # fmt: skip
+        standing = wanted.standing("", self._next_epoch, stored.waits, inputs=stored.inputs)
+        if stored.waits:
+            check_relation(self.core, standing)
+        event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
+        return standing, event | {"stores": [to_json(s) for s in stored.changed]}
+
+    def _by_size(self, relation: Relational, plan: JoinPlan) -> JoinPlan:
+        """The plan of a join whose rows are placed as sizes want it, as far as they are known by now: the inputs that
+        share a key are spread by it, and every shard has the others, or else rows of the largest window are dealt."""
+        inputs = {i.alias: i for i in relation.inputs}
+        sizes = [self._rows_in(inputs[alias]) if alias in inputs else 0.0 for alias in plan.items]
+        windows = {alias: i.window for alias, i in inputs.items()}
+        rates = [self._rate_of(inputs[alias]) if alias in inputs else 0.0 for alias in plan.items]
+        if None in rates:  # nothing is known of a stream without rows: all are taken to be alike
+            rates = [float(alias in inputs) for alias in plan.items]
+        spread = hashed(plan, [rate or 0.0 for rate in rates], self.core.settings.shards)
+        if spread:
+            return replace(plan, spread=spread, deal=())
+        return together_of(plan, windows, {alias: i.stream for alias, i in inputs.items()}, sizes)
+
+    def _rate_of(self, item: RelationInput) -> float | None:
+        """How many rows of an input come in a microsecond of event time, judged by all that has come; None: nothing."""
+        streams = [s for name in item.names if (s := self.core.catalog.stream(name)) is not None]
+        files = [f for s in streams for f in self.core.streams[s.id].archive.segments]
+        if not files:
+            return None
+        return sum(f.rows for f in files) / (max(f.high for f in files) - min(f.low for f in files) + 1)
+
+    def _rows_in(self, item: RelationInput) -> float:
+        """About how many rows a window holds, judged by all that has come; of streams without rows, how long it is."""
+        window = item.window
+        if window.kind == "rows":
+            return float(window.rows)
+        streams = [s for name in item.names if (s := self.core.catalog.stream(name)) is not None]
+        files = [f for s in streams for f in self.core.streams[s.id].archive.segments]
+        rows = sum(f.rows for f in files)
+        if not files:
+            return window.range / FOREVER if window.kind == "range" else 1.0
+        span = max(f.high for f in files) - min(f.low for f in files) + 1
+        return rows * min(1.0, window.range / span) if window.kind == "range" else float(rows)
+
+    @property
+    def _next_epoch(self) -> int:
+        return max(self.core.last_manifest, self.core.published.epoch) + 1
+
+    def has_history(self, stream: int) -> bool:
+        """Whether epochs have taken anything of a stream, the running one included."""
+        if self.core.published.intake.get(str(stream), 0):
+            return True
+        if self.core.last_manifest <= self.core.published.epoch:
+            return False
+        return read_manifest(self.core.path, self.core.last_manifest).intake.get(str(stream), 0) > 0
+
+    def _complete_since(self, catalog: Catalog, owner: str) -> int:
+        """The event time from which a synopsis certainly holds every row, from what its users still need."""
+        synopsis = catalog.synopses[owner]
+        stream = catalog.streams[synopsis.spec.stream]
+        users = [q for q in catalog.users(owner) if q.status == "live"]
+        reached = progress_of(catalog, synopsis.spec, self.core.published.progress)
+        known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
+        since = [complete_since(q, synopsis, stream, p, reached.high) for q, p in known]
+        if summaries := catalog.kept_by(owner):
+            kept = summary_since(synopsis, reached.bound, reached.high)
+            since.append(max(kept, min(s.start for s in summaries)))
+        return min(since, default=2**62)
+
+
+class Lookup(Protocol):
+    """What a check must know of the names that there are."""
+
+    def lookup(self, name: str) -> object:
+        """The definition that has this name, or None."""
+
+
+def version_of(query: Standing | Registered) -> int:
+    """The version of a query of any kind."""
+    return query.version if isinstance(query, Registered) else query.definition.version
+
+
+def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> None:
+    """Refuse options that have no meaning for a query of its kind, or over its streams: Refusal."""
+    check_reduction(query)
+    if options.materialize != "auto":
+        raise Refusal("'materialize' is for row queries; the state of a window query is always kept", "materialize")
+    operator = None if query.relation is None else query.relation.operator
+    if operator == "rstream" and options.every is None:
+        raise Refusal(
+            "RSTREAM reports the whole relation again and again: say how often", words=("RSTREAM",),
+            expected="CREATE QUERY … WITH (every='1 s') AS SELECT RSTREAM(…)",
+        )  # fmt: skip
+    if operator != "rstream" and options.every is not None:
+        raise Refusal("'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen", "every")
+    streams = [f for f in map(schema.lookup, _streams_of(query)) if isinstance(f, StreamDefinition)]
+    if operator == "pairs" and options.early is not None:
+        raise Refusal("'early' is for answers that wait for progress: pairs go out as soon as they are there", "early")
+    if options.empty == "report":
+        _check_empty(query)
+        if any(s.takes_back for s in streams):
+            labels = ", ".join(s.label for s in streams)
+            message = f"empty='report' is not available over {labels}, whose rows take others back"
+            raise Refusal(message, "empty")
+    if query.reduce is not None and options.state != "eager":
+        raise Refusal(f"state='{options.state}' does not go with REDUCE, whose state has weights", "state", ("REDUCE",))
+    if query.window is None and options.state != "eager":
+        raise Refusal(f"state='{options.state}' is for windows of time with a SLIDE", "state")
+    dropped = [s.name for s in streams if s.options.marks_by is not None and s.options.late == "drop"]
+    if query.row_window is not None and dropped and not query.feeds:
+        raise Refusal(
+            "windows that end with rows are not available over a stream with marks_by and late='drop'",
+            words=(dropped[0],), expected="a stream with late='revise'",
+        )  # fmt: skip
+    if options.flush != "at once":
+        _check_flush(streams, query, options)
+    taken = next((o.name for o in query.select if o.name.lower() == STATUS), None)
+    if options.early is not None and taken is not None:
+        raise Refusal(
+            f"with 'early' answers have a column {STATUS} of their own", "early", (taken,), f"{taken} AS another name"
+        )
+
+
+def check_reduction(query: BoundQuery) -> None:
+    """Refuse reductions that a query of its kind cannot be answered with: Refusal."""
+    if query.reduce is None or query.reduce.samples:
+        return
+    if not query.grouped or query.row_window is not None or query.feeds:
+        raise Refusal(
+            "REDUCE BY INTERVAL sees the past as sums over intervals: it is for aggregates of one stream, over windows"
+            " of time or over everything",
+            words=("REDUCE",),
+            expected="REDUCE sample(0.9), which leaves rows out",
+        )
+
+
+def _streams_of(query: BoundQuery) -> list[str]:
+    """The names of the streams that a query reads."""
+    if query.relation is not None:
+        return [name for item in query.relation.inputs for name in item.names]
+    return [f.name for f in query.feeds] or [query.stream]
+
+
+def _check_empty(query: BoundQuery) -> None:
+    if query.relation is not None:
+        raise Refusal("empty='report' is for windows with SLIDE; a relation is defined at every instant", "empty")
+    if query.row_window is not None:
+        raise Refusal("empty='report' is for windows that end at instants; one that ends with a row holds it", "empty")
+    if query.window is not None and query.window.landmark is not None:
+        raise Refusal(
+            "a window that grows reports every window since a group's first row by itself: leave empty='report' out",
+            "empty",
+        )
+
+
+def _check_flush(streams: Sequence[StreamDefinition], query: BoundQuery, options: QueryOptions) -> None:
+    """Refuse to spread the answers of a window that cannot go out one by one."""
+    whole = query.distinct or query.limit is not None or bool(query.offset)
+    marks = any(s.options.marks_by is not None for s in streams)
+    reasons = {
+        "is for windows that end at instants": query.window is None,
+        "spreads groups, and there is no GROUP BY": not query.keys,
+        "does not go with LIMIT or DISTINCT, which need all groups of a window at once": whole,
+        "does not go with the bounds of groups that marks_by gives": marks,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise Refusal(f"flush='{options.flush}' {reason}", "flush")

@@ -1,0 +1,463 @@
+"""An epoch: propose it (manifest), run its tasks, commit its tables, publish it. Each step can be repeated safely."""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from millpond.catalog import Catalog
+from millpond.catalog.unions import with_unions
+from millpond.engine.control.reporting import report_epoch, takes_others, work_of
+from millpond.engine.control.resharing import reshare
+from millpond.engine.control.timers import clock_due, resumed, tick_closes
+from millpond.engine.core import Core, copies_of
+from millpond.engine.intake.admission import splits_of
+from millpond.engine.intake.stages import choose, learn
+from millpond.engine.jobs.backfill import Adoption, ready_backfills
+from millpond.engine.jobs.tables import refresh_files, versions_now
+from millpond.engine.tasks.entry import map_epoch, merge_epoch
+from millpond.engine.tasks.merging import end_of_need, query_owner, results_folder
+from millpond.manifests.records import (
+    Manifest,
+    Published,
+    QueryProgress,
+    StreamCounts,
+    read_manifest,
+    write_manifest,
+    write_published,
+)
+from millpond.operators.derived.rows import bounds_of, pass_adopted, takeable
+from millpond.operators.relation.bounds import answered_until, bound_of, high_of, is_paired, specs_of
+from millpond.operators.relation.needs import horizon_of
+from millpond.operators.relation.probing import probed_streams
+from millpond.operators.relation.skew import decided, moved
+from millpond.operators.windowed.lookup_versions import stretches_now
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.sources.derived import DerivedSource
+from millpond.sources.intake import Item
+from millpond.sources.system import SystemSource
+from millpond.support.errors import EngineError
+from millpond.tables import Segment, SegmentTable
+from millpond.types import ARRIVAL, QueryOptions, from_json
+
+#: State files of one level and shard that are merged into one of the next; larger files are left alone.
+LARGE_STATE = 32 << 20
+
+
+def in_flight(core: Core) -> int | None:
+    """The epoch that has a manifest and is not published yet, or None."""
+    return core.last_manifest if core.last_manifest > core.published.epoch else None
+
+
+def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
+    """Write the manifest of the next epoch if there is something to do; returns its number, or None.
+
+    Arguments:
+        force: make an epoch even without work. settle: False takes files that may still be growing (DRAIN).
+    """
+    refresh_files(core)
+    with core.lock:
+        if in_flight(core) is not None:
+            return core.last_manifest
+        reshare(core)
+        clock = core.now()
+        published = core.published
+        pending = {}
+        streams = {s: r for s, r in sorted(core.streams.items()) if s in core.catalog.streams}
+        for stream, runtime in streams.items():
+            if runtime.source is not None:
+                runtime.source.poll(clock, settle)
+            items = runtime.log.items(published.intake.get(str(stream), 0), None)
+            if items:
+                pending[stream] = takeable(runtime.definition, items[:100_000])
+        taken: dict[int, list[Item]] = {}
+        if pending:
+            taken = choose(core.catalog, core.settings, core.stages, pending, core.pace, core.executor.cores)
+        intake = {str(s): published.intake.get(str(s), 0) + len(taken.get(s, ())) for s in streams}
+        ends = tuple(
+            s
+            for s, r in streams.items()
+            if r.log.ended
+            and intake[str(s)] >= (r.log.ended_at or 0)
+            and not published.progress.get(str(s), StreamProgress()).ended
+        )
+        adoptions = ready_backfills(core)
+        arrivals = {
+            str(s): min([clock, *r.arriving, *(i.arrival for i in r.log.items(intake[str(s)], intake[str(s)] + 1))])
+            for s, r in streams.items()
+            if r.definition.options.time == ARRIVAL
+        }
+        if not (
+            taken
+            or ends
+            or adoptions
+            or force
+            or tick_closes(core, clock, arrivals)
+            or clock_due(core, clock)
+            or resumed(core)
+        ):
+            return None
+        for adoption in adoptions:
+            core.catalog_log.record(
+                *({"do": "set_status", "id": q, "status": "live"} for q in adoption.waiting(core.catalog))
+            )
+        catalog = core.catalog
+        core.catalog_log.snapshot(catalog)
+        state = (*core.state.segments, *(s for a in adoptions for s in a.state))
+        progress = {str(s): published.progress.get(str(s), StreamProgress()) for s in catalog.streams}
+        progress = with_unions(catalog, progress, published.progress)
+        queries = dict(published.queries)
+        for adoption in adoptions:
+            queries.update(adoption.progress)
+        for standing in catalog.queries.values():
+            runs = standing.status == "live" or (standing.status == "paused" and standing.reason != "backfilling")
+            if runs and str(standing.id) not in queries:
+                read = answered_until if is_paired(standing) else bound_of
+                bound = read(catalog, standing, progress, clock)
+                start = _start(standing.definition.options, bound)
+                queries[str(standing.id)] = QueryProgress(closed=start, start=start)
+        queries = {
+            k: replace(q, start=max(q.start, catalog.queries[int(k)].floor))
+            for k, q in queries.items()
+            if int(k) in catalog.queries
+        }
+        for key, known in queries.items():
+            standing = catalog.queries[int(key)]
+            if standing.status == "paused" and known.paused is None:
+                # One that was paused while its back-fill ran has seen nothing of what came live.
+                adopted = any(key in a.progress for a in adoptions)
+                first = standing.first_epoch if standing.inputs else catalog.synopses[standing.synopsis].first_epoch
+                since = first if adopted else published.epoch + 1
+                queries[key] = replace(known, paused=since)
+        compact, expire = _upkeep(core, state, catalog, progress, queries)
+        hot = decided(catalog, core.skew, published.hot, core.settings.shards)
+        adopt = tuple(str(q) for a in adoptions for q in a.queries)
+        tables, unread = versions_now(core)
+        manifest = Manifest(
+            published.epoch + 1,
+            clock,
+            catalog.version,
+            core.settings.shards,
+            splits_of({s: some for s, items in taken.items() if (some := _with_rows(items))}, core.executor.cores),
+            intake,
+            ends,
+            progress,
+            queries,
+            tuple(sorted(state, key=lambda s: (s.last_epoch, s.path))),
+            adopt,
+            expire=expire,
+            compact=compact,
+            arrivals=arrivals,
+            register=core.register.ship(taken) if len(core.register) else 0,
+            eager_rows=core.settings.eager_rows,
+            explicit_matches=core.settings.explicit_matches,
+            matching_work=core.matching_pace.told,
+            bounds=bounds_of(taken),
+            copies={str(s): copies for s in taken if (copies := copies_of(core, s))},
+            archive=_probed(core, catalog, progress, queries),
+            hot=hot,
+            moved=moved(catalog, hot, published.hot, adopt),
+            filters=core.filters.plans(catalog),
+            tables=tables,
+            unread=unread,
+            lookups=stretches_now(catalog, published.lookups, progress, queries, tables),
+        )
+        core.check_fence()
+        write_manifest(core.path, manifest)
+        core.last_manifest = manifest.epoch
+        return manifest.epoch
+
+
+def _probed(
+    core: Core, catalog: Catalog, progress: dict[str, StreamProgress], queries: dict[str, QueryProgress]
+) -> dict[str, tuple[Segment, ...]]:
+    """The files of archives that queries may look up: those that windows of instants not final yet can reach."""
+    since: dict[int, int] = {}
+    for standing in catalog.queries.values():
+        relation, known = standing.definition.query.relation, queries.get(str(standing.id))
+        if relation is None or not relation.probes or known is None:
+            continue
+        streams = catalog.streams_of(standing)
+        horizon = horizon_of(catalog, standing, known, high_of(catalog, specs_of(catalog, standing), progress))
+        for stream, length in probed_streams(relation, streams).items():
+            low = NEVER if length is None else max(NEVER, horizon - 1 - length)
+            since[stream] = min(low, since.get(stream, low))
+    files = {s: core.streams[s].archive.segments for s in since}
+    return {str(s): tuple(f for f in files[s] if f.high >= low) for s, low in since.items()}
+
+
+def _waiting(core: Core) -> int:
+    """Bytes that have come from outside and no epoch has taken."""
+    outside = [(s, r) for s, r in core.streams.items() if r.definition.options.source not in ("derived", "system")]
+    taken = core.published.intake
+    starts = {s: taken.get(str(s), 0) for s, _ in outside}
+    return sum(i.size for s, r in outside for i in r.log.items(starts[s], starts[s] + 100_000))
+
+
+def _with_rows(items: list[Item]) -> list[Item]:
+    """The items that have something to read: some of a derived stream tell its progress only."""
+    return [i for i in items if i.kind != "derived" or i.parts]
+
+
+def _start(options: QueryOptions, bound: int) -> int:
+    if options.since is None:
+        return bound
+    return NEVER if options.since == "start" else options.since
+
+
+def _upkeep(
+    core: Core,
+    state: Sequence[Segment],
+    catalog: Any,
+    progress: dict[str, StreamProgress],
+    queries: dict[str, QueryProgress],
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """State files to merge, per shard, and state files that nobody needs any more."""
+    need = end_of_need(catalog, progress, queries)
+    expire = tuple(sorted(s.path for s in state if s.high < need))
+    compact: dict[str, tuple[str, ...]] = {}
+    # A paused query will need to tell what came before its pause from what came in it.
+    pauses = sorted(q.paused for q in queries.values() if q.paused is not None)
+    for shard in range(core.settings.shards):
+        levels: dict[tuple[int, int, bool], list[Segment]] = defaultdict(list)
+        for segment in state:
+            # What holds rows for windows that end with rows never expires, so it is put together whatever its size.
+            small = segment.size < LARGE_STATE or segment.high >= FOREVER
+            if segment.shard == shard and small and segment.path not in expire:
+                levels[segment.level, bisect_right(pauses, segment.last_epoch), segment.high >= FOREVER].append(segment)
+        for _, group in sorted(levels.items()):
+            if len(group) >= core.settings.compact_files:
+                compact[str(shard)] = tuple(sorted(s.path for s in group))
+                break
+    return compact, expire
+
+
+def run_epoch(core: Core, epoch: int) -> None:
+    """Run, commit and publish an epoch whose manifest is written; does nothing if it is published already.
+
+    Raises: EngineError when its tasks fail.
+    """
+    if core.published.epoch >= epoch:
+        return
+    started = time.perf_counter()
+    manifest = read_manifest(core.path, epoch)
+    try:
+        outcomes = core.executor.run(
+            partial(map_epoch, core.path, core.pond_id, epoch),
+            len(manifest.splits),
+            partial(merge_epoch, core.path, core.pond_id, epoch),
+            manifest.shards,
+        )
+    except Exception as error:
+        raise EngineError(f"epoch {epoch} failed: {error}") from error
+    ran = time.perf_counter()
+    reports = [report for report, _ in outcomes]
+    adoptions = [a for a in ready_backfills(core, published=False) if any(str(q) in manifest.adopt for q in a.queries)]
+    _commit(core, manifest, reports, adoptions)
+    committed = time.perf_counter()
+    queries = _query_progress(manifest, reports)
+    progress = {k: from_json(StreamProgress, v) for k, v in reports[0]["progress"].items()}
+    durations = {"job": ran - started, "commit": committed - ran, "epoch": committed - started}
+    work = work_of(manifest, reports, durations)
+    report_epoch(core, manifest, work, queries, progress)
+    published = _publish(core, manifest, reports, adoptions, queries, progress)
+    rows = sum(r["rows"] for r in reports[0]["reports"])
+    stages: dict[str, float] = defaultdict(float)
+    for report in reports:
+        for name, seconds in report["seconds"].items():
+            stages[name] += seconds
+    for report in reports[0]["reports"]:
+        for name, seconds in report["seconds"].items():
+            stages[name] += seconds
+    scans: dict[str, int] = defaultdict(int)
+    for report in reports:
+        for name, count in report["scans"].items():
+            scans[name] += count
+    core.filters.learn(core.catalog, manifest.filters, epoch, manifest.clock, [*reports[0]["reports"], *reports])
+    elapsed = time.perf_counter() - started
+    stages |= {"job": ran - started, "commit": committed - ran, "publish": time.perf_counter() - committed}
+    with core.lock:
+        core.pace.learn(sum(r["bytes"] for r in reports[0]["reports"]), elapsed, _waiting(core))
+        _learn_matching(core, reports[0]["reports"], elapsed)
+        for report in reports[0]["reports"]:
+            for owner, (count, keys) in report.get("frequent", {}).items():
+                core.skew.learn(owner, count, keys)
+        core.recent.append(
+            {
+                "epoch": epoch,
+                "rows": rows,
+                "seconds": elapsed,
+                "stages": dict(stages),
+                "longest": {"map": _longest(reports[0]["reports"]), "merge": _longest(reports)},
+                "clock": published.clock,
+            }
+            | ({"scans": scans} if scans else {})
+        )
+        if takes_others(manifest, core.catalog):
+            core.work.append(work)
+        learn(core.catalog, core.stages, reports)
+        core.load.observe()
+        failures = {k: v for r in reports for k, v in r["failures"].items()}
+        for query, reason in failures.items():
+            if int(query) in core.catalog.queries and core.catalog.queries[int(query)].status != "quarantined":
+                core.catalog_log.record(*core.catalog.quarantined(int(query), reason))
+        core.notify()
+
+
+def _learn_matching(core: Core, reports: list[dict[str, Any]], elapsed: float) -> None:
+    """Tell the pace of matching what the task took that was longest at it: the others ran beside it."""
+    longest = max((r for r in reports if "matched" in r), key=lambda r: r["seconds"]["matching"], default=None)
+    if longest is not None:
+        took = longest["seconds"]["matching"]
+        core.matching_pace.learn(longest["rows"], took, elapsed - took, longest["matched"]["work"])
+
+
+def _longest(reports: Sequence[dict[str, Any]]) -> float:
+    """Seconds of the task that took longest."""
+    return max((float(r["lasted"]) for r in reports), default=0.0)
+
+
+def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adoptions: list[Adoption]) -> None:
+    """Commit what the tasks wrote; every commit carries the epoch, so that a repetition finds it done."""
+    archive: dict[int, list[Segment]] = defaultdict(list)
+    dead: dict[int, list[Segment]] = defaultdict(list)
+    copies: dict[tuple[int, str], list[Segment]] = defaultdict(list)
+    for report in reports[0]["reports"]:
+        for copy, written in report["files"].get("copies", {}).items():
+            copies[report["stream"], copy].append(from_json(Segment, written))
+        for kind, into in (("archive", archive), ("dead", dead)):
+            if kind in report["files"]:
+                into[report["stream"]].append(from_json(Segment, report["files"][kind]))
+    state = [from_json(Segment, s) for r in reports for s in r["written"]["state"]]
+    results = [from_json(Segment, s) for r in reports for s in r["written"]["results"]]
+    for adoption in adoptions:
+        state += adoption.state
+        results += [adoption.at(s, manifest.epoch) for s in adoption.results]
+    for adoption in adoptions:
+        paths = [os.path.join(results_folder(core.path), s.path) for s in adoption.results]
+        for stream, files in adoption.dead.items():
+            if int(stream) in core.streams:
+                dead[int(stream)] += [adoption.at(s, manifest.epoch) for s in files]
+        pass_adopted(core.path, core.catalog, manifest.epoch, {query_owner(q) for q in adoption.queries}, paths)
+    merged = [path for paths in manifest.compact.values() for path in paths]
+    jobs: list[tuple[SegmentTable, Sequence[Segment], Sequence[str]]] = [
+        *((core.streams[s].archive, files, ()) for s, files in sorted(archive.items())),
+        *((core.streams[s].dead, files, ()) for s, files in sorted(dead.items())),
+        *((core.copy_table(s, copy), files, ()) for (s, copy), files in sorted(copies.items())),
+    ]
+    entries = [from_json(Segment, s) for report in reports[0]["reports"] for s in report["entries"]]
+    if entries:
+        jobs.append((core.summaries, entries, ()))
+    if state or merged or manifest.expire:
+        jobs.append((core.state, state, (*merged, *manifest.expire)))
+    if results:
+        jobs.append((core.results, results, ()))
+    if len(jobs) == 1:
+        jobs[0][0].commit(jobs[0][1], jobs[0][2], "epoch", manifest.epoch)
+        return
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for done in [pool.submit(t.commit, add, gone, "epoch", manifest.epoch) for t, add, gone in jobs]:
+            done.result()
+
+
+def _publish(
+    core: Core,
+    manifest: Manifest,
+    reports: list[dict[str, Any]],
+    adoptions: list[Adoption],
+    queries: dict[str, QueryProgress],
+    progress: dict[str, StreamProgress],
+) -> Published:
+    counts = dict(core.published.counts)
+    for report in reports[0]["reports"]:
+        old = counts.get(str(report["stream"]), StreamCounts())
+        counts[str(report["stream"])] = StreamCounts(
+            old.rows + report["rows"],
+            old.late + report["late"],
+            old.dead + report["dead"],
+            old.unknown + report["unknown"],
+            old.bytes + report["bytes"],
+        )
+    for adoption in adoptions:
+        for number, files in adoption.dead.items():
+            old = counts.get(number, StreamCounts())
+            counts[number] = replace(old, dead=old.dead + sum(s.rows for s in files))
+    published = Published(
+        manifest.epoch,
+        manifest.clock,
+        manifest.version,
+        manifest.intake,
+        progress,
+        counts,
+        queries,
+        {},
+        {"state": core.state.version, "results": core.results.version}
+        | {f"streams/{r.definition.name}": r.archive.version for r in list(core.streams.values())},
+        manifest.hot,
+        manifest.tables,
+        manifest.lookups,
+    )
+    core.check_fence()
+    write_published(core.path, published)
+    with core.lock:
+        core.published = published
+    for stream, runtime in list(core.streams.items()):
+        runtime.landing.release(published.intake.get(str(stream), 0))
+        if isinstance(runtime.source, DerivedSource | SystemSource):
+            runtime.source.release(published.intake.get(str(stream), 0))
+    return published
+
+
+def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[str, QueryProgress]:
+    """Every query's progress: what each shard added to the manifest's, bounds being the same in all shards."""
+    merged = dict(manifest.queries)
+    for query, before in manifest.queries.items():
+        after = [from_json(QueryProgress, r["queries"][query]) for r in reports if query in r["queries"]]
+        if not after:
+            continue
+        firsts = [a.first for a in after if a.first is not None]
+        merged[query] = replace(
+            before,
+            closed=max(a.closed for a in after),
+            first=min(firsts) if firsts else None,
+            windows=before.windows + sum(a.windows - before.windows for a in after),
+            revisions=before.revisions + sum(a.revisions - before.revisions for a in after),
+            too_late=before.too_late + sum(a.too_late - before.too_late for a in after),
+            groups=after[0].groups,
+            paused=None,
+            early_at=max(a.early_at for a in after),
+            stirred=any(a.stirred for a in after),
+            held=after[0].held,
+            pending=min((a.pending for a in after if a.pending is not None), default=None),
+            edge=max(a.edge for a in after),
+            floors=tuple(dict.fromkeys(f for a in after for f in a.floors)),
+            sides=after[0].sides,
+            edges=after[0].edges,
+            side_groups=after[0].side_groups,
+            tables=after[0].tables,
+        )
+    return merged
+
+
+#: Manifests and publish records that are kept behind the last epoch: the latter answer `AS OF EPOCH`.
+KEPT = {"manifests": 50, "published": 500}
+
+
+def prune_records(core: Core) -> None:
+    """Remove manifests and publish records that nothing can ask for: beyond `KEPT`, and older than any back-fill."""
+    first = min(
+        (q.first_epoch - 1 for q in core.catalog.queries.values() if "backfilling" in (q.status, q.reason)),
+        default=core.published.epoch,
+    )
+    for kind, keep in KEPT.items():
+        folder = os.path.join(core.path, kind)
+        for name in os.listdir(folder):
+            if name.endswith(".json") and int(name[:-5]) < min(first, core.published.epoch - keep):
+                os.unlink(os.path.join(folder, name))

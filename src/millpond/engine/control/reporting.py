@@ -1,0 +1,299 @@
+"""SysStream: what an epoch reports about streams, queries, operators and itself, as rows of the stream `sysstream`.
+
+A row says that a property of an entity had a value (Babu 2005, section 2.7): `(entity, kind, property, value, ts)`.
+What an epoch did (rows, seconds) is told when it did something; what is (bytes, progress) when it has changed. `ts` is
+the clock reading in the epoch's manifest, so rows of an epoch have one time, and come in order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from millpond.adapt.filter_plans import FilterPlan
+from millpond.catalog import Catalog
+from millpond.engine.control.sizes import StateSizes
+from millpond.manifests.records import Manifest, Published, QueryProgress
+from millpond.operators.derived.rows import derived_folder
+from millpond.operators.filters.filter_readings import filter_readings
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.sources.system import write_report
+from millpond.types import DAY, Column, StreamDefinition, StreamOptions
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
+
+SYSSTREAM: Final = "sysstream"
+COLUMNS: Final = (
+    Column("entity", "VARCHAR"),
+    Column("kind", "VARCHAR"),
+    Column("property", "VARCHAR"),
+    Column("value", "DOUBLE"),
+    Column("ts", "TIMESTAMP"),
+)
+SCHEMA: Final = pa.schema(
+    [
+        ("entity", pa.string()),
+        ("kind", pa.string()),
+        ("property", pa.string()),
+        ("value", pa.float64()),
+        ("ts", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+#: (entity, kind) -> property -> value.
+Readings: TypeAlias = dict[tuple[str, str], dict[str, float]]
+
+
+def definition_of(number: int) -> StreamDefinition:
+    """The stream as it is declared; a day of it is kept unless ALTER STREAM says otherwise."""
+    return StreamDefinition(SYSSTREAM, COLUMNS, StreamOptions(source="system", time="ts", retention=DAY), number)
+
+
+def system_stream(catalog: Catalog) -> StreamDefinition | None:
+    """The stream `sysstream`, where it has begun."""
+    found = catalog.stream(SYSSTREAM)
+    return found if found is not None and found.options.source == "system" else None
+
+
+@dataclass
+class Reporter:
+    """Makes the reports of a pond's epochs; remembers what it said last, so that only changes are told."""
+
+    sizes: StateSizes
+    _said: dict[tuple[str, str, str], float] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Tell everything anew."""
+        self._said = {}
+
+    def table(self, happened: Readings, states: Readings, clock: int) -> pa.Table:
+        """The rows of a report: what happened, and what has changed."""
+        rows = [(e, k, p, v) for (e, k), values in happened.items() for p, v in values.items() if v]
+        # What is gone is not remembered: one of its name that comes later is told whole.
+        said = {(e, k, p): v for (e, k), values in states.items() for p, v in values.items()}
+        rows += [(*key, value) for key, value in said.items() if self._said.get(key) != value]
+        self._said = said
+        rows.sort()
+        columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+        return pa.table([*columns[:3], pa.array(columns[3], pa.float64()), [clock] * len(rows)], schema=SCHEMA)
+
+
+def own_streams(catalog: Catalog) -> set[int]:
+    """`sysstream`, and what is derived from it."""
+    system = system_stream(catalog)
+    return set() if system is None else {system.id, *(s.id for s in catalog.derived_from(system.id))}
+
+
+def takes_others(manifest: Manifest, catalog: Catalog) -> bool:
+    """Whether an epoch takes anything but reports, and what was derived from them."""
+    own = own_streams(catalog)
+    return any(s.stream not in own for s in manifest.splits)
+
+
+def is_of_interest(manifest: Manifest, catalog: Catalog, before: Published, after: Mapping[str, QueryProgress]) -> bool:
+    """Whether an epoch did anything that does not come of `sysstream` itself: only then it reports."""
+    own = own_streams(catalog)
+    if manifest.adopt or manifest.ends or takes_others(manifest, catalog):
+        return True
+    for standing in catalog.queries.values():
+        if own.issuperset(s.id for s in catalog.streams_of(standing)):
+            continue
+        old = before.queries.get(str(standing.id), QueryProgress())
+        new = after.get(str(standing.id), old)
+        if (old.windows, old.revisions) != (new.windows, new.revisions):
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an epoch did, as its tasks told: `maps`, `merges` are parts of their reports, `stages` seconds by stage."""
+
+    epoch: int
+    clock: int
+    stages: Mapping[str, float]
+    maps: Sequence[Mapping[str, Any]]
+    merges: Sequence[Mapping[str, Any]]
+    filters: Mapping[str, FilterPlan] = field(default_factory=dict)
+
+
+_OF_MAPS = ("stream", "rows", "late", "dead", "bytes", "lasted", "operators", "filters", "measures")
+_OF_MERGES = ("given", "spent", "measures", "filters")
+
+
+def work_of(manifest: Manifest, reports: Sequence[dict[str, Any]], stages: Mapping[str, float]) -> Work:
+    """What is kept of the reports of an epoch's merge tasks, the first with those of the map tasks."""
+    maps = [{k: r[k] for k in _OF_MAPS if k in r} for r in reports[0]["reports"]]
+    merges = [{k: r[k] for k in _OF_MERGES if k in r} for r in reports]
+    return Work(manifest.epoch, manifest.clock, stages, maps, merges, manifest.filters)
+
+
+def report_epoch(
+    core: Core,
+    manifest: Manifest,
+    work: Work,
+    queries: Mapping[str, QueryProgress],
+    progress: Mapping[str, StreamProgress],
+) -> None:
+    """Write the report of an epoch that is committed and not published yet, if statistics are on.
+
+    Arguments:
+        queries, progress: after the epoch.
+    """
+    catalog = core.catalog
+    system = system_stream(catalog)
+    if system is None or not core.settings.statistics:
+        return
+    if not is_of_interest(manifest, catalog, core.published, queries):
+        return
+    states = state_readings(core, manifest, queries, progress)
+    states |= filter_readings(catalog, work.filters, [*work.maps, *work.merges], work.epoch, work.clock)[1]
+    table = core.reporter.table(epoch_readings(catalog, work), states, manifest.clock)
+    if table.num_rows:
+        write_report(derived_folder(core.path, system), manifest.epoch, table)
+
+
+def epoch_readings(catalog: Catalog, *epochs: Work) -> Readings:
+    """What one epoch did, or several together."""
+    found: Readings = {("pond", "pond"): defaultdict(float)}
+    pond = found["pond", "pond"]
+    for work in epochs:
+        pond["epochs"] += 1
+        for name, seconds in work.stages.items():
+            pond[f"{name}_seconds"] += seconds
+        pond["rows"] += sum(r["rows"] for r in work.maps)
+        pond["bytes"] += sum(r["bytes"] for r in work.maps)
+        _add(catalog, work, found)
+    for (_, kind), of in found.items():
+        if kind != "pond" and of.get("rows_in") and "rows_out" in of:
+            of["selectivity"] = of["rows_out"] / of["rows_in"]
+    return found
+
+
+def _add(catalog: Catalog, work: Work, found: Readings) -> None:
+    for report in work.maps:
+        stream = catalog.streams.get(report["stream"])
+        if stream is None:
+            continue
+        of = found.setdefault((stream.name, "stream"), {})
+        for name, value in (
+            ("rows_in", report["rows"]), ("late", report["late"]), ("dead", report["dead"]),
+            ("bytes_in", report["bytes"]), ("seconds", report["lasted"]),
+        ):  # fmt: skip
+            of[name] = of.get(name, 0.0) + value
+        for owner, (taken, given, seconds) in report["operators"].items():
+            entity, kind = operator_name(catalog, owner)
+            operator = found.setdefault((entity, kind), {})
+            for name, value in (("rows_in", taken), ("rows_out", given), ("seconds", seconds)):
+                operator[name] = operator.get(name, 0.0) + value
+    for report in work.merges:
+        for owner, rows in report["given"].items():
+            if (standing := catalog.queries.get(int(owner[1:]))) is not None:
+                of = found.setdefault((standing.definition.name, "query"), {})
+                of["rows_out"] = of.get("rows_out", 0.0) + rows
+        for number, seconds in report["spent"].items():
+            if (standing := catalog.queries.get(int(number))) is not None:
+                of = found.setdefault((standing.definition.name, "query"), {})
+                of["seconds"] = of.get("seconds", 0.0) + seconds
+    for key, values in filter_readings(catalog, work.filters, [*work.maps, *work.merges], work.epoch, work.clock)[
+        0
+    ].items():
+        of = found.setdefault(key, {})
+        for each, value in values.items():
+            of[each] = of.get(each, 0.0) + value
+    # What tasks measure themselves: (entity, kind, property, value).
+    for report in (*work.maps, *work.merges):
+        for entity, kind, name, value in report.get("measures", ()):
+            found.setdefault((entity, kind), {})[name] = value
+
+
+def state_readings(
+    core: Core, manifest: Manifest, queries: Mapping[str, QueryProgress], progress: Mapping[str, StreamProgress]
+) -> Readings:
+    """What is so after an epoch: progress, lag, what waits, sizes."""
+    catalog, clock = core.catalog, manifest.clock
+    found: Readings = {}
+    waiting = 0.0
+    for stream in catalog.streams.values():
+        runtime = core.streams[stream.id]
+        known = progress.get(str(stream.id), StreamProgress())
+        left = runtime.log.items(manifest.intake.get(str(stream.id), 0), None)
+        segments = runtime.archive.segments
+        of = {
+            "waiting_rows": float(sum(i.rows or 0 for i in left)),
+            "waiting_bytes": float(sum(i.size for i in left)),
+            "archive_bytes": float(sum(s.size for s in segments)),
+            "archive_files": float(len(segments)),
+        }
+        waiting += of["waiting_rows"]
+        if NEVER < known.bound < FOREVER:
+            of["progress"] = known.bound / 1e6
+        if NEVER < known.high < FOREVER:
+            of["behind_clock"] = (clock - known.high) / 1e6
+        found[stream.name, "stream"] = of
+    for standing in catalog.queries.values():
+        reached = queries.get(str(standing.id))
+        if reached is None:
+            continue
+        of = {"revisions": float(reached.revisions), "too_late": float(reached.too_late)}
+        if NEVER < reached.closed < FOREVER:
+            of["answered_until"] = reached.closed / 1e6
+            high = max(
+                (progress[str(s.id)].high for s in catalog.streams_of(standing) if str(s.id) in progress), default=NEVER
+            )
+            if NEVER < high < FOREVER:
+                of["behind_stream"] = max(0.0, (high - reached.closed) / 1e6)
+        found[standing.definition.name, "query"] = of
+    for owner, size in core.reporter.sizes.of(core.state.segments).items():
+        if owner in catalog.synopses or owner in catalog.stores:
+            found[owner, "synopsis"] = {
+                "state_rows": float(size.rows),
+                "state_bytes": float(size.bytes),
+                "users": float(len(catalog.users(owner))),
+            }
+    state = core.state.segments
+    found["pond", "pond"] = {
+        "waiting_rows": waiting,
+        "state_files": float(len(state)),
+        "state_bytes": float(sum(s.size for s in state)),
+        "memory_bytes": float(memory_bytes()),
+        "epoch_limit_bytes": float(core.pace.limit),
+    }
+    return found
+
+
+def operator_name(catalog: Catalog, owner: str) -> tuple[str, str]:
+    """(entity, kind) of what a map task made: the rows of a derived stream, or the partials of a synopsis."""
+    if owner.startswith("s") and owner[1:].isdigit() and int(owner[1:]) in catalog.streams:
+        return catalog.streams[int(owner[1:])].name, "stage"
+    return owner, "synopsis"
+
+
+def memory_bytes() -> int:
+    """Resident memory of this process, without Spark's; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+__all__ = [
+    "SYSSTREAM",
+    "Reporter",
+    "Work",
+    "definition_of",
+    "epoch_readings",
+    "is_of_interest",
+    "memory_bytes",
+    "report_epoch",
+    "system_stream",
+    "takes_others",
+    "work_of",
+]

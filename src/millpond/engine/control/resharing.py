@@ -1,0 +1,194 @@
+"""Sharing of state, switched while the pond runs (`ALTER SYSTEM SET share = off`) between two epochs.
+
+What is shared is a store, and each query sees of it what it needs; a query with state of its own sees the same (Babu
+2005, section 2.5). Switched off, every query gets a copy of the committed state that it shared, and goes on with it;
+switched on, queries go over to state that has all they need, and what nobody uses any more is dropped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millpond.catalog import Catalog, Standing, Store, Synopsis, apply
+from millpond.catalog.sharing import covers, ordered_alike
+from millpond.catalog.unions import progress_of
+from millpond.engine.core import Core
+from millpond.operators.panes.state import state_folder
+from millpond.operators.windowed.needs import complete_since, keep_since
+from millpond.progress import NEVER
+from millpond.relations import spare_of
+from millpond.tables import Chunk, Segment, read_chunks, write_chunks
+from millpond.types import to_json
+
+
+def reshare(core: Core) -> None:
+    """Bring the queries in line with the setting `share`, if it was switched; no epoch may be under way.
+
+    Queries that are being back-filled stay as they are until they are live.
+    """
+    if not core.resharing:
+        return
+    if any("backfilling" in (q.status, q.reason) for q in core.catalog.queries.values()):
+        return
+    event = together(core) if core.settings.share else apart(core)
+    if event is not None:
+        core.catalog_log.record(event)
+    core.resharing = False
+
+
+@dataclass
+class _Move:
+    """Queries that go over to other state, as an event of the catalog."""
+
+    queries: dict[int, Standing] = field(default_factory=dict)
+    synopses: list[Synopsis] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+
+    @property
+    def event(self) -> dict[str, Any] | None:
+        """None: nothing moves."""
+        if not self.queries:
+            return None
+        return {
+            "do": "reshare",
+            "queries": [[q.id, q.synopsis, list(q.inputs)] for q in self.queries.values()],
+            "synopses": [to_json(s) for s in self.synopses],
+            "stores": [to_json(s) for s in self.stores],
+        }
+
+
+# -- apart -------------------------------------------------------------------------------------------------------------
+
+
+def apart(core: Core) -> dict[str, Any] | None:
+    """Give every query but one of those that share state a copy of it, committed when this returns."""
+    catalog, epoch = core.catalog, core.published.epoch + 1
+    move, copies = _Move(), defaultdict[str, list[str]](list)
+    for synopsis in catalog.synopses.values():
+        users = sorted(catalog.users(synopsis.owner), key=lambda q: q.id)
+        for standing in users[0 if catalog.kept_by(synopsis.owner) else 1 :]:
+            own = replace(synopsis, owner=_owner(synopsis.owner, epoch, standing.id), first_epoch=epoch)
+            copies[synopsis.owner].append(own.owner)
+            move.synopses.append(own)
+            move.queries[standing.id] = replace(standing, synopsis=own.owner)
+    for store in catalog.stores.values():
+        for standing in sorted(catalog.users(store.owner), key=lambda q: q.id)[1:]:
+            mine = replace(store, owner=_owner(store.owner, epoch, standing.id), first_epoch=epoch)
+            copies[store.owner].append(mine.owner)
+            move.stores.append(mine)
+            known = move.queries.get(standing.id, standing)
+            inputs = tuple(mine.owner if o == store.owner else o for o in known.inputs)
+            move.queries[standing.id] = replace(known, inputs=inputs)
+    if copies:
+        # With the version of the catalog: after a crash in between, the same copies are not committed twice.
+        core.state.commit(_copied(core, copies, epoch), (), "reshare", catalog.version, moved=True)
+    return move.event
+
+
+def _owner(owner: str, epoch: int, query: int) -> str:
+    """A name for state of a query's own: the key of its definition, the epoch, the query."""
+    return f"{owner.split('.')[0]}.{epoch}.{query}.own"
+
+
+def _copied(core: Core, copies: dict[str, list[str]], epoch: int) -> list[Segment]:
+    """State files with the chunks of shared state under the names of the copies: one for each file that has any."""
+    folder, written = state_folder(core.path), []
+    with core.pinned():
+        for segment in core.state.segments:
+            chunks = [
+                Chunk(owner, c.kind, c.epoch, c.low, c.high, c.table)
+                for c in read_chunks([os.path.join(folder, segment.path)], set(copies))
+                for owner in copies[c.owner]
+            ]
+            if not chunks:
+                continue
+            name = f"{segment.path.removesuffix('.parquet')}-own{epoch}.parquet"
+            made = write_chunks(folder, name, chunks, segment.shard, segment.level, segment.last_epoch)
+            written.append(replace(made, first_epoch=segment.first_epoch, last_epoch=segment.last_epoch))
+    return written
+
+
+# -- together ----------------------------------------------------------------------------------------------------------
+
+
+def together(core: Core) -> dict[str, Any] | None:
+    """Let queries go over to state of others that has all that they need."""
+    move, catalog = _Move(), core.catalog
+    for number in sorted(catalog.queries):
+        standing = catalog.queries[number]
+        if standing.status != "live" or standing.definition.query.reduce is not None:
+            continue
+        moved = _joined_stores(catalog, standing) if standing.inputs else _joined_synopsis(core, catalog, standing)
+        if moved is not None:
+            move.queries[number] = moved
+            catalog = apply(catalog, _Move({number: moved}).event or {})
+    return move.event
+
+
+def _joined_synopsis(core: Core, catalog: Catalog, standing: Standing) -> Standing | None:
+    query, own = standing.definition.query, catalog.synopses[standing.synopsis]
+    stream, published = catalog.stream_of(standing), core.published
+    known = published.queries.get(str(standing.id))
+    if known is None or known.paused is not None or catalog.kept_by(own.owner):
+        return None
+    if query.row_window is not None and stream.options.retention is not None:
+        return None  # rows are numbered from the first that was there
+    high = progress_of(catalog, own.spec, published.progress).high
+    need = keep_since(own, standing, stream, known.answered, high)
+    window = query.window
+    if window is not None and window.landmark is None and window.kind is None and known.start > NEVER:
+        # Windows that end before it are not the query's business.
+        need = max(need, known.start - window.range * (4 if standing.definition.options.empty == "report" else 2))
+    found = [
+        s
+        for s in catalog.synopses.values()
+        if s.owner != own.owner
+        and s.spec.serves(own.spec, query)
+        and ordered_alike(catalog, s.owner, own.spec.where, standing.definition.options)
+        and len(catalog.users(s.owner)) >= len(catalog.users(own.owner))
+        and _complete_since(core, catalog, s) <= need
+    ]
+    best = max(found, key=lambda s: (len(catalog.users(s.owner)), s.owner), default=None)
+    return None if best is None else replace(standing, synopsis=best.owner)
+
+
+def _complete_since(core: Core, catalog: Catalog, synopsis: Synopsis) -> int:
+    """The event time from which a synopsis certainly holds every row, by what its users need."""
+    high = progress_of(catalog, synopsis.spec, core.published.progress).high
+    stream = catalog.streams[synopsis.spec.stream]
+    users = [(q, core.published.queries.get(str(q.id))) for q in catalog.users(synopsis.owner) if q.status == "live"]
+    since = [complete_since(q, synopsis, stream, p, high) for q, p in users if p is not None and p.paused is None]
+    return min(since, default=2**62)
+
+
+def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
+    relation = standing.definition.query.relation
+    assert relation is not None
+    if relation.plan == "paired":  # what it keeps follows from the progress of two streams together
+        return None
+    spare, inputs = spare_of(relation, standing.definition.options), list(standing.inputs)
+    for place, (owner, item) in enumerate(zip(standing.inputs, relation.inputs, strict=True)):
+        own = catalog.stores[owner]
+        for store in catalog.stores.values():
+            placed = (store.home, store.spread, store.deal) == (own.home, own.spread, own.deal)
+            if store.owner == owner or not placed or not store.spec.serves(own.spec):
+                continue
+            if not ordered_alike(catalog, store.owner, own.spec.condition, standing.definition.options):
+                continue
+            if len(catalog.users(store.owner)) < len(catalog.users(owner)):
+                continue
+            for user in catalog.users(store.owner):
+                theirs = user.definition.query.relation
+                assert theirs is not None
+                if user.status != "live" or spare_of(theirs, user.definition.options) < spare:
+                    continue
+                mine = [o for i, o in zip(user.inputs, theirs.inputs, strict=True) if i == store.owner]
+                if any(covers(theirs, other, item) for other in mine):
+                    inputs[place] = store.owner
+    return None if tuple(inputs) == standing.inputs else replace(standing, inputs=tuple(inputs))
+
+
+__all__ = ["apart", "reshare", "together"]

@@ -1,0 +1,71 @@
+"""What runs inside workers: small functions that find everything by pond folder and epoch, and cache what they read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from millpond import functions
+from millpond.catalog import Catalog, Standing
+from millpond.catalog.log import catalog_from_json, snapshot_path
+from millpond.engine.tasks.mapping import Parcel, map_split
+from millpond.engine.tasks.merging import merge_shard
+from millpond.manifests.records import Manifest, manifest_path, read_manifest
+from millpond.relations import matching
+from millpond.tables import read_json
+from millpond.tables.chunks import Payload
+from millpond.windows import registered
+
+#: What this process loads, or has loaded, before it is needed.
+_loading: dict[str, threading.Thread] = {}
+
+_catalogs: dict[tuple[str, int], Catalog] = {}
+_manifests: dict[tuple[str, int, int], Manifest] = {}
+
+
+def catalog_at(pond: str, pond_id: str, version: int) -> Catalog:
+    """The catalog of a version, read once per process."""
+    key = (pond_id, version)
+    if key not in _catalogs:
+        _catalogs.clear()
+        _catalogs[key] = catalog_from_json(read_json(snapshot_path(os.path.join(pond, "catalog"), version)))
+    return _catalogs[key]
+
+
+def manifest_at(pond: str, pond_id: str, epoch: int) -> Manifest:
+    """The manifest of an epoch, read once per process."""
+    key = (pond_id, epoch, os.stat(manifest_path(pond, epoch)).st_ino)
+    if key not in _manifests:
+        _manifests.clear()
+        _manifests[key] = read_manifest(pond, epoch)
+    return _manifests[key]
+
+
+def map_epoch(pond: str, pond_id: str, epoch: int, task: int) -> Iterator[Parcel]:
+    """Map task `task` of an epoch."""
+    registered.use(pond)
+    functions.use(pond)
+    manifest = manifest_at(pond, pond_id, epoch)
+    catalog = catalog_at(pond, pond_id, manifest.version)
+    if "joins" not in _loading and any(_joins(standing) for standing in catalog.queries.values()):
+        # Any worker may get the next merge task of a join; meanwhile it can get ready beside its map tasks.
+        _loading["joins"] = threading.Thread(target=matching.load, name="millpond-load")
+        _loading["joins"].start()
+    return map_split(pond, manifest, catalog, task)
+
+
+def _joins(standing: Standing) -> bool:
+    relation = standing.definition.query.relation
+    return relation is not None and relation.joined is not None
+
+
+def merge_epoch(
+    pond: str, pond_id: str, epoch: int, shard: int, parcels: Sequence[Parcel]
+) -> tuple[dict[str, Any], Payload]:
+    """Merge task of a shard in an epoch."""
+    registered.use(pond)
+    functions.use(pond)
+    manifest = manifest_at(pond, pond_id, epoch)
+    return merge_shard(pond, pond_id, manifest, catalog_at(pond, pond_id, manifest.version), shard, parcels), b""

@@ -1,0 +1,1 @@
+"""Operators: the standing computations over streams that queries share, a package for each kind."""

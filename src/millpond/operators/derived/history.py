@@ -1,0 +1,106 @@
+"""The rows of a derived stream from before its first epoch: a job over its source's archive, done once.
+
+Like a back-fill it covers exactly the epochs before the first live one; what comes live waits until it is done, so that
+nothing of the past is late.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from millpond.archive.reading.history import Range, batches, segments_in, tasks_of
+from millpond.engine.core import Core
+from millpond.engine.tasks.mapping import Parcel
+from millpond.manifests.records import read_published
+from millpond.operators.derived.rows import derived_folder, project, write_passed
+from millpond.progress import StreamProgress
+from millpond.sources.derived import DerivedSource, write_history
+from millpond.sources.system import SystemSource
+from millpond.tables import Segment
+from millpond.tables.chunks import Payload
+from millpond.types import StreamDefinition, from_json, to_json
+
+#: Files that one task may write.
+_FILES_PER_TASK = 1000
+
+
+def waiting_histories(core: Core) -> list[int]:
+    """Derived streams whose past has still to be made and can: the epoch before their first one is published."""
+    with core.lock:
+        found = []
+        for number, runtime in core.streams.items():
+            source = runtime.source
+            if number not in core.catalog.streams or not isinstance(source, DerivedSource) or not source.waits:
+                continue
+            if core.published.epoch >= source.derivation.first_epoch - 1:
+                found.append(number)
+        return sorted(found)
+
+
+def run_history(core: Core, number: int) -> None:
+    """Make the past of one derived stream; a repetition writes the same files."""
+    with core.pinned():
+        with core.lock:
+            stream = core.catalog.streams.get(number)
+            if stream is None or stream.derived is None:
+                return
+            derivation = stream.derived
+            source = core.catalog.streams[derivation.sources[0]]
+            epoch = derivation.first_epoch - 1
+            before = read_published(core.path, epoch)
+            segments = core.streams[source.id].archive.segments
+        wanted = Range(derivation.since, None, epoch)
+        # In the order of intake, so that rows of equal time keep theirs.
+        chosen = sorted(segments_in(segments, wanted), key=lambda s: (s.first_epoch, s.path))
+        tasks = tasks_of(chosen, max(1, core.executor.cores - 1))
+        job = partial(_map, core.path, to_json(source), to_json(stream), to_json(wanted), to_json(tasks))
+        reports = core.executor.run(job, len(tasks), _collect, 1, background=True)
+        bound = before.progress.get(str(source.id), StreamProgress()).bound
+        with core.lock:
+            if number in core.catalog.streams:
+                write_history(derived_folder(core.path, stream), epoch, bound, reports[0][0]["files"])
+                core.notify()
+
+
+def caught_up(core: Core) -> bool:
+    """Whether derived streams, and the system's, have taken all that the published epochs gave for them."""
+    with core.lock:
+        for number, runtime in core.streams.items():
+            source = runtime.source
+            if number not in core.catalog.streams or not isinstance(source, DerivedSource | SystemSource):
+                continue
+            source.poll(core.now(), settle=False)
+            if (isinstance(source, DerivedSource) and source.waits) or core.published.intake.get(
+                str(number), 0
+            ) < runtime.log.length:
+                return False
+        return True
+
+
+def _map(
+    pond: str, source: dict[str, Any], stream: dict[str, Any], wanted: dict[str, Any], tasks: list[Any], task: int
+) -> Iterator[Parcel]:
+    taken, given = from_json(StreamDefinition, source), from_json(StreamDefinition, stream)
+    assert given.derived is not None
+    segments = [from_json(Segment, s) for s in tasks[task]]
+    names = []
+    rows_of = batches(pond, taken, segments, from_json(Range, wanted), None)
+    for number, rows in enumerate(rows_of):
+        # Files of the past are named by task and batch; their epoch is the one before the first live one.
+        name = write_passed(
+            pond,
+            given,
+            given.derived.first_epoch - 1,
+            task * _FILES_PER_TASK + number,
+            project(taken, given.derived, rows).rows,
+        )
+        names += [name] if name is not None else []
+    yield Parcel(0, "", task, json.dumps(names).encode())
+
+
+def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
+    files = [name for p in sorted(parcels, key=lambda p: p.task) for name in json.loads(bytes(p.payload))]
+    return {"files": files}, b""

@@ -1,0 +1,203 @@
+"""Derived streams in an epoch: answers and rows that become the input of the next one, and how far they reach.
+
+What epoch N gives for a derived stream lies in files that its tasks wrote; `millpond.sources.derived` takes them in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Catalog, Standing
+from millpond.language.duck import quote
+from millpond.manifests.records import Published, QueryProgress
+from millpond.operators.filters.filter_orders import Screens
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.sources.derived import Reached, write_part
+from millpond.sources.intake import Item
+from millpond.synopses import connection, query_ordered
+from millpond.synopses.panes import casts_of
+from millpond.synopses.tolerance import bisect
+from millpond.tables import Chunk, read_chunks
+from millpond.types import Derivation, QueryOptions, StreamDefinition
+from millpond.windows import first_end_after
+
+#: Numbers of the files that adopted back-fills give, behind those of any task.
+ADOPTED = 90_000
+
+
+def derived_folder(pond: str, stream: StreamDefinition) -> str:
+    """Where tasks put the rows of a derived stream."""
+    return os.path.join(pond, "intake", stream.folder, "derived")
+
+
+def announced(options: QueryOptions, bound: int) -> int:
+    """The progress up to which a query answers, when that of its stream is `bound`."""
+    return bound if bound >= FOREVER or bound <= NEVER else bound - options.delay
+
+
+def answered(standing: Standing, closed: int) -> int:
+    """A time that no first answer to come lies before, when a query has answered up to `closed`."""
+    window = standing.definition.query.window
+    if window is None or closed >= FOREVER or closed <= NEVER:
+        return closed
+    return first_end_after(window, closed)
+
+
+def reached(catalog: Catalog, published: Published, stream: StreamDefinition) -> Reached | None:
+    """How far the source of a derived stream is published; None: nothing of it counts yet."""
+    derivation = stream.derived
+    assert derivation is not None
+    if published.epoch < derivation.first_epoch - 1:
+        return None
+    if derivation.query is None:
+        source = published.progress.get(str(derivation.sources[0]), StreamProgress())
+        return Reached(published.epoch, source.bound)
+    standing = catalog.queries.get(derivation.query)
+    progress = published.queries.get(str(derivation.query), QueryProgress())
+    return Reached(published.epoch, NEVER if standing is None else answered(standing, progress.closed))
+
+
+def followers(catalog: Catalog, stream: int) -> list[int]:
+    """A stream and those that are derived from its rows, near ones first: their progress is its own."""
+    found = [stream]
+    for each in found:
+        found += [
+            s.id
+            for s in catalog.streams.values()
+            if s.derived is not None and s.derived.query is None and each in s.derived.sources
+        ]
+    return found
+
+
+def takeable(stream: StreamDefinition, items: list[Item]) -> list[Item]:
+    """The items that one epoch may take.
+
+    Where late rows are dropped, an epoch takes no more of a derived stream than an epoch of its source gave: rows of
+    one epoch are never late for each other, but these have to be.
+    """
+    if stream.derived is None or stream.options.late != "drop":
+        return items
+    last = next((n for n, item in enumerate(items) if item.bound is not None), len(items))
+    return items[: last + 1]
+
+
+def bounds_of(taken: Mapping[int, Sequence[Item]]) -> dict[str, int]:
+    """Per derived stream, the progress that is reached with the items that an epoch takes."""
+    found = {s: [i.bound for i in items if i.bound is not None] for s, items in taken.items()}
+    return {str(s): max(bounds) for s, bounds in found.items() if bounds}
+
+
+# -- rows of a stream --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Rows for a derived stream, and the rows of its source on which an expression fails, with `_reason`."""
+
+    rows: pa.Table
+    failed: pa.Table | None = None
+
+
+def pass_rows(
+    source: StreamDefinition, stream: StreamDefinition, segment: pa.Table, epoch: int, screens: Screens | None = None
+) -> Passed | None:
+    """The rows of `segment` that `stream` is made of, in their order; None when it does not read `source`.
+
+    Arguments:
+        screens: of the task, for conditions with registered functions.
+    """
+    derivation = stream.derived
+    if derivation is None or derivation.query is not None or source.id not in derivation.sources:
+        return None
+    if derivation.first_epoch > epoch or not segment.num_rows:
+        return None
+    screen = None if screens is None else screens.of_stream(source, stream)
+    if screen is None:
+        return project(source, derivation, segment)
+    try:
+        screened = screen.screen(segment)
+    except duckdb.Error:
+        return project(source, derivation, segment)  # too many rows fail to look for each: it puts pieces aside
+    passed = project(source, replace(derivation, where=None), screened.rows)
+    failed = [t for t in (screened.failed, passed.failed) if t is not None]
+    return Passed(passed.rows, pa.concat_tables(failed) if failed else None)
+
+
+def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table) -> Passed:
+    """The rows that pass the condition, with the columns of the SELECT list. Failing rows are found by bisection."""
+    sql = _projection(source, derivation)
+    parted = bisect(lambda piece: query_ordered(connection(), sql, __rows=piece), segment)
+    rows = pa.concat_tables(parted.made, promote_options="permissive") if parted.made else pa.table({})
+    return Passed(rows, parted.failed)
+
+
+def _projection(source: StreamDefinition, derivation: Derivation) -> str:
+    outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in derivation.select]
+    texts = " ".join([*outputs, derivation.where or ""])
+    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(source) if name in texts)
+    rows = f"(SELECT * REPLACE ({casts}) FROM __rows)" if casts else "__rows"
+    where = f" WHERE {derivation.where}" if derivation.where else ""
+    return f"SELECT {', '.join(outputs)} FROM {rows}{where}"
+
+
+def write_passed(pond: str, stream: StreamDefinition, epoch: int, task: int, rows: pa.Table) -> str | None:
+    """Write rows for a derived stream where its source finds them; the file's name, None without rows."""
+    return write_part(derived_folder(pond, stream), epoch, task, rows)
+
+
+# -- answers of a query ------------------------------------------------------------------------------------------------
+
+
+def pass_answers(pond: str, catalog: Catalog, epoch: int, shard: int, results: Sequence[Chunk]) -> dict[str, int]:
+    """Write what a shard answered for the derived streams that are made of answers; the rows that each got."""
+    passed: dict[str, int] = {}
+    for stream in catalog.streams.values():
+        if stream.derived is not None and stream.derived.query is not None:
+            mine = [c.table for c in results if c.owner == f"q{stream.derived.query}"]
+            if rows := _write_answers(pond, stream, epoch, shard, mine):
+                passed[str(stream.id)] = rows
+    return passed
+
+
+def pass_adopted(pond: str, catalog: Catalog, epoch: int, owners: Collection[str], paths: Sequence[str]) -> None:
+    """Write the answers of a back-fill that an epoch adopts, from its result files."""
+    for stream in catalog.streams.values():
+        if stream.derived is None or f"q{stream.derived.query}" not in owners:
+            continue
+        for number, path in enumerate(paths):
+            chunks = read_chunks([path], {f"q{stream.derived.query}"})
+            _write_answers(pond, stream, epoch, ADOPTED + number, [c.table for c in chunks])
+
+
+def _write_answers(pond: str, stream: StreamDefinition, epoch: int, number: int, tables: Sequence[pa.Table]) -> int:
+    assert stream.derived is not None
+    change = {"forward": lambda t: t, "retract": _taken_back}.get(stream.derived.revisions, _first_answers)
+    kept = [change(t) for t in tables]
+    kept = [t.select([c.name for c in stream.columns]) for t in kept if t.num_rows]
+    if kept:
+        write_passed(pond, stream, epoch, number, pa.concat_tables(kept, promote_options="permissive"))
+    return sum(t.num_rows for t in kept)
+
+
+def _taken_back(answers: pa.Table) -> pa.Table:
+    """Answers with those that others replace as rows that take them back."""
+    if "op" not in answers.column_names:
+        return answers.append_column("op", pa.array(["+"] * answers.num_rows, pa.string()))
+    place = answers.column_names.index("op")
+    op = pc.if_else(pc.equal(answers["op"], "="), "-", answers["op"])
+    return answers.set_column(place, "op", op)
+
+
+def _first_answers(answers: pa.Table) -> pa.Table:
+    if "revision" not in answers.column_names:
+        return answers
+    revision = np.asarray(answers["revision"].to_numpy())
+    first = revision == 0
+    return answers if first.all() else answers.filter(pc.and_(pa.array(first), pc.equal(answers["op"], "+")))

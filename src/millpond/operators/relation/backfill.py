@@ -1,0 +1,275 @@
+"""Back-fill of a relational query: the epochs before its first live one, answered in pieces of event time.
+
+A piece reads the rows of one stretch of event time, beside those that are still needed of the stretches before, and
+answers the instants of the stretch; so no more is in memory than a piece, what its windows hold, and what the query
+must keep at the end anyhow. Rows of pairs and what is left of a reduced scan are one piece, however many there are. The
+functions are those of a live epoch in which every row comes in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.archive.reading.history import Range, segments_in
+from millpond.catalog import Catalog, Standing
+from millpond.engine.core import Core
+from millpond.engine.jobs.backfill import RELATION, Adoption, start_of
+from millpond.engine.jobs.backfill_dead_letters import write_letters
+from millpond.engine.jobs.tables import versions_now
+from millpond.engine.tasks.mapping import placed
+from millpond.engine.tasks.merging import query_owner, results_folder
+from millpond.manifests.records import Published, QueryProgress, read_published
+from millpond.operators.pairs.advance import advance_pairs
+from millpond.operators.panes.state import state_folder
+from millpond.operators.relation.bounds import answered_until, high_of, is_paired, pair_bounds, specs_of
+from millpond.operators.relation.group_sums import by_shard, sums_chunk
+from millpond.operators.relation.history import read_inputs
+from millpond.operators.relation.merge import Input, advance_relation, row_chunk
+from millpond.operators.relation.needs import horizon_of, lows_of
+from millpond.operators.relation.table_use import TableUse, trimmed
+from millpond.operators.relation.visibility import floored, revises
+from millpond.progress import FOREVER, NEVER
+from millpond.relations import kept, merge_rows, spare_of
+from millpond.relations.sums import total
+from millpond.synopses import connection
+from millpond.tables import Chunk, Segment, write_chunks
+from millpond.types import Relational
+
+#: Rows of the archive that are read at a time, of all inputs together.
+PIECE = 2_000_000
+
+#: Places at which the rows of a file are thought to lie: a file is cut where a piece is full.
+_PLACES = 16
+
+
+def backfill_relation(core: Core, query: int) -> Adoption | None:
+    """Answer the epochs before a query's first live one, and leave the rows that it goes on with."""
+    with core.lock:
+        catalog = core.catalog
+        standing = catalog.queries.get(query)
+    return None if standing is None else _Backfill.of(core, catalog, standing).run()
+
+
+@dataclass
+class _Backfill:
+    """What a back-fill knows; `progress`, `answers` and `failed` grow piece by piece.
+
+    known: of the streams, before the query's first live epoch. bound: up to which instants are answered.
+    high: the least high watermark of the streams that have rows.
+    """
+
+    core: Core
+    catalog: Catalog
+    standing: Standing
+    relation: Relational
+    tables: TableUse
+    known: Published
+    bound: int
+    high: int
+    progress: QueryProgress
+    failed: list[dict[int, list[pa.Table]]]
+    answers: list[Segment]
+    sums: list[pa.Table] = field(default_factory=list)
+
+    @staticmethod
+    def of(core: Core, catalog: Catalog, standing: Standing) -> _Backfill:
+        """A back-fill of a query that has not begun."""
+        epoch = standing.first_epoch - 1
+        known = read_published(core.path, epoch) if epoch else Published()
+        relation = standing.definition.query.relation
+        assert relation is not None
+        bound = answered_until(catalog, standing, known.progress, known.clock)
+        start = start_of(standing, bound)
+        high = high_of(catalog, specs_of(catalog, standing), known.progress)
+        use = TableUse(core.path, catalog, relation, *versions_now(core))
+        return _Backfill(
+            core, catalog, standing, relation, use, known, bound, high,
+            QueryProgress(closed=start, start=start), [{} for _ in relation.inputs], [],
+        )  # fmt: skip
+
+    def run(self) -> Adoption:
+        """All pieces, and what is left of them."""
+        standing, start = self.standing, self.progress.start
+        # What is final at the end is looked at no more; until then nothing is that has been answered.
+        horizon = min(start, self.horizon(replace(self.progress, closed=max(start, self.bound))))
+        held: list[Input] = []
+        after: int | None = None
+        for until in self.pieces(max(NEVER, horizon - 1)):
+            fresh = self.read(max(NEVER, horizon - 1), after, until)
+            held = [_joined(old, new) for old, new in zip(held, fresh, strict=True)] if held else fresh
+            self.advance(held, self.bound if until is None else min(self.bound, until + 1))
+            if until is not None:
+                held = self.needed(held)
+                after = until
+        query = standing.id
+        return Adoption(
+            f"{RELATION}{query}",
+            (query,),
+            {str(query): self.progress},
+            self.state(held),
+            tuple(self.answers),
+            self.letters(),
+        )
+
+    def horizon(self, progress: QueryProgress) -> int:
+        """Instants before it are final when a query has come so far."""
+        return horizon_of(self.catalog, self.standing, progress, self.high)
+
+    def pieces(self, since: int) -> Iterator[int | None]:
+        """The last event time of each piece; of the last one None: whatever is left.
+
+        What is left out of a scan that is reduced depends on all of it, so it is read at once; so are rows of pairs.
+        """
+        if any(item.reduce is not None for item in self.relation.inputs) or is_paired(self.standing):
+            yield None
+            return
+        places: list[tuple[int, float]] = []
+        with self.core.pinned():
+            numbers = {s for spec in specs_of(self.catalog, self.standing) for s in spec.streams}
+            for number in sorted(numbers & self.core.streams.keys()):  # reading tells of a stream that was dropped
+                for segment in segments_in(self.core.streams[number].archive.segments, Range(epoch=self.known.epoch)):
+                    count = max(1, min(_PLACES, -(-segment.rows * _PLACES // PIECE)))
+                    times = np.linspace(segment.low, segment.high, count + 1)[1:].astype(np.int64)
+                    places += [(int(t), segment.rows / count) for t in times]
+        size = 0.0
+        for time, rows in sorted(places):
+            size += rows
+            if size >= PIECE and since < time < self.bound - 1:
+                yield time
+                size = 0.0
+        yield None
+
+    def read(self, since: int, after: int | None, until: int | None) -> list[Input]:
+        """The rows of each input in a stretch of event time."""
+        specs = [self.catalog.stores[owner].spec for owner in self.standing.inputs]
+        inputs = read_inputs(
+            self.core, self.relation.inputs, self.known, since, until, specs, relation=self.relation,
+            letters=self.failed, after=after,
+        )  # fmt: skip
+        if self.progress.first is None:
+            seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
+            first = min(seen, default=None)
+            if self.progress.start > NEVER:
+                first = self.progress.start if any(i.high > NEVER for i in inputs) else None
+            self.progress = replace(self.progress, first=first)
+        return inputs
+
+    def advance(self, inputs: Sequence[Input], bound: int) -> None:
+        """Answer the instants up to a bound."""
+        definition = self.standing.definition
+        if is_paired(self.standing):
+            reached = pair_bounds(self.catalog, self.standing, self.known.progress, self.known.clock)
+            done = advance_pairs(
+                connection(), definition.query, definition.options, inputs, self.progress, reached, 0, lambda *_: None
+            )
+        else:
+            done = advance_relation(
+                connection(), definition.query, definition.options, inputs, self.tables, self.progress, bound, FOREVER,
+                lambda low, high: None, self.high, stored=lambda: self.sums,
+            )  # fmt: skip
+            if done.sums is not None:
+                assert definition.query.relation is not None and definition.query.relation.grouping is not None
+                parts = [(t, 1) for t in (*self.sums, done.sums)]
+                self.sums = [total(connection(), definition.query.relation.grouping, parts)]
+        self.progress = trimmed(done.progress, self.horizon(done.progress))
+        if done.answers is not None and done.answers.num_rows:
+            home, number = max(0, self.catalog.stores[self.standing.inputs[0]].home), len(self.answers)
+            ends = pc.min_max(done.answers["at"].cast(pa.int64())).as_py()
+            epoch = self.standing.first_epoch - 1
+            owner = query_owner(self.standing.id)
+            chunk = Chunk(owner, "backfilled", epoch, ends["min"], ends["max"], done.answers)
+            name = f"b{RELATION}{self.standing.id}-{home:04d}-{number:04d}.parquet"
+            self.answers.append(write_chunks(results_folder(self.core.path), name, [chunk], home))
+
+    def masks(self, inputs: Sequence[Input], horizon: int) -> dict[str, Any]:
+        """Which rows of each store are needed where instants from `horizon` on are looked at."""
+        options = self.standing.definition.options
+        masks: dict[str, Any] = {}
+        lows = lows_of(self.catalog, self.standing, self.progress, horizon)
+        for item, owner, each, low in zip(self.relation.inputs, self.standing.inputs, inputs, lows, strict=True):
+            if is_paired(self.standing):
+                masks[owner] = masks.get(owner, False) | (each.rows["_t"].to_numpy() >= low)
+                continue
+            if self.relation.probe(item.alias) is not None:
+                continue
+            spare = spare_of(self.relation, options) if revises(options, each.late) else 0
+            seen = floored(each.rows, self.progress, options, each.late)
+            mine = kept(connection(), self.relation, item, seen, spare, horizon)
+            masks[owner] = masks.get(owner, False) | mine  # inputs with one store read the same rows
+        return masks
+
+    @property
+    def held(self) -> list[bool]:
+        """Of each input, whether its rows are kept at hand; those of a past that is looked up are not."""
+        return [self.relation.probe(item.alias) is None for item in self.relation.inputs]
+
+    def needed(self, inputs: Sequence[Input]) -> list[Input]:
+        """The inputs with the rows that the next piece, or the query at the end, can still need."""
+        final = self.horizon(replace(self.progress, closed=max(self.progress.start, self.bound)))
+        masks = self.masks(inputs, min(final, self.progress.closed))
+        return [
+            replace(each, rows=each.rows.filter(pa.array(masks[owner]))) if held and owner in masks else each
+            for held, owner, each in zip(self.held, self.standing.inputs, inputs, strict=True)
+        ]
+
+    def state(self, inputs: Sequence[Input]) -> tuple[Segment, ...]:
+        """The rows that the query still needs, of stores that it does not share with queries that run already."""
+        epoch = self.standing.first_epoch - 1
+        masks = self.masks(inputs, self.horizon(self.progress))
+        every = zip(self.held, self.standing.inputs, inputs, strict=True)
+        rows = {owner: each.rows for held, owner, each in every if held}
+        folder, shards = state_folder(self.core.path), self.core.settings.shards
+        chunks: dict[int, list[Chunk]] = {}
+        for owner, mask in sorted(masks.items()):
+            store = self.catalog.stores[owner]
+            if store.first_epoch < self.standing.first_epoch:
+                continue
+            # Rows of split keys are copied where they are needed by the epoch that adopts them.
+            found = placed(connection(), store, rows[owner].filter(pa.array(mask)), shards)
+            for shard, part in found.shards.items():
+                chunks.setdefault(shard, []).append(row_chunk(owner, epoch, part))
+        files = [(f"{shard:04d}", shard, kept_there) for shard, kept_there in sorted(chunks.items())]
+        query, owner = self.standing.definition.query, query_owner(self.standing.id)
+        home = max(0, self.catalog.stores[self.standing.inputs[0]].home)
+        for table in self.sums:
+            for shard, part in sorted(by_shard(connection(), query, table, shards, home).items()):
+                files.append((f"{shard:04d}g", shard, [sums_chunk(owner, epoch, part)]))
+        return tuple(
+            write_chunks(folder, f"b{RELATION}{self.standing.id}-{name}.parquet", there, shard)
+            for name, shard, there in files
+        )
+
+    def letters(self) -> dict[str, tuple[Segment, ...]]:
+        """Files of dead letters, by stream; rows of stores that run already became letters when they came."""
+        core, standing, epoch = self.core, self.standing, self.standing.first_epoch - 1
+        owners: set[str] = set()
+        dead: dict[str, tuple[Segment, ...]] = {}
+        for place, (owner, found) in enumerate(zip(standing.inputs, self.failed, strict=True)):
+            if owner in owners or self.catalog.stores[owner].first_epoch < standing.first_epoch:
+                continue
+            owners.add(owner)
+            for number, rows in sorted(found.items()):
+                stream, name = self.catalog.streams[number], f"{RELATION}{standing.id}"
+                users = ", ".join(self.catalog.called([standing]))
+                with core.pinned():
+                    segments = segments_in(core.streams[number].archive.segments, Range(epoch=epoch))
+                    written = write_letters(core.path, stream, name, place, rows, users, epoch, segments)
+                if written is not None:
+                    dead[str(number)] = (*dead.get(str(number), ()), written)
+        return dead
+
+
+def _joined(old: Input, new: Input) -> Input:
+    """An input with the rows that were needed of earlier pieces, and those of the next one."""
+    if not old.rows.num_rows or not new.rows.num_rows:
+        return replace(new, rows=new.rows if new.rows.num_rows else old.rows)
+    return replace(new, rows=merge_rows([old.rows, new.rows]))
+
+
+__all__ = ["PIECE", "backfill_relation"]

@@ -1,0 +1,163 @@
+"""Early answers of relations: what the instants that progress has not passed would report now.
+
+As in `early`, `early` of clock time lies between them, and they are made when rows came since. Instants up to the high
+watermark are looked at. An answer is a bag, so rows are shown and taken back one by one, with `status = 'early'`: what
+differs from what was shown last, as revisions of the instant. When progress passes an instant, what was shown of it is
+taken back, and its answer is reported with `status = 'closed'`: whoever applies every row has each of them once, and
+whoever reads closed answers only has never seen the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.manifests.records import QueryProgress
+from millpond.operators.windowed.early import CLOSED, OPEN, due
+from millpond.progress import FOREVER, NEVER
+from millpond.relations import difference, numbered, numbers_of, shown
+from millpond.synopses import query_table
+from millpond.types import BoundQuery, QueryOptions
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What an epoch needs for the early answers of a relational query.
+
+    shown: instant -> what was shown early of instants from there on (chunks of kind `EARLY`: `_at`, `_sign`, c0, …,
+        `_n`, to be added up).
+    clock: the clock reading of the epoch. stirred: whether the epoch took rows of the query's streams.
+    """
+
+    shown: Callable[[int], Sequence[pa.Table]]
+    clock: int
+    stirred: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an epoch reports of the instants that it passes, and of those that are open.
+
+    bound: progress. found: the answer of the instants passed, as of `relations.answers`. answers: the rows to store.
+    numbers: numbers of instants to remember. pending: the next instant at which something changes, if nothing comes.
+    early: what is shown early now and was not, to be remembered. early_at, stirred: as of `QueryProgress`.
+    """
+
+    bound: int
+    found: pa.Table | None
+    answers: pa.Table | None = None
+    numbers: list[pa.Table] = field(default_factory=list)
+    pending: int | None = None
+    early: pa.Table | None = None
+    early_at: int = NEVER
+    stirred: bool = False
+
+
+def with_early(
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    options: QueryOptions,
+    task: Speculation,
+    progress: QueryProgress,
+    report: Report,
+    between: Callable[[int, int], pa.Table],
+    high: int,
+    given: Callable[[int, int], pa.Table | None],
+) -> Report:
+    """The report with early answers, and with those that count numbered behind them.
+
+    Arguments:
+        progress: of the query, before the epoch. between: (low, high) -> the answer of instants in that range, with
+            all that has come. high: the largest event time of the query's streams. given: see `advance_relation`.
+    """
+    low = max(progress.closed, progress.start)
+    opens = max(report.bound, low)
+    known = shown_early(db, query, task.shown(low), low)
+    at = None if known is None else known["_at"]
+    ended = None if known is None else known.filter(pc.less(at, opens))
+    still = None if known is None else known.filter(pc.greater_equal(at, opens))
+    rows: list[pa.Table] = []
+    numbers: list[pa.Table] = []
+    closing = _closing(db, query, report.found, ended)
+    if closing is not None:
+        rows.append(_reported(db, query, closing, given, None))
+        remembered = numbers_of(rows[-1])
+        numbers.append(remembered.filter(pc.greater(remembered["revision"], 0)))
+    stirred = progress.stirred or task.stirred
+    early, early_at = None, progress.early_at
+    if stirred and report.bound < FOREVER and due(options, progress, task.clock):
+        current = between(opens, high + 1) if high >= opens else None
+        changed = _changed(db, query, still, current)
+        if changed is not None and changed.num_rows:
+            early = changed
+            rows.append(_reported(db, query, changed, given, OPEN))
+            numbers.append(numbers_of(rows[-1]))
+        still, early_at, stirred = current, task.clock, False
+    next_shown = pc.min(still["_at"]).as_py() if still is not None and still.num_rows else None
+    return replace(
+        report,
+        answers=pa.concat_tables(rows, promote_options="permissive") if rows else None,
+        numbers=[n for n in numbers if n.num_rows],
+        pending=min((p for p in (report.pending, next_shown) if p is not None), default=None),
+        early=early,
+        early_at=early_at,
+        stirred=stirred,
+    )
+
+
+def shown_early(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, parts: Sequence[pa.Table], since: int
+) -> pa.Table | None:
+    """What is shown early now of instants from `since` on, from all that was reported of them; None if nothing is."""
+    parts = [p for p in parts if p.num_rows]
+    if not parts:
+        return None
+    columns = ", ".join(["_at", "_sign", *(f"c{n}" for n in range(len(query.select)))])
+    sql = (
+        f"SELECT {columns}, sum(_n)::BIGINT AS _n FROM t WHERE _at >= {since} GROUP BY {columns}"
+        " HAVING sum(_n) <> 0 ORDER BY ALL"
+    )
+    table = query_table(db, sql, t=pa.concat_tables(parts, promote_options="permissive"))
+    return table if table.num_rows else None
+
+
+def _closing(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table | None, ended: pa.Table | None
+) -> pa.Table | None:
+    """The answers that count, and what was shown early of the same instants as taken back; None if there is nothing."""
+    columns = ", ".join(["_at", "_sign", *(f"c{n}" for n in range(len(query.select)))])
+    given = {"found": found, "ended": ended}
+    tables = {name: t for name, t in given.items() if t is not None and t.num_rows}
+    sql = {
+        "found": f"SELECT {columns}, _n, '{CLOSED}' AS _status FROM found",
+        "ended": f"SELECT {columns}, -_n AS _n, '{OPEN}' AS _status FROM ended",
+    }
+    return query_table(db, " UNION ALL ".join(sql[name] for name in tables), **tables) if tables else None
+
+
+def _changed(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table | None, new: pa.Table | None
+) -> pa.Table | None:
+    model = new if new is not None else old
+    if model is None:
+        return None
+    none = model.slice(0, 0)
+    return difference(db, query, none if old is None else old, none if new is None else new)
+
+
+def _reported(
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    rows: pa.Table,
+    given: Callable[[int, int], pa.Table | None],
+    status: str | None,
+) -> pa.Table:
+    span = pc.min_max(rows["_at"]).as_py()
+    return shown(db, query, numbered(db, rows, given(span["min"], span["max"]), status, 0))
+
+
+__all__ = ["Report", "Speculation", "shown_early", "with_early"]

@@ -1,0 +1,1 @@
+"""Windows that end with rows: state of sorted rows, and the windows that they close."""

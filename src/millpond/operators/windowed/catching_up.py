@@ -1,0 +1,150 @@
+"""Catch up: answer windows that closed while nobody answered, as a query would have that answered all the time.
+
+One function for back-fills, ad hoc queries, and queries that resume or whose back-fill took several epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.manifests.records import QueryProgress
+from millpond.operators.windowed.advance import Advanced, advance, advanced, behind, horizon_of, revise_for
+from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
+from millpond.operators.windowed.group_bounds import GroupBounds
+from millpond.operators.windowed.late_exclusions import CUT, separate
+from millpond.progress import FOREVER
+from millpond.synopses import PanesSpec, merge_partials
+from millpond.synopses.panes import regroup
+from millpond.types import BoundQuery, QueryOptions
+from millpond.windows import Cover
+from millpond.windows.panes import FAR
+
+
+class Shown(State, Protocol):
+    """A state whose delta can be exchanged."""
+
+    def show(self, delta: pa.Table) -> None:
+        """From now on the state is that before, and `delta`."""
+        ...
+
+
+def catch_up(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: BoundQuery,
+    options: QueryOptions,
+    late: str,
+    state: Shown,
+    parts: Sequence[pa.Table],
+    progress: QueryProgress,
+    bound: int,
+    high: int,
+    revisions: Callable[[int, int], pa.Table | None],
+    groups: GroupBounds | None = None,
+    reached: int | None = None,
+) -> Advanced:
+    """Close the windows behind `progress` until `bound`, and revise those closed before.
+
+    Windows are answered in ascending ranges; before each one the late rows become visible that count from there on.
+
+    Arguments:
+        state: what was there when the query answered last.
+        parts: pane rows that came since, with their cuts.
+        late, bound, high, revisions, groups, reached: as for `advance`.
+    """
+    if query.row_window is not None:  # cuts are a matter of its rows
+        state.show(merge_partials(db, spec, list(parts)))
+        return advance(db, spec, query, options, late, state, progress, bound, high, revisions)
+    task = Evaluation(db, spec, query, options, state, revisions)
+    window, cover = task.window, task.cover
+    reached = high if reached is None else reached
+    closed, until = task.until(progress.closed, high), task.until(bound, reached)
+    before, after = task.edges(progress, bound, groups, high, reached)
+    furthest, last = before.most, max(until, after.most)
+    own = groups is not None and bool(before.further or after.further)
+    revising = late == "revise"
+    spare = revise_for(query, options) if revising else options.delay
+    horizon = end_pane(spec, window, horizon_of(query, options, progress, high)) if revising else closed
+    on_time, marked = separate(parts)
+    rows = _Ranges(db, spec, on_time, marked, lambda cut: max(horizon, end_pane(spec, window, cut - spare)))
+    changed: list[pa.Table | None] = []
+    fresh: list[pa.Table | None] = []
+    too_late, first, low = rows.lost(cover), progress.first, horizon
+    first = earliest(first, first_end(spec, window, rows.on_time, horizon))
+    if revising and rows.on_time.num_rows:
+        too_late += behind(rows.on_time, cover, horizon, before)[1]
+    for limit in [*(n for n in rows.limits if horizon < n < last), last]:
+        first = earliest(first, *(first_end(spec, window, t, low) for t in rows.reveal(low)))
+        state.show(rows.between(task.since(low), limit))
+        if revising and low < min(limit, furthest):
+            ends = before.map(partial(min, limit))
+            touched, _ = behind(state.delta, cover, low, ends)
+            changed.append(task.revise(touched, low, ends.most, progress.first, first, ends if own else None))
+        if limit > max(low, closed):
+            pair = (before.map(partial(max, low)), after.map(partial(min, limit))) if own else None
+            fresh.append(task.close(max(low, closed), limit, first, bound >= FOREVER and limit == last, pair))
+        low = limit
+    return advanced(query, progress, changed, fresh, bound, first, too_late if revising else 0, groups)
+
+
+class _Ranges:
+    """Pane rows by the windows they count in: all, or those that end behind a limit (a pane number)."""
+
+    def __init__(
+        self,
+        db: duckdb.DuckDBPyConnection,
+        spec: PanesSpec,
+        on_time: list[pa.Table],
+        marked: pa.Table | None,
+        limit_of: Callable[[int], int],
+    ) -> None:
+        self._db, self._spec = db, spec
+        self.on_time = merge_partials(db, spec, on_time)
+        self.limits: list[int] = []
+        self._late: dict[int, pa.Table] = {}
+        self._seen: list[pa.Table] = []
+        self._sorted: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
+        if marked is None:
+            return
+        cuts, place = np.unique(marked[CUT].to_numpy(), return_inverse=True)
+        limits = np.array([limit_of(int(c)) for c in cuts], np.int64)[place]
+        order = np.argsort(limits, kind="stable")
+        ordered = marked.drop_columns([CUT]).take(pa.array(order))
+        values, starts = np.unique(limits[order], return_index=True)
+        ends = [*starts[1:], len(order)]
+        self._late = {int(v): ordered.slice(a, b - a) for v, a, b in zip(values, starts, ends, strict=True)}
+        self.limits = sorted(self._late)
+        if self.on_time.num_rows and len(self.limits) > 1:
+            self.on_time = self.on_time.sort_by("pane")
+            self._sorted = self.on_time["pane"].to_numpy()
+
+    def lost(self, cover: Cover) -> int:
+        """How many rows count in no window at all."""
+        return sum(
+            int(t["n"].to_numpy()[cover.lasts(t["pane"].to_numpy()) <= limit].sum()) for limit, t in self._late.items()
+        )
+
+    def reveal(self, limit: int) -> list[pa.Table]:
+        """The late rows that count in windows behind `limit` and in none before."""
+        # Rows of one limit may have come in several epochs, and then recur.
+        shown = [regroup(self._db, self._spec, self._late[limit])] if limit in self._late else []
+        self._seen += shown
+        return shown
+
+    def between(self, low: int, high: int) -> pa.Table:
+        """Visible pane rows with low <= pane < high, one per (pane, group)."""
+        if self._sorted is not None:
+            start, end = np.searchsorted(self._sorted, [max(low, -FAR), high])
+            on_time = self.on_time.slice(int(start), int(end - start))
+        else:
+            on_time = self.on_time
+        kept = [t.filter(pc.greater_equal(t["pane"], low)) for t in self._seen]
+        self._seen = [t for t in kept if t.num_rows]
+        return merge_partials(self._db, self._spec, [t for t in (on_time, *self._seen) if t.num_rows])

@@ -1,0 +1,384 @@
+"""A query over the pane state of one shard: the answers of windows that close, and of closed ones that rows change.
+
+Live epochs, back-fill, RESUME and ad hoc queries differ in what they show of the state, and in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.manifests.records import QueryProgress
+from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_of
+from millpond.progress import FOREVER, NEVER
+from millpond.support.distinct import distinct, is_among
+from millpond.synopses import PanesSpec, finish_windows, query_table
+from millpond.synopses.finish import fold_windows, identity
+from millpond.synopses.panes import group_codes
+from millpond.types import BoundQuery, QueryOptions, Window
+from millpond.windows import Cover, Rows, first_end_after, last_end_until, late_pairs
+from millpond.windows.candidates import Ints, Reach
+from millpond.windows.panes import FAR
+
+#: Windows that one ungrouped query with empty='report' may report in one epoch.
+EMPTY_LIMIT = 5_000_000
+
+
+class State(Protocol):
+    """Pane rows of a synopsis; see `millpond.operators.panes.state.PaneState`."""
+
+    delta: pa.Table
+
+    def before(self, low: int) -> pa.Table:
+        """Pane rows from pane `low` on, without the delta."""
+        ...
+
+    def after(self, low: int) -> pa.Table:
+        """Pane rows from pane `low` on, with the delta."""
+        ...
+
+
+def end_pane(spec: PanesSpec, window: Window, bound: int) -> int:
+    """The last window end at or before `bound`, as a pane number."""
+    if bound <= NEVER:
+        return -FAR
+    if window.kind is not None:
+        return spec.panes.pane(bound)
+    return max(-FAR, min(FAR, (last_end_until(window, bound) - spec.panes.phase) // spec.panes.width))
+
+
+def first_end(spec: PanesSpec, window: Window, rows: pa.Table, after: int) -> int | None:
+    """The end (microseconds) of the first window behind pane `after` that holds a pane row; None if none does."""
+    if not rows.num_rows:
+        return None
+    cover = Cover(spec.panes, window)
+    _, step, offset = cover.shape
+    pane = pc.unique(rows["pane"]).to_numpy()
+    end = _end_from(np.maximum(pane, after) + 1, step, offset)
+    held = end <= cover.lasts(pane)
+    return spec.panes.start(int(end[held].min())) if held.any() else None
+
+
+def _end_from(pane: Ints, step: int, offset: int) -> Ints:
+    """The first window end at or behind each pane number."""
+    return offset - ((offset - pane) // step) * step
+
+
+def _ends_between(start: int, stop: int, step: int) -> Ints:
+    """Window ends from `start` on, below `stop`; ValueError when they are too many to report."""
+    count = max(0, -(-(stop - start) // step))
+    if count > EMPTY_LIMIT:
+        raise ValueError(f"empty='report' would report {count} windows in one epoch; at most {EMPTY_LIMIT} are allowed")
+    return start + np.arange(count, dtype=np.int64) * step
+
+
+def earliest(*times: int | None) -> int | None:
+    """The smallest of times of which any may be missing."""
+    return min((t for t in times if t is not None), default=None)
+
+
+def below(table: pa.Table, pane: int) -> pa.Table:
+    """The rows of panes before `pane`."""
+    if not table.num_rows:
+        return table
+    panes = table["pane"]
+    return table if pc.max(panes).as_py() < pane else table.filter(pc.less(panes, pane))
+
+
+def no_panes() -> pa.Table:
+    """Pane rows of an ungrouped synopsis without any row; without components, since it has no types for them."""
+    return pa.table({"pane": pa.array([], pa.int64()), "n": pa.array([], pa.int64())})
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A query over a state of its synopsis.
+
+    revisions: (low, high) -> revision numbers given so far to windows that end in that range: columns end, _k*,
+        revision.
+    """
+
+    db: duckdb.DuckDBPyConnection
+    spec: PanesSpec
+    query: BoundQuery
+    options: QueryOptions
+    state: State
+    revisions: Callable[[int, int], pa.Table | None]
+
+    @property
+    def window(self) -> Window:
+        """The query's window, as it lies over panes."""
+        return self.spec.window_of(self.query)
+
+    @cached_property
+    def cover(self) -> Cover:
+        """How its windows lie over panes."""
+        return Cover(self.spec.panes, self.window)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Panes per window, panes per slide, an end as a pane number."""
+        return self.cover.shape
+
+    def until(self, bound: int, high: int) -> int:
+        """How far progress `bound` closes windows, as a pane number.
+
+        Arguments:
+            high: the largest event time of the stream. Windows that grow go on without rows; when the stream has ended
+                (`bound` is FOREVER) they are reported up to the first end behind the last row, and beside windows of a
+                RANGE as long as these hold that row.
+        """
+        if bound >= FOREVER and self.cover.grows:
+            window = self.window
+            bound = NEVER if high <= NEVER else max(first_end_after(window, high), high + window.range)
+        return end_pane(self.spec, self.window, bound)
+
+    @property
+    def reports_all(self) -> bool:
+        """Whether every window from the first with data on has an answer, empty or not."""
+        return self.options.empty == "report" and not self.query.keys
+
+    @property
+    def reach(self) -> int | None:
+        """Panes before an end in which a group must have a row to be reported; None: the window itself."""
+        return 2 * self.shape[0] if self.options.empty == "report" and self.query.keys else None
+
+    def edges(
+        self, progress: QueryProgress, bound: int, groups: GroupBounds | None, high: int, reached: int
+    ) -> tuple[Edges, Edges]:
+        """How far windows were closed, and are now, group by group; `high` and `reached`: see `until`."""
+        before, _ = edges_of(progress.closed, bound, groups, progress.groups, lambda b: self.until(b, high))
+        _, after = edges_of(progress.closed, bound, groups, progress.groups, lambda b: self.until(b, reached))
+        return before, after
+
+    @property
+    def reaching(self) -> Reach:
+        """How far rows reach, for `Rows.ends`: windows that grow end with their stretch."""
+        return self.cover.lasts if self.cover.grows else self.reach
+
+    def since(self, end: int) -> int:
+        """The first pane that can have a say in the answer of a window that ends behind pane number `end`."""
+        if self.cover.grows:
+            return self.cover.since(end)
+        return max(-FAR, end + 1 - 2 * (self.reach or self.shape[0]))
+
+    def close(
+        self,
+        closed: int,
+        until: int,
+        first: int | None,
+        ended: bool,
+        groups: tuple[Edges, Edges] | None = None,
+    ) -> pa.Table | None:
+        """Answers of the windows with closed < end <= until (pane numbers).
+
+        Arguments:
+            groups: the same two bounds where groups have their own; `closed` and `until` are then the outermost.
+            first: the end of the first window with data. ended: the source has ended, nothing follows.
+        """
+        rows = below(self.state.after(self.closing_since(closed)), until)
+        return self.close_over(rows, closed, until, first, ended, groups)
+
+    def closing_since(self, closed: int) -> int:
+        """The first pane that `close` looks at."""
+        if self.cover.grows:
+            return self.cover.since(closed)
+        return max(-FAR, closed + 1 - (self.reach or self.shape[0]))
+
+    def close_over(
+        self,
+        rows: pa.Table,
+        closed: int,
+        until: int,
+        first: int | None,
+        ended: bool,
+        groups: tuple[Edges, Edges] | None = None,
+    ) -> pa.Table | None:
+        """As `close`, from these pane rows alone: panes from `closing_since(closed)` on, before `until`."""
+        if self.reports_all:
+            return self._close_all(rows, closed, until, first, ended)
+        if not rows.num_rows:
+            return None
+        after, before = (closed, until) if groups is None else (groups[0].of(rows), groups[1].of(rows))
+        folded = fold_windows(self.db, self.spec, self.query, rows, None, None, after, before, self.reach)
+        return finish_windows(self.db, self.query, self.spec.time, folded) if folded.num_rows else None
+
+    def _close_all(self, rows: pa.Table, closed: int, until: int, first: int | None, ended: bool) -> pa.Table | None:
+        """Every window from the first with data up to `until`, empty or not."""
+        if first is None:
+            return None
+        width, step, offset = self.shape
+        low = max(closed, self.spec.panes.pane(first) - 1)
+        if ended:  # the source has ended: nothing is empty beyond the last window with data
+            until = low if not rows.num_rows else pc.max(rows["pane"]).as_py() + width
+        start = offset - ((offset - (low + 1)) // step) * step
+        return self._listed(rows, _ends_between(start, until + 1, step))
+
+    def revise(
+        self,
+        late: pa.Table,
+        horizon: int,
+        closed: int,
+        first: int | None,
+        now: int | None,
+        groups: Edges | None = None,
+    ) -> pa.Table | None:
+        """Rows of windows with horizon < end <= closed that pane rows `late` of the delta changed: revision and op.
+
+        Arguments:
+            groups: `closed` where groups have their own; `closed` is then the furthest.
+            first, now: the end of the first window with data, without and with the delta.
+        """
+        return (
+            self._revise_all(late, horizon, closed, first, now)
+            if self.reports_all
+            else self._revise(late, horizon, closed, groups)
+        )
+
+    def _revise(self, late: pa.Table, horizon: int, closed: int, groups: Edges | None = None) -> pa.Table | None:
+        spec, state, shape, reach = self.spec, self.state, self.shape, self.reaching
+        if not late.num_rows:
+            return None
+        low = self.since(max(horizon, pc.min(late["pane"]).as_py()))
+        before, after = below(state.before(low), closed), below(state.after(low), closed)
+        keys = [
+            t.select([k for k in spec.key_names]) if spec.keys else t.select(["pane"])
+            for t in (before, after, late)
+            if t.num_rows
+        ]
+        codes = group_codes(self.db, spec, pa.concat_tables(keys, promote_options="permissive"))
+        of_before, of_after, of_late = (
+            codes[: before.num_rows],
+            codes[before.num_rows : before.num_rows + after.num_rows],
+            codes[before.num_rows + after.num_rows :],
+        )
+        until = closed if groups is None else groups.of(late)
+        pairs = late_pairs(of_late, late["pane"].to_numpy(), shape, horizon, until, reach)
+        if not len(pairs[1]):
+            return None
+        ends = pairs[1]
+        if spec.single:
+            pairs = _whole_windows(after, of_after, shape, horizon, closed, ends, reach)
+            of_pairs_before = _whole_windows(before, of_before, shape, horizon, closed, ends, reach)
+        else:
+            touched = distinct(of_late)
+            before, of_before = _groups(before, of_before, touched)
+            after, of_after = _groups(after, of_after, touched)
+            of_pairs_before = pairs
+        return self._changes(
+            self._answers(before, of_before, of_pairs_before), self._answers(after, of_after, pairs), ends
+        )
+
+    def _revise_all(
+        self, late: pa.Table, horizon: int, closed: int, first: int | None, now: int | None
+    ) -> pa.Table | None:
+        """As `_revise`, for a query that reports every window from the first with data on, empty or not."""
+        width, step, offset = self.shape
+        pane = late["pane"].to_numpy() if late.num_rows else np.empty(0, np.int64)
+        _, ends = late_pairs(np.zeros(len(pane), np.int64), pane, self.shape, horizon, closed)
+        known = FAR if first is None else self.spec.panes.pane(first)
+        if now is not None:  # late rows come before all others: the windows up to these are empty ones now
+            start = int(_end_from(np.array([max(horizon + 1, self.spec.panes.pane(now))]), step, offset)[0])
+            ends = distinct(np.concatenate([ends, _ends_between(start, min(known, closed + 1), step)]))
+        if not len(ends):
+            return None
+        low = max(-FAR, int(ends.min()) - width)
+        old = self._listed(below(self.state.before(low), closed), ends[ends >= known])
+        return self._changes(old, self._listed(below(self.state.after(low), closed), ends), ends)
+
+    def _listed(self, rows: pa.Table, ends: Ints) -> pa.Table | None:
+        """Answers of an ungrouped query for exactly these windows."""
+        if not len(ends):
+            return None
+        rows = rows if rows.num_rows else no_panes()
+        codes, groups = np.zeros(rows.num_rows, np.int64), np.zeros(len(ends), np.int64)
+        folded = fold_windows(self.db, self.spec, self.query, rows, (groups, ends), codes, 0, 0, reach=FAR)
+        return finish_windows(self.db, self.query, self.spec.time, folded)
+
+    def _answers(self, rows: pa.Table, codes: Ints, pairs: tuple[Ints, Ints]) -> pa.Table | None:
+        if not rows.num_rows:
+            return None
+        if self.reach is not None:
+            sorted_rows, _ = Rows.sort(codes, rows["pane"].to_numpy())
+            low, high = sorted_rows.runs(*pairs, self.reach)
+            pairs = (pairs[0][high > low], pairs[1][high > low])
+        folded = fold_windows(self.db, self.spec, self.query, rows, pairs, codes, 0, 0, self.reach)
+        return finish_windows(self.db, self.query, self.spec.time, folded)
+
+    def _changes(self, old: pa.Table | None, new: pa.Table | None, ends: Ints) -> pa.Table | None:
+        """What differs between the answers of some windows (ends as pane numbers), numbered behind what was given."""
+        if old is None and new is None:
+            return None
+        given = self.revisions(self.spec.panes.start(int(ends.min())), self.spec.panes.start(int(ends.max())))
+        changed = difference(self.db, self.query, old, new, given, self.options.pairs)
+        return changed if changed.num_rows else None
+
+
+def _whole_windows(
+    rows: pa.Table, codes: Ints, shape: tuple[int, int, int], after: int, until: int, ends: Ints, reach: Reach
+) -> tuple[Ints, Ints]:
+    if not rows.num_rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    group, end = Rows.sort(codes, rows["pane"].to_numpy())[0].ends(shape, after, until, reach)
+    chosen = is_among(end, ends)
+    return group[chosen], end[chosen]
+
+
+def _groups(table: pa.Table, codes: Ints, touched: Ints) -> tuple[pa.Table, Ints]:
+    if not table.num_rows:
+        return table, codes
+    mask = is_among(codes, touched)
+    return (table, codes) if mask.all() else (table.filter(pa.array(mask)), codes[mask])
+
+
+def difference(
+    db: duckdb.DuckDBPyConnection,
+    query: BoundQuery,
+    old: pa.Table | None,
+    new: pa.Table | None,
+    given: pa.Table | None,
+    pairs: bool = False,
+) -> pa.Table:
+    """Changed rows as '+', vanished rows as '-', each with the next revision of its (window, group).
+
+    Arguments:
+        pairs: with a changed row the one that it replaces comes as '='.
+    """
+    model = new if new is not None else old
+    if model is None:
+        return pa.table({})
+    old, new = (old if old is not None else model.slice(0, 0)), (new if new is not None else model.slice(0, 0))
+    key = ["window_end", *identity(query)]
+    same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in key)
+    values = ['"' + o.name.replace('"', '""') + '"' for o in query.select]
+    values += ["window_start"] if query.row_window is not None else []
+    differs = " OR ".join(f"a.{v} IS DISTINCT FROM b.{v}" for v in values) or "false"
+    known = "(SELECT *, true AS there FROM old)"
+    changes = (
+        f"SELECT a.*, '+' AS op, b.there FROM new a LEFT JOIN {known} b ON {same} WHERE b.there IS NULL OR {differs}"
+        " UNION ALL SELECT b.*, '-' AS op, true AS there FROM old b"
+        f" WHERE NOT EXISTS (SELECT 1 FROM new a WHERE {same})"
+    )
+    if pairs:
+        changes += f" UNION ALL SELECT b.*, '=' AS op, true AS there FROM new a JOIN old b ON {same} WHERE {differs}"
+    if given is None or not given.num_rows:
+        # A row that was not there before is a first answer, though of a closed window: revision 0.
+        number, join = "(CASE WHEN c.there THEN 1 ELSE 0 END)::BIGINT", ""
+        tables = {"old": old, "new": new}
+    else:
+        number = "(CASE WHEN c.there OR g.revision IS NOT NULL THEN coalesce(g.revision, 0) + 1 ELSE 0 END)::BIGINT"
+        matched = " AND ".join(
+            ['epoch_us(c.window_end) = g."end"', *(f"c.{k} IS NOT DISTINCT FROM g.{k}" for k in identity(query))]
+        )
+        join = f" LEFT JOIN given g ON {matched}"
+        tables = {"old": old, "new": new, "given": given}
+    return query_table(
+        db, f"SELECT c.* EXCLUDE (op, there), {number} AS revision, c.op FROM ({changes}) c{join}", **tables
+    )

@@ -1,0 +1,148 @@
+"""Needs: from which event time on a query needs rows, for open windows and for those that late rows revise.
+
+Windows of a fixed length need their RANGE (and more where empty ones are reported); windows that grow need everything
+since their landmark, of which what no revision can reach any more is kept as one row per group (see `prefixes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from millpond.catalog import Catalog, Standing, Synopsis
+from millpond.catalog.unions import progress_of
+from millpond.manifests.records import Manifest, QueryProgress
+from millpond.operators.windowed.advance import horizon_of, revise_for
+from millpond.operators.windowed.evaluation import end_pane
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.types import DAY, BoundQuery, StreamDefinition
+from millpond.windows import first_end_after
+from millpond.windows.landmarks import begin
+from millpond.windows.panes import FAR
+from millpond.windows.registered import axis_of
+
+
+def landmark_for(query: BoundQuery, time: int) -> int:
+    """Where the window begins that is the first to end behind `time`, of windows that grow."""
+    assert query.window is not None and query.window.landmark is not None
+    if time <= NEVER:
+        return NEVER
+    return max(NEVER, int(begin(query.window, np.array([first_end_after(query.window, time)]))[0]))
+
+
+def back(query: BoundQuery, time: int, spans: int) -> int:
+    """How far windows reach back that end from `time` on: so many times RANGE, or windows of a registered kind.
+
+    Of a kind the instant is given by which so many windows fewer had ended: its state goes by windows.
+    """
+    assert query.window is not None
+    if time <= NEVER or query.window.kind is None:
+        return max(NEVER, time - query.window.range * spans)
+    axis = axis_of(query.window.kind)
+    return time if time >= FOREVER else max(NEVER, axis.end_of(axis.ended(time) - 1 - spans))
+
+
+def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
+    """The first pane that windows still open can need."""
+    query = standing.definition.query
+    if query.window is None:  # a table of rows knows what windows that end from an instant on need
+        return closed
+    if query.window.landmark is not None:
+        return max(-FAR, synopsis.spec.panes.pane(landmark_for(query, closed)))
+    return synopsis.spec.panes.pane(back(query, closed, 2 if standing.definition.options.empty == "report" else 1))
+
+
+def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition, closed: int, high: int) -> int:
+    """The event time from which a query may still need pane rows, for open windows and for revisions."""
+    query, options = standing.definition.query, standing.definition.options
+    revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
+    behind = revise_for(query, options) if revises and not options.delay else 0
+    if query.window is None:
+        return max(NEVER, min(closed, high) - behind)
+    if query.window.landmark is not None:
+        return landmark_for(query, min(closed, high) - behind)
+    return back(query, min(closed, high) - behind, 4 if options.empty == "report" else 2)
+
+
+def read_since(standing: Standing, start: int, high: int) -> int:
+    """The event time from which a back-fill must read, for a query whose windows end after `start`."""
+    query, reports = standing.definition.query, standing.definition.options.empty == "report"
+    if start <= NEVER or query.window is None:  # rows are numbered from the start of the retained stream
+        return NEVER
+    if query.window.kind is not None:
+        longest = axis_of(query.window.kind).longest
+        since = back(query, min(start, high), 2) if reports else min(start, high)
+        return NEVER if longest is None else since - longest
+    if query.window.landmark is not None:
+        return landmark_for(query, min(start, high))
+    return min(start, high) - query.window.range * (4 if reports else 1)
+
+
+def needed_by(query: BoundQuery, bound: int) -> int:
+    """The event time from which a query that is registered at progress `bound` needs rows."""
+    if query.window is None:
+        return bound
+    return landmark_for(query, bound) if query.window.landmark is not None else back(query, bound, 2)
+
+
+def complete_since(
+    standing: Standing, synopsis: Synopsis, stream: StreamDefinition, known: QueryProgress, high: int
+) -> int:
+    """The event time from which a synopsis certainly holds every row, by what one of its users needs."""
+    kept = keep_since(synopsis, standing, stream, known.closed, high)
+    query = standing.definition.query
+    grows = query.window is not None and query.window.landmark is not None
+    start = landmark_for(query, known.start) if grows else known.start
+    return max(kept, start, known.covered)
+
+
+def summary_since(synopsis: Synopsis, bound: int, high: int) -> int:
+    """The event time from which a synopsis keeps state for the sake of a summary alone.
+
+    A standing query that comes later and agrees with the summary shares it from its first epoch on: what such a query
+    needs, and late rows can change, is there.
+    """
+    width = synopsis.spec.panes.width
+    return max(NEVER, min(bound, high) - max(DAY, 10 * width) - 2 * width)
+
+
+def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> int:
+    """The event time from which any user of a synopsis may still need its pane rows."""
+    stream = catalog.streams[synopsis.spec.stream]
+    known = progress_of(catalog, synopsis.spec, manifest.progress)
+    needs = [
+        keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, known.high)
+        for q in catalog.users(synopsis.owner)
+    ]
+    if catalog.kept_by(synopsis.owner):
+        needs.append(summary_since(synopsis, known.bound, known.high))
+    return min(needs, default=NEVER)
+
+
+def settled_pane(
+    catalog: Catalog,
+    synopsis: Synopsis,
+    progress: Callable[[str], StreamProgress | None],
+    queries: Callable[[str], QueryProgress | None],
+) -> int:
+    """Of a synopsis of growing windows: the pane before which every window is final for all of its users; else -FAR.
+
+    Arguments:
+        progress, queries: progress of a stream, and of a query, by id; None: not known yet.
+    """
+    if synopsis.spec.landmark is None:
+        return -FAR
+    stream = catalog.streams[synopsis.spec.stream]
+    high = (progress(str(stream.id)) or StreamProgress()).high
+    settled = []
+    for standing in catalog.users(synopsis.owner):
+        query, options = standing.definition.query, standing.definition.options
+        known = queries(str(standing.id)) or QueryProgress()
+        assert query.window is not None
+        if stream.options.late == "revise" or synopsis.spec.feeds:
+            final = min(known.answered, horizon_of(query, options, known, high)) if known.closed > NEVER else NEVER
+        else:
+            final = min(known.answered, high)
+        settled.append(end_pane(synopsis.spec, query.window, final))
+    return min(settled, default=-FAR)

@@ -1,0 +1,243 @@
+"""Smoothing of window ends: the answers of a window with very many groups are spread over epochs (Li 2008, 8.3).
+
+Groups lie in slots by their hash, as in the low level's table. Windows that progress passes in one epoch wait together
+as `Held`; `flush='slow'` sweeps over the slots as the clock goes on, so that the last slot is out when `flush_delay` is
+over; `flush='lazy'` does not sweep. Either way nothing waits longer than `flush_delay`, nor longer than until so many
+further windows have ended (`flush_windows`, the thesis's m), nor beyond the end of the stream. An answer is made when
+it goes out: late rows that came meanwhile are in it, and it is revision 0.
+
+`plan` is a function of clock readings and bounds that stand in manifests: every shard, and every replay, decides alike.
+
+While a window waits, its pane rows are kept in the order of their slots, so that what goes out in an epoch is a slice.
+Such an index is a cache: it is good for the next epoch if nothing came late, and is made again from the state if not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millpond.manifests.records import Held, QueryProgress
+from millpond.operators.panes.state import PaneState, manifest_file
+from millpond.operators.windowed.advance import Advanced, advanced, numbers
+from millpond.operators.windowed.evaluation import Evaluation, below
+from millpond.progress import FOREVER, NEVER
+from millpond.synopses import PanesSpec, query_table
+from millpond.synopses.finish import identity
+from millpond.types import BoundQuery, QueryOptions, Window
+from millpond.windows import last_end_until
+from millpond.windows.candidates import Ints
+from millpond.windows.registered import axis_of
+
+#: Slots that groups are spread over: a sweep takes so many epochs at most.
+SLOTS = 32
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Answers that go out now: of the windows with after < end <= until, the groups in slots low <= slot < high."""
+
+    after: int
+    until: int
+    low: int
+    high: int
+
+
+def plan(
+    query: BoundQuery, options: QueryOptions, held: Sequence[Held], closed: int, bound: int, clock: int
+) -> tuple[tuple[Held, ...], list[Portion]]:
+    """What goes out in an epoch, and what waits after it.
+
+    Arguments:
+        held: what waited before. closed, bound: progress of the query before and after the epoch (microseconds).
+        clock: the epoch's clock reading.
+
+    >>> from millpond.types import Window
+    >>> query = BoundQuery("s", Window(10, 10, 0, "ts"), ())
+    >>> plan(query, QueryOptions(flush="slow", flush_delay=64), [], 0, 10, 1000)
+    ((Held(after=0, until=10, since=1000, place=0),), [])
+    >>> plan(query, QueryOptions(flush="slow", flush_delay=64), [Held(0, 10, 1000, 0)], 10, 10, 1032)
+    ((Held(after=0, until=10, since=1000, place=16),), [Portion(after=0, until=10, low=0, high=16)])
+    """
+    assert query.window is not None
+    # Where progress moves on within a window, nothing has closed.
+    ended = bound > closed and (bound >= FOREVER or last_end_until(query.window, bound) > closed)
+    waiting = [*held, *([Held(closed, bound, clock)] if ended else [])]
+    left: list[Held] = []
+    portions: list[Portion] = []
+    for each in waiting:
+        overdue = (
+            bound >= FOREVER
+            or clock - each.since >= options.flush_delay
+            or (each.until > NEVER and _have_ended(query.window, each.until, bound, options.flush_windows))
+        )
+        swept = SLOTS * (clock - each.since) // options.flush_delay if options.flush == "slow" else 0
+        place = SLOTS if overdue else max(each.place, swept)
+        if place > each.place:
+            portions.append(Portion(each.after, each.until, each.place, place))
+        if place < SLOTS:
+            left.append(replace(each, place=place))
+    return tuple(left), portions
+
+
+def _have_ended(window: Window, after: int, until: int, count: int) -> bool:
+    """Whether so many windows more have ended between two instants."""
+    if window.kind is None:
+        return until - after >= count * window.slide
+    axis = axis_of(window.kind)
+    return axis.ended(until) - axis.ended(after) >= count
+
+
+def due(query: BoundQuery, options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
+    """Whether an epoch at `clock` would send out something that waits."""
+    if not progress.held or query.window is None:
+        return False
+    return bool(plan(query, options, progress.held, progress.closed, progress.closed, clock)[1])
+
+
+def smoothed(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: BoundQuery,
+    options: QueryOptions,
+    state: PaneState,
+    before: QueryProgress,
+    revised: Advanced,
+    bound: int,
+    clock: int,
+    user: str,
+    high: int,
+) -> Advanced:
+    """An epoch of a query, `user`, whose answers are spread.
+
+    Arguments:
+        state: pane rows of everything that has come. high: high watermark of the stream.
+        revised: what the epoch gives for windows that had closed before it, with those that wait among them.
+    """
+    left, portions = plan(query, options, before.held, before.closed, bound, clock)
+    task = Evaluation(db, spec, query, options, state, _none)
+    ends = {task.until(h.until, high) for h in before.held}
+    _keep_up(state, user, ends)
+    changed = _without_waiting(db, query, revised.answers, before)
+    fresh = []
+    for portion in portions:
+        closed, until = (task.until(end, high) for end in (portion.after, portion.until))
+        rows = _rows_of(portion, state, user, task.closing_since(closed), until)
+        fresh.append(task.close_over(rows, closed, until, None, False))
+    result = advanced(query, before, [changed], fresh, bound, revised.progress.first, 0)
+    progress = replace(result.progress, too_late=revised.progress.too_late, held=left)
+    given = None if changed is None or not changed.num_rows else numbers(query, changed)
+    return replace(result, progress=progress, revisions=given)
+
+
+@dataclass
+class _Index:
+    """Pane rows in the order of their slots; those of slot s lie from starts[s] to starts[s + 1].
+
+    epoch, manifest, files: when they were what the state has, and of which files; see `millpond.operators.panes.state`.
+    """
+
+    rows: pa.Table
+    starts: Ints
+    epoch: int
+    manifest: tuple[int, int] | None
+    files: dict[str, int]
+
+
+#: By pond, synopsis, shard, query, first pane and pane behind the last one.
+_indexes: dict[tuple[str, str, int, str, int, int], _Index] = {}
+
+
+def _rows_of(portion: Portion, state: PaneState, user: str, low: int, until: int) -> pa.Table:
+    """The pane rows low <= pane < until of the groups in a portion's slots, with this epoch's delta."""
+    if (portion.low, portion.high) == (0, SLOTS):
+        return below(state.after(low), until)
+    index = _index_of(state, user, low, until)
+    start, stop = int(index.starts[portion.low]), int(index.starts[portion.high])
+    return index.rows.slice(start, stop - start)
+
+
+def _index_of(state: PaneState, user: str, low: int, until: int) -> _Index:
+    """The pane rows low <= pane < until with this epoch's delta, by slot."""
+    key = (state.pond_id, state.owner, state.shard, user, low, until)
+    index = _indexes.get(key)
+    manifest = manifest_file(state.pond, state.epoch)
+    if index is None or index.epoch != state.epoch or index.manifest != manifest:
+        rows = below(state.after(low), until)
+        slot = slots_of(state.db, rows, state.spec.key_names) if rows.num_rows else np.empty(0, np.int64)
+        order = np.argsort(slot, kind="stable")
+        starts = np.searchsorted(slot[order], np.arange(SLOTS + 1))
+        index = _Index(rows.take(pa.array(order)), starts, state.epoch, manifest, state.files_named())
+        _indexes[key] = index
+    return index
+
+
+def _keep_up(state: PaneState, user: str, waiting: Collection[int]) -> None:
+    """Take the indexes of a query along into this epoch: those of windows that wait, and that nothing has touched.
+
+    Arguments:
+        waiting: behind which panes the windows end that wait.
+    """
+    mine = (state.pond_id, state.owner, state.shard, user)
+    for key, index in list(_indexes.items()):
+        if key[:4] != mine or index.epoch >= state.epoch:
+            continue
+        if key[5] in waiting and _is_good(index, state, key[4], key[5]):
+            # An epoch that is repeated finds it as it was: it was not touched.
+            _indexes[key] = replace(
+                index, epoch=state.epoch, manifest=manifest_file(state.pond, state.epoch), files=state.files_named()
+            )
+        else:
+            del _indexes[key]
+
+
+def _is_good(index: _Index, state: PaneState, low: int, until: int) -> bool:
+    """Whether an index of the epoch before holds what the state has now."""
+    if index.epoch != state.epoch - 1 or index.manifest is None:
+        return False
+    if index.manifest != manifest_file(state.pond, index.epoch):  # another history
+        return False
+    if state.delta.num_rows:
+        pane = state.delta["pane"].to_numpy()
+        if ((pane >= low) & (pane < until)).any():
+            return False
+    return not state.rewrites(index.files, low, index.rows.schema)
+
+
+def _none(low: int, high: int) -> None:
+    """No revision number: first answers have none before them."""
+
+
+def slots_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, keys: Sequence[str]) -> Ints:
+    """The slot of the group of each row; by the text of its keys, which is the same in pane rows and in answers."""
+    # Shards take the low bits of a hash.
+    texts = ", ".join(f"CAST({k} AS VARCHAR)" for k in keys)
+    sql = f"SELECT ((hash({texts}) >> 40) % {SLOTS})::BIGINT AS s FROM t"
+    slots: Ints = query_table(db, sql, t=rows.select(list(keys)))["s"].to_numpy()
+    return slots
+
+
+def _without_waiting(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, changed: pa.Table | None, before: QueryProgress
+) -> pa.Table | None:
+    """Revisions without those of answers that have not gone out yet: these will have the late rows in them."""
+    if changed is None or not changed.num_rows or not before.held:
+        return changed
+    return changed.filter(pa.array(~wait(db, query, changed, before)))
+
+
+def wait(
+    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table, progress: QueryProgress
+) -> NDArray[np.bool_]:
+    """Which of some answers of windows that progress has passed have not gone out, when a query is so far."""
+    end = answers["window_end"].cast(pa.int64()).to_numpy()
+    slot = slots_of(db, answers, identity(query))
+    waiting = np.zeros(len(end), bool)
+    for each in progress.held:
+        waiting |= (end > each.after) & (end <= each.until) & (slot >= each.place)
+    return waiting

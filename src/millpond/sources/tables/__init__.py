@@ -1,0 +1,1 @@
+"""Tables: read from files or databases, kept as versions that epochs name."""

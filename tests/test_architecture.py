@@ -1,0 +1,269 @@
+"""The laws of the house, read off the syntax of the source: which room may import which, and how large things get.
+
+Imports inside functions count like all others. What breaks a law today stands in a list of debts below, and a debt that
+is paid must be struck off: the lists only shrink. `python -m tests.test_architecture` writes them anew.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.architecture_debts import (
+    BACKWARD,
+    CIRCLES,
+    CLIENT_IMPORTS,
+    LARGE_FOLDERS,
+    LONG_FUNCTIONS,
+    MANY_PARAMETERS,
+    SAME_NAMES,
+)
+
+SOURCE = Path(__file__).parent.parent / "src" / "millpond"
+
+#: The rooms from the ground up: a room imports those before it, and itself.
+ROOMS = (
+    "support",
+    "types",
+    "functions",
+    "windows",
+    "progress",
+    "tables",
+    "language",
+    "synopses",
+    "relations",
+    "adapt",
+    "catalog",
+    "manifests",
+    "sources",
+    "archive",
+    "operators",
+    "engine",
+    "answers",
+    "commands",
+    "api",
+    "client",
+    "server",
+    "testing",
+    "cli",
+)
+
+#: What the HTTP client may import beside itself, however far it leads.
+CLIENT = ("support", "types")
+
+MOST_FILES, MOST_LINES, MOST_PARAMETERS = 20, 60, 8
+
+#: Numeric kernels: one loop each, whose parameters are arrays.
+KERNELS = {
+    "synopses.predicate_index.probe.walk",
+    "synopses.predicate_index.probe.plan",
+    "relations.matching._write",
+    "relations.matching._stretches",
+    "relations.matching._some",
+    "relations.matching._count",
+}
+
+#: Stages that every room or every kind has: their modules are called the same.
+STAGES: set[str] = set()
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """The source by dotted name below `millpond`; packages by their folder's."""
+    found = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        parts = file.relative_to(SOURCE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(file.read_text())
+    return found
+
+
+@cache
+def imports() -> dict[str, frozenset[str]]:
+    """The modules that each module imports, anywhere in it."""
+    known, found = modules(), {}
+    for name, tree in known.items():
+        there: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "millpond":
+                home = node.module.removeprefix("millpond").lstrip(".")
+                for alias in node.names:
+                    full = f"{home}.{alias.name}".lstrip(".")
+                    there.add(full if full in known else home)
+            elif isinstance(node, ast.Import):
+                there |= {
+                    a.name.removeprefix("millpond").lstrip(".")
+                    for a in node.names
+                    if a.name.split(".")[0] == "millpond"
+                }
+        found[name] = frozenset(there - {name})
+    return found
+
+
+def room(module: str) -> str:
+    """The room that a module lies in."""
+    return module.split(".")[0]
+
+
+def backward() -> set[str]:
+    """Imports that go up."""
+    rank = {r: n for n, r in enumerate(ROOMS)}
+    return {
+        f"{module} -> {target}"
+        for module, targets in imports().items()
+        for target in targets
+        if module not in ("", "__main__") and rank[room(module)] < rank[room(target) or "api"]
+    }
+
+
+def circles() -> set[str]:
+    """Groups of modules that import each other, each as its sorted names."""
+    edges, index, low, found = imports(), {}, {}, set()
+    stack: list[str] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in edges.get(node, ()):
+            if target not in index:
+                visit(target)
+            if target in stack:
+                low[node] = min(low[node], low[target])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            if len(stack) - at > 1:
+                found.add(" ".join(sorted(stack[at:])))
+            del stack[at:]
+
+    for module in edges:
+        if module not in index:
+            visit(module)
+    return found
+
+
+def folders() -> dict[str, int]:
+    """How many modules lie in each folder, without its `__init__`."""
+    files = [f for f in SOURCE.rglob("*.py") if f.name != "__init__.py"]
+    return Counter(".".join(f.parent.relative_to(SOURCE).parts) for f in files)
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function and method with its dotted name."""
+
+    def inside(prefix: str, node: ast.AST) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{prefix}.{child.name}", child
+            named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            yield from inside(f"{prefix}.{child.name}" if named else prefix, child)  # type: ignore[attr-defined]
+
+    for name, tree in modules().items():
+        yield from inside(name, tree)
+
+
+def long_functions() -> set[str]:
+    """Functions of more lines than a reader can hold."""
+    return {n for n, f in functions() if f.end_lineno - f.lineno + 1 > MOST_LINES} - KERNELS  # type: ignore[operator]
+
+
+def many_parameters() -> set[str]:
+    """Functions of more parameters than a caller can remember."""
+
+    def count(arguments: ast.arguments) -> int:
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        return len([a for a in named if a.arg not in ("self", "cls")])
+
+    return {n for n, f in functions() if count(f.args) > MOST_PARAMETERS} - KERNELS
+
+
+def same_names() -> set[str]:
+    """Names that modules of several folders have, and that are no stage."""
+    homes = defaultdict(set)
+    for module in modules():
+        folder, _, name = module.rpartition(".")
+        homes[name].add(folder)
+    return {name for name, where in homes.items() if len(where) > 1} - STAGES
+
+
+def client_imports() -> set[str]:
+    """What the client imports beside `CLIENT` and itself: as imports go down, nothing else comes with these."""
+    return {
+        f"{module} -> {target}"
+        for module, targets in imports().items()
+        for target in targets
+        if room(module) == "client" and room(target) not in (*CLIENT, "client")
+    }
+
+
+def _check(found: set[str], debts: set[str], law: str) -> None:
+    new, paid = found - debts, debts - found
+    assert not new, f"{law}: {sorted(new)}"
+    assert not paid, f"strike these off the debts, they are paid: {sorted(paid)}"
+
+
+def test_nothing_but_packages_lies_at_the_top() -> None:
+    assert {f.name for f in SOURCE.glob("*.py")} == {"__init__.py", "__main__.py"}
+    assert {f.name for f in SOURCE.iterdir() if f.is_dir() and f.name != "__pycache__"} == set(ROOMS)
+
+
+def test_every_folder_says_what_lives_there() -> None:
+    silent = [n for n, t in modules().items() if _is_package(n) and not ast.get_docstring(t)]
+    assert not silent
+
+
+def _is_package(name: str) -> bool:
+    return (SOURCE.joinpath(*name.split(".")) / "__init__.py").exists()
+
+
+def test_imports_go_down_only() -> None:
+    _check(backward(), BACKWARD, "imports that go up")
+
+
+def test_there_are_no_circles() -> None:
+    _check(circles(), CIRCLES, "modules that import each other")
+
+
+def test_the_client_imports_little() -> None:
+    _check(client_imports(), CLIENT_IMPORTS, "what importing the client imports")
+
+
+def test_folders_stay_small() -> None:
+    _check({f for f, n in folders().items() if n > MOST_FILES}, LARGE_FOLDERS, f"more than {MOST_FILES} files")
+
+
+def test_functions_stay_short() -> None:
+    _check(long_functions(), LONG_FUNCTIONS, f"more than {MOST_LINES} lines")
+
+
+def test_functions_take_few_parameters() -> None:
+    _check(many_parameters(), MANY_PARAMETERS, f"more than {MOST_PARAMETERS} parameters")
+
+
+def test_a_modules_name_occurs_once() -> None:
+    _check(same_names(), SAME_NAMES, "names of several modules")
+
+
+def debts() -> str:
+    """The lists of debts as they are now, as the text of `tests/architecture_debts.py`."""
+    lists = {
+        "BACKWARD": backward(),
+        "CIRCLES": circles(),
+        "CLIENT_IMPORTS": client_imports(),
+        "LARGE_FOLDERS": {f for f, n in folders().items() if n > MOST_FILES},
+        "LONG_FUNCTIONS": long_functions(),
+        "MANY_PARAMETERS": many_parameters(),
+        "SAME_NAMES": same_names(),
+    }
+    text = "# ruff: noqa: E501  # circles have long names\n"
+    text += '"""What breaks a law of `test_architecture` still. These lists only shrink."""\n'
+    for name, found in lists.items():
+        inside = "".join(f"    {entry!r},\n" for entry in sorted(found)).replace("'", '"')
+        text += f"\n{name}: set[str] = {{\n{inside}}}\n" if found else f"\n{name}: set[str] = set()\n"
+    return text
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("architecture_debts.py").write_text(debts())
