@@ -115,7 +115,7 @@ def test_an_epoch_of_many_files_is_merged_in_parts(inline_pond: Factory, monkeyp
     core = pond._core
     runtime = next(iter(core.streams.values()))
     monkeypatch.setattr("millpond.engine.intake.admission.SMALL", 1)
-    monkeypatch.setattr("millpond.engine.executors.InlineExecutor.cores", 12)
+    monkeypatch.setattr("millpond.tables.executors.InlineExecutor.cores", 12)
     pond.step()
     assert len(runtime.archive.segments) == 12
     monkeypatch.setattr(maintenance, "FAN_IN", 2)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.engine.spark.executor import SparkExecutor, starting
-from millpond.engine.tasks.mapping import Parcel
+from millpond.tables.executors import Parcel
 from tests.engine.scenario import QUERIES, comparable, drop_file, rows, run
 
 Factory = Callable[..., Any]

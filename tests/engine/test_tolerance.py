@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.tasks.mapping import tolerant
 from millpond.synopses import tolerance
-from millpond.synopses.tolerance import bisect, one_line
+from millpond.synopses.tolerance import bisect, one_line, tolerant
 
 
 def make(rows: pa.Table) -> pa.Table:

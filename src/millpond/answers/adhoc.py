@@ -41,8 +41,6 @@ from millpond.archive.retention import floors_of
 from millpond.archive.segments import row_schema
 from millpond.catalog.unions import Union, entering, is_retained, progress_of
 from millpond.engine.core import Core
-from millpond.engine.executors import Executor, InlineExecutor
-from millpond.engine.tasks.mapping import Parcel
 from millpond.manifests.records import QueryProgress
 from millpond.operators.summaries.maintenance import map_entries, served
 from millpond.operators.windowed.evaluation import no_panes
@@ -64,6 +62,7 @@ from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
+from millpond.tables.executors import Executor, InlineExecutor, Parcel
 from millpond.types import (
     NUMBER,
     BoundQuery,

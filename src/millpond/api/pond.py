@@ -34,13 +34,13 @@ from millpond.engine.control.draining import Drain
 from millpond.engine.control.loop import InlineLoop, SparkLoop, step
 from millpond.engine.control.system_stream import begin
 from millpond.engine.core import Core, open_core
-from millpond.engine.executors import Executor, InlineExecutor
 from millpond.engine.jobs.maintenance import maintain, sweep_orphans
 from millpond.language import pointing_into
 from millpond.sources.ingest import to_table, unknown_stream
 from millpond.support.errors import PondError, QueryError, SourceError
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
+from millpond.tables.executors import Executor, InlineExecutor
 from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
 from millpond.windows.kinds import WindowKind
 

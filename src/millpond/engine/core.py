@@ -26,7 +26,6 @@ from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.engine.control.load import Load
 from millpond.engine.control.reporting import Reporter, Work
 from millpond.engine.control.sizes import StateSizes
-from millpond.engine.executors import Executor
 from millpond.engine.intake.admission import Pace
 from millpond.engine.settings import SETTINGS, Settings, drivers_of, read_settings
 from millpond.engine.tasks.merging import results_folder
@@ -47,6 +46,7 @@ from millpond.support.errors import PondError
 from millpond.synopses import connection, query_table
 from millpond.tables import SegmentTable, read_json, write_json
 from millpond.tables.chunks import SCHEMA as CHUNKS
+from millpond.tables.executors import Executor
 from millpond.tables.storage import storage_schema
 from millpond.tables.stores import know, remove_tree, write_options
 from millpond.types import StreamDefinition, leads_away

@@ -30,7 +30,7 @@ from millpond.windows.row_runs import firsts, numbers, sorted_by
 if TYPE_CHECKING:
     from millpond.synopses.panes import PanesSpec
 
-#: The column of a late row's cut; see `millpond.operators.windowed.late_exclusions`.
+#: The column of a late row's cut; see `millpond.synopses.partials.late_exclusions`.
 CUT = "cut"
 
 Flags = NDArray[np.bool_]

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millpond.functions import FAILED, display, miscounted
 from millpond.synopses.kernel import reset
+from millpond.synopses.panes import PanesSpec, partial
 
 #: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
 FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError)
@@ -69,6 +70,17 @@ def tolerant(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> tuple[p
         raise first
     kept = pa.concat_tables(parted.good) if parted.good else segment.slice(0, 0)
     return make(kept), parted.failed
+
+
+def tolerant_partial(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = ""
+) -> tuple[pa.Table, pa.Table | None]:
+    """The partial of a segment; rows on which an expression fails are found by bisection and left out.
+
+    Returns: the partial of the good rows, and the failing rows with their `_reason` (None if there are none).
+    Raises: duckdb.Error when more than FAILING_ROWS rows fail.
+    """
+    return tolerant(lambda rows: partial(db, spec, rows, extra), segment)
 
 
 def one_line(error: Exception) -> str:

@@ -15,11 +15,11 @@ from millpond.engine.core import Core
 from millpond.operators.panes.adapting import current, first_open, recorded
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, row_bytes
 from millpond.operators.panes.state import PANES, state_folder
-from millpond.operators.windowed.late_exclusions import CUT
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct
 from millpond.synopses import PanesSpec, connection, merge_partials
 from millpond.synopses.panes import carried_by, group_codes
+from millpond.synopses.partials.late_exclusions import CUT
 from millpond.tables import read_chunks
 from millpond.types import StreamDefinition
 

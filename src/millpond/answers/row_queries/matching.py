@@ -24,8 +24,6 @@ from millpond.answers.row_queries.hot import HotBlock, View, archive_segments
 from millpond.answers.row_queries.stretch import Matching, Stretch
 from millpond.archive.reading.history import Range, batches, segments_in, tasks_of
 from millpond.engine.core import Core
-from millpond.engine.executors import InlineExecutor
-from millpond.engine.tasks.mapping import Parcel
 from millpond.language.duck import quote
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
@@ -36,6 +34,7 @@ from millpond.synopses.predicate_index.matches import rows_of
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
+from millpond.tables.executors import InlineExecutor, Parcel
 from millpond.types import Side, StreamDefinition, from_json, to_json
 
 Rows = npt.NDArray[Any]

@@ -13,16 +13,18 @@ import pyarrow.compute as pc
 from millpond.archive.segments import archive_folder, read_rows, row_schema
 from millpond.catalog.unions import entering, own_names
 from millpond.engine.core import Core
-from millpond.engine.tasks.mapping import Parcel, cut, tolerant_partial
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.catching_up import catch_up
 from millpond.operators.windowed.group_bounds import GroupBounds
-from millpond.operators.windowed.late_exclusions import CUT, merge_cuts, without_cut
 from millpond.operators.windowed.lookups import joined_rows, of_stream, tolerant_join
 from millpond.sources.own_marks import counted
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
+from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, without_cut
+from millpond.synopses.partials.shards import cut
+from millpond.synopses.tolerance import tolerant_partial
 from millpond.tables import Segment
 from millpond.tables.chunks import pack
+from millpond.tables.executors import Parcel
 from millpond.types import BoundQuery, QueryOptions, StreamDefinition
 from millpond.windows.panes import WHOLE
 

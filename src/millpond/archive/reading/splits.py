@@ -17,13 +17,14 @@ from millpond.archive.reading.history import Range, map_history
 from millpond.archive.reading.pacing import Pace
 from millpond.archive.reading.scan import Counters, Piece, batches, full_scan
 from millpond.archive.segments import row_schema
-from millpond.engine.tasks.mapping import Parcel, cut
 from millpond.operators.summaries.entries import summaries_folder
 from millpond.operators.summaries.maintenance import entry_partials
 from millpond.synopses import PanesSpec, connection
+from millpond.synopses.partials.shards import cut
 from millpond.synopses.whole_rows import plain_spec, with_weight_one
 from millpond.tables import Segment
 from millpond.tables.chunks import pack
+from millpond.tables.executors import Parcel
 from millpond.types import WEIGHT, BoundQuery, StreamDefinition, from_json, to_json
 
 #: Rows of several files that are evaluated at once: of a file little may be left, and a statement takes milliseconds.

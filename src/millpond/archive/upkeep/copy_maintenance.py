@@ -23,10 +23,10 @@ from millpond.archive.retention import keep_of_copies
 from millpond.archive.segments import row_schema
 from millpond.engine.control.epoch import in_flight
 from millpond.engine.core import Core, StreamRuntime
-from millpond.engine.tasks.mapping import Parcel
 from millpond.manifests.records import read_manifest
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
+from millpond.tables.executors import Parcel
 from millpond.types import WEIGHT, StreamDefinition, from_json, to_json
 
 #: Rows whose sections the vacuumer reads in one round; the rest waits for the next.

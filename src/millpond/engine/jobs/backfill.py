@@ -26,7 +26,6 @@ from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
-from millpond.engine.tasks.mapping import Parcel, home_shard
 from millpond.engine.tasks.merging import query_owner, results_folder
 from millpond.manifests.records import Published, QueryProgress, read_published
 from millpond.operators.derived.rows import announced
@@ -39,10 +38,12 @@ from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import PanesSpec, connection
 from millpond.synopses.panes import by_interval
+from millpond.synopses.partials.shards import home_shard
 from millpond.synopses.rows import fold
 from millpond.synopses.tolerance import one_line
 from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
+from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
 from millpond.windows import registered
 

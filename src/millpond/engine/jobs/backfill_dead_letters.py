@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from millpond.archive.reading.history import Range, batches
 from millpond.archive.segments import dead_folder, row_schema, write_rows
-from millpond.engine.tasks.mapping import Parcel, failed_letters
+from millpond.engine.tasks.mapping import failed_letters
 from millpond.tables import Segment
+from millpond.tables.executors import Parcel
 from millpond.types import PLACE, StreamDefinition, from_json, to_json
 
 #: Owner of the parcels that tell of dead letters, and their key in a report.

@@ -24,13 +24,13 @@ from millpond.archive.upkeep.expiry import expire
 from millpond.engine.control.epoch import in_flight, prune_records
 from millpond.engine.core import Core, StreamRuntime
 from millpond.engine.jobs.tables import sweep_tables
-from millpond.engine.tasks.mapping import Parcel
 from millpond.engine.tasks.merging import results_folder
 from millpond.manifests.records import Manifest, read_manifest
 from millpond.operators.row_query.block_files import sweep_hot, sweep_hot_orphans
 from millpond.operators.summaries.maintenance import maintain_summaries
 from millpond.tables import Chunk, DurableWrites, Segment, SegmentTable, read_chunks, write_chunks
 from millpond.tables.chunks import Payload
+from millpond.tables.executors import Parcel
 from millpond.tables.stores import remove
 from millpond.types import StreamDefinition, from_json, to_json
 

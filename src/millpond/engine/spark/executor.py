@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millpond.engine.executors import MapTask, MergeTask
 from millpond.engine.spark import jvm
-from millpond.engine.tasks.mapping import Parcel
 from millpond.support.errors import PondError
 from millpond.tables.chunks import Payload
+from millpond.tables.executors import MapTask, MergeTask, Parcel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

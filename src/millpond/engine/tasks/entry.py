@@ -10,12 +10,13 @@ from typing import Any
 from millpond import functions
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.log import catalog_from_json, snapshot_path
-from millpond.engine.tasks.mapping import Parcel, map_split
+from millpond.engine.tasks.mapping import map_split
 from millpond.engine.tasks.merging import merge_shard
 from millpond.manifests.records import Manifest, manifest_path, read_manifest
 from millpond.relations import matching
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
+from millpond.tables.executors import Parcel
 from millpond.windows import registered
 
 #: What this process loads, or has loaded, before it is needed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time as clock
 from collections.abc import Iterable, Iterator
@@ -28,26 +27,18 @@ from millpond.operators.panes.forms import settled, tuples_of
 from millpond.operators.relation.skew import heavy
 from millpond.operators.row_query.matching import meet_queries
 from millpond.operators.summaries.entries import live_name, write_entry
-from millpond.operators.windowed.late_exclusions import CUT
 from millpond.operators.windowed.lookups import live_lookup, of_stream, tolerant_join
 from millpond.relations import rows_of
 from millpond.sources.own_marks import counted
 from millpond.support.errors import SourceError
 from millpond.synopses import PanesSpec, connection, merge_partials, partial, query_table
-from millpond.synopses.tolerance import FAULTS, one_line, tolerant
+from millpond.synopses.partials.late_exclusions import CUT
+from millpond.synopses.partials.shards import cut
+from millpond.synopses.tolerance import FAULTS, one_line, tolerant, tolerant_partial
 from millpond.tables import DurableWrites, Segment
-from millpond.tables.chunks import Payload, pack
+from millpond.tables.chunks import pack
+from millpond.tables.executors import Parcel
 from millpond.types import HOLDS, StreamDefinition, to_json
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """What a map task sends to a shard: a partial of a synopsis, or (owner '') the task's report."""
-
-    shard: int
-    owner: str
-    task: int
-    payload: Payload
 
 
 def map_split(pond: str, manifest: Manifest, catalog: Catalog, task: int) -> Iterator[Parcel]:
@@ -299,45 +290,6 @@ def _together(one: pa.Table | None, other: pa.Table | None) -> pa.Table | None:
     """Failing rows of two steps."""
     found = [t for t in (one, other) if t is not None]
     return pa.concat_tables(found) if found else None
-
-
-def tolerant_partial(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = ""
-) -> tuple[pa.Table, pa.Table | None]:
-    """The partial of a segment; rows on which an expression fails are found by bisection and left out.
-
-    Returns: the partial of the good rows, and the failing rows with their `_reason` (None if there are none).
-    Raises: duckdb.Error when more than FAILING_ROWS rows fail.
-    """
-    return tolerant(lambda rows: partial(db, spec, rows, extra), segment)
-
-
-def home_shard(spec: PanesSpec, owner: str, shards: int) -> int | None:
-    """The shard that has all rows of a synopsis, or None when they are spread by group."""
-    spread = spec.keys if spec.rows is None else spec.keys[: spec.rows.partition]
-    if shards > 1 and not spec.single and spread:
-        return None
-    return int.from_bytes(hashlib.blake2b(owner.encode(), digest_size=4).digest(), "big") % shards
-
-
-def cut(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, owner: str, table: pa.Table, shards: int
-) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of a partial by the shard that keeps their group."""
-    if not table.num_rows:
-        return
-    home = home_shard(spec, owner, shards)
-    if home is not None:
-        yield home, table
-        return
-    names = spec.key_names if spec.rows is None else spec.key_names[: spec.rows.partition]
-    shard = query_table(db, f"SELECT (hash({', '.join(names)}) % {shards})::INTEGER AS s FROM p", p=table)[
-        "s"
-    ].to_numpy()
-    for number in range(shards):
-        part = table.filter(pa.array(shard == number))
-        if part.num_rows:
-            yield number, part
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of, with_unions
-from millpond.engine.tasks.mapping import Parcel, home_shard
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.derived.rows import announced, pass_answers
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, forget_modes, put_together
@@ -42,17 +41,19 @@ from millpond.operators.windowed.early import (
     with_early,
 )
 from millpond.operators.windowed.group_bounds import group_bounds
-from millpond.operators.windowed.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.operators.windowed.needs import keep_since, needed_since, open_pane, settled_pane, summary_since
 from millpond.operators.windowed.ordering import in_order
 from millpond.operators.windowed.smoothing import smoothed, wait
 from millpond.progress import NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
 from millpond.relations import merge_rows
 from millpond.synopses import PanesSpec, connection, merge_partials, query_table
+from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
+from millpond.synopses.partials.shards import home_shard
 from millpond.synopses.rows import fold, on_time
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
+from millpond.tables.executors import Parcel
 from millpond.types import from_json, to_json
 
 REVISIONS = "revisions"

@@ -13,7 +13,6 @@ from typing import Any
 
 from millpond.archive.reading.history import Range, batches, segments_in, tasks_of
 from millpond.engine.core import Core
-from millpond.engine.tasks.mapping import Parcel
 from millpond.manifests.records import read_published
 from millpond.operators.derived.rows import derived_folder, project, write_passed
 from millpond.progress import StreamProgress
@@ -21,6 +20,7 @@ from millpond.sources.derived import DerivedSource, write_history
 from millpond.sources.system import SystemSource
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
+from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
 
 #: Files that one task may write.

@@ -27,12 +27,12 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.panes.forms import Forms, aggregated, codes_of, keeps_lists, row_bytes, tuples_of
 from millpond.operators.panes.state import PaneState, manifest_file, state_folder
-from millpond.operators.windowed.late_exclusions import merge_cuts
 from millpond.operators.windowed.needs import needed_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses import PanesSpec
 from millpond.synopses.panes import group_codes, windows_of
+from millpond.synopses.partials.late_exclusions import merge_cuts
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.types import BoundQuery
 from millpond.windows import first_end_after

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millpond.operators.windowed.late_exclusions import CUT, merge_cuts
 from millpond.support.distinct import is_among
 from millpond.synopses import PanesSpec
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import query_table
 from millpond.synopses.panes import bucketed, group_codes
+from millpond.synopses.partials.late_exclusions import CUT, merge_cuts
 
 TUPLES = "tuples"
 

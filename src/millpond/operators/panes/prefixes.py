@@ -12,9 +12,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.operators.windowed.late_exclusions import regroup_cuts
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec
+from millpond.synopses.partials.late_exclusions import regroup_cuts
 from millpond.windows.candidates import Ints
 from millpond.windows.landmarks import BEGINNING, last_before
 from millpond.windows.panes import FAR

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from millpond.manifests.records import manifest_path
 from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
 from millpond.operators.panes.prefixes import fold_prefix
-from millpond.operators.windowed.late_exclusions import CUT, without_cut
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
+from millpond.synopses.partials.late_exclusions import CUT, without_cut
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.windows.panes import FAR
 

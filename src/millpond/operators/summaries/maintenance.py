@@ -26,16 +26,17 @@ import pyarrow.compute as pc
 from millpond.archive.reading.history import Range, batches, tasks_of
 from millpond.catalog import Summary
 from millpond.engine.core import Core
-from millpond.engine.executors import InlineExecutor
-from millpond.engine.tasks.mapping import Parcel, cut, tolerant_partial
 from millpond.operators.summaries.entries import live_name, settled_name, summaries_folder, write_entry
-from millpond.operators.windowed.late_exclusions import CUT, merge_cuts, without_cut
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
 from millpond.synopses import PanesSpec, connection
+from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, without_cut
+from millpond.synopses.partials.shards import cut
 from millpond.synopses.rollup import rolled_up, rolls_up
+from millpond.synopses.tolerance import tolerant_partial
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import Payload, pack
+from millpond.tables.executors import InlineExecutor, Parcel
 from millpond.types import BoundQuery, StreamDefinition, from_json, to_json
 from millpond.windows.panes import WHOLE
 

@@ -18,10 +18,10 @@ from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import Advanced, advance, advanced, behind, horizon_of, revise_for
 from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
 from millpond.operators.windowed.group_bounds import GroupBounds
-from millpond.operators.windowed.late_exclusions import CUT, separate
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.panes import regroup
+from millpond.synopses.partials.late_exclusions import CUT, separate
 from millpond.types import BoundQuery, QueryOptions
 from millpond.windows import Cover
 from millpond.windows.panes import FAR

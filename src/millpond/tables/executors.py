@@ -1,12 +1,26 @@
-"""Where tasks run: in Spark, or in this process without a JVM (for tests). Both run the same functions."""
+"""Jobs of the engine's one shape: map tasks, an exchange of packed tables by shard, merge tasks.
+
+Tasks run in Spark, or in this process without a JVM. Both run the same functions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from millpond.engine.tasks.mapping import Parcel
 from millpond.tables.chunks import Payload
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What a map task sends to a shard: a partial of a synopsis, or (owner '') the task's report."""
+
+    shard: int
+    owner: str
+    task: int
+    payload: Payload
+
 
 MapTask = Callable[[int], Iterator[Parcel]]
 MergeTask = Callable[[int, Sequence[Parcel]], tuple[dict[str, Any], Payload]]
