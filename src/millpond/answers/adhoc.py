@@ -57,7 +57,7 @@ from millpond.synopses import (
     spec_of,
 )
 from millpond.synopses.finish import empty_answers, fold_windows, unnamed
-from millpond.synopses.panes import by_interval, casts_of, windows_of, without_panes
+from millpond.synopses.panes import as_declared, by_interval, casts_of, windows_of, without_panes
 from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Segment
@@ -414,14 +414,14 @@ def _map_plain(
     outputs += [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
     outputs += [] if query.distinct else [f"epoch_us({_q(stream.options.time)}) AS _t", "_id"]
     where = f" WHERE ({query.where})" if query.where else ""
-    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(stream))
-    source = f"(SELECT * REPLACE ({casts}) FROM segment)" if casts else "segment"
-    inner = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(outputs)} FROM {source}{where}"
     # Every task keeps what could be among the first LIMIT rows.
     most = replace(query, limit=None if query.limit is None else query.limit + query.offset, offset=0)
-    sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
     for rows in read:
-        found = query_table(connection(), sql, segment=entering(rows, union, own.id, schema))
+        segment = entering(rows, union, own.id, schema)
+        source = as_declared("segment", casts_of(stream), segment.column_names)
+        inner = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(outputs)} FROM {source}{where}"
+        sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
+        found = query_table(connection(), sql, segment=segment)
         if found.num_rows:
             yield Parcel(0, "", task, pack(found))
     if job["reduced"]:

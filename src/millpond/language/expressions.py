@@ -301,6 +301,23 @@ def has_aggregate(node: exp.Expr) -> bool:
     return False
 
 
+def grouped_by(group: exp.Group) -> list[exp.Expr]:
+    """What GROUP BY names, one by one: `(a, b)` names a and b, and `()` nothing.
+
+    >>> import sqlglot
+    >>> [e.sql() for e in grouped_by(sqlglot.parse_one("SELECT 1 GROUP BY (), a, (b, (c + 1))").args["group"])]
+    ['a', 'b', '(c + 1)']
+    """
+    waiting, found = list(group.expressions), []
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, exp.Tuple):
+            waiting[:0] = node.expressions
+        else:
+            found.append(node)
+    return found
+
+
 def struct_field(value: exp.Expr, field: str) -> exp.Expr:
     """Access to a field of a struct."""
     return exp.Anonymous(this="struct_extract", expressions=[value, exp.Literal.string(field)])

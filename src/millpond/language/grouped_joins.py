@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from millpond.language.dialect import render
 from millpond.language.duck import quote
+from millpond.language.expressions import grouped_by
 from millpond.language.functions import RELATION_AGGREGATES
 from millpond.language.joining import WHOLE, Owners, join_plan, spelt_out
 from millpond.language.semi import looks_at_many
@@ -66,7 +67,7 @@ class Grouped:
 
     rows: the SELECT of what is known of each joined row: keys of its group, then the aggregates' arguments.
     select, having: DuckDB SQL over k0, k1, … (keys), n (rows of a group), v0, s0, v1, … (how many values of an argument
-    are not NULL, and their sum). summed: the arguments of which sums are needed. whole: there is no GROUP BY.
+    are not NULL, and their sum). summed: the arguments of which sums are needed. whole: all rows are one group.
     """
 
     rows: exp.Select
@@ -114,7 +115,7 @@ class _Reader:
     def read(self) -> Grouped:
         group = self.tree.args.get("group")
         if group is not None:
-            self.keys = self.grouped_by(group)
+            self.keys = self.keys_of(group)
         self._known = [self.told(k) for k in self.keys]
         select = tuple(render(self.over_groups(_plain(e))) for e in self.tree.expressions)
         having = self.tree.args.get("having")
@@ -125,10 +126,10 @@ class _Reader:
         listed = [*self.keys, *self.arguments] or [exp.Literal.number(1)]
         named = [exp.alias_(e.copy(), f"c{n}", quoted=True) for n, e in enumerate(listed)]
         rows.set("expressions", named)
-        whole = group is None
+        whole = not self.keys
         return Grouped(rows, select, test, len(self.keys), len(self.arguments), frozenset(self.summed), whole)
 
-    def grouped_by(self, group: exp.Group) -> list[exp.Expr]:
+    def keys_of(self, group: exp.Group) -> list[exp.Expr]:
         """What rows are grouped by: expressions over the FROM items."""
         if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets", "totals")):
             raise Unfit("it has several groupings")
@@ -137,7 +138,7 @@ class _Reader:
             return [e for e in shown if not looks_at_many(exp.Paren(this=e.copy()))]
         named = {e.alias.lower(): e.this for e in self.tree.expressions if isinstance(e, exp.Alias)}
         found = []
-        for each in group.expressions:
+        for each in grouped_by(group):
             if isinstance(each, exp.Literal) and not each.is_string and 0 < int(each.this) <= len(shown):
                 each = shown[int(each.this) - 1]
             elif isinstance(each, exp.Column) and not each.table and self.owners.all_of(each) is None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from millpond.language.aggregate_calls import Call, CallReader
 from millpond.language.aggregate_windows import OwnWindow
-from millpond.language.expressions import Resolver, column, has_aggregate, struct_field
+from millpond.language.expressions import Resolver, column, grouped_by, has_aggregate, struct_field
 from millpond.language.outputs import SelectItem, ordinal
 from millpond.language.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.types_of import Item, Typer
@@ -61,7 +61,7 @@ class GroupScope:
         for key, value in group.args.items():
             if value and key not in ("expressions", "all"):
                 raise self.source.error(f"GROUP BY {key.upper().replace('_', ' ')} is not available", group)
-        nodes = list(group.expressions)
+        nodes = grouped_by(group)
         if group.args.get("all"):
             nodes = [i.node for i in items if not has_aggregate(i.node) and not isinstance(i.node, exp.Star)]
         for node in nodes:

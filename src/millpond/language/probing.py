@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from millpond.language.dialect import render
+from millpond.language.expressions import grouped_by
 from millpond.language.factors import conjuncts
 from millpond.language.functions import RELATION_AGGREGATES
 from millpond.language.time_bounds import Bounds, Pruner
@@ -74,7 +75,7 @@ def _answers_nothing(root: exp.Select) -> bool:
     """Whether a query has an answer where nothing is in its FROM: an aggregate over no rows."""
     group = root.args.get("group")
     if group is not None:
-        return not group.expressions or any(group.args.get(k) for k in ("cube", "rollup", "grouping_sets"))
+        return not grouped_by(group) or any(group.args.get(k) for k in ("cube", "rollup", "grouping_sets"))
     waiting: list[exp.Expr] = [*root.expressions, *([root.args["having"]] if root.args.get("having") else [])]
     while waiting:
         node = waiting.pop()

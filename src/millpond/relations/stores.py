@@ -21,7 +21,7 @@ from millpond.relations.contents import left_of, spans_of
 from millpond.support.distinct import is_among
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
-from millpond.synopses.panes import casts_of, weighed
+from millpond.synopses.panes import as_declared, casts_of, weighed
 from millpond.types import (
     DAY,
     HOLDS,
@@ -124,8 +124,7 @@ def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.
     if spec.where is not None or spec.checks or spec.mark is not None:
         tests = segment.drop_columns([n for n in ("_id", "_epoch", "_bound") if n in segment.column_names])
         tests = tests.append_column("_row", pa.array(np.arange(segment.num_rows)))
-        casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in spec.casts)
-        source = f"(SELECT * REPLACE ({casts}) FROM tests)" if casts else "tests"
+        source = as_declared("tests", spec.casts, tests.column_names)
         where = f" WHERE ({spec.where})" if spec.where is not None else ""
         checked = "".join(f", ({sql}) AS _c{n}" for n, sql in enumerate(spec.checks))
         checked += "" if spec.mark is None else f", coalesce(({spec.mark}), false) AS _m"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from typing import Literal
 
@@ -116,10 +117,7 @@ class PanesSpec:
     def source(self) -> str:
         """The FROM item over a segment: columns that Arrow carries as another type get their declared one back."""
         wanted = dict(self.casts) | dict(self.narrowed)
-        if not wanted:
-            return "segment"
-        casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in wanted.items())
-        return f"(SELECT * REPLACE ({casts}) FROM segment)"
+        return as_declared("segment", wanted.items())
 
     @property
     def weighted(self) -> bool:
@@ -293,6 +291,24 @@ def casts_of(stream: StreamDefinition) -> tuple[tuple[str, str], ...]:
         for c in stream.all_columns
         if c.type.upper() not in _EXACT and not c.type.upper().startswith("DECIMAL(")
     )
+
+
+def as_declared(table: str, casts: Iterable[tuple[str, str]], names: Iterable[str] | None = None) -> str:
+    """The FROM item over an Arrow table in which its columns have their declared types.
+
+    Arguments:
+        table: what the Arrow table is called. casts: as of `casts_of`.
+        names: the columns that are read of the table, others are not cast; None: all that `casts` names.
+
+    >>> as_declared("rows", [('"u"', "UUID"), ('"h"', "HUGEINT")], ["n", "u"])
+    '(SELECT * REPLACE (CAST("u" AS UUID) AS "u") FROM rows)'
+    >>> as_declared("rows", [('"u"', "UUID")], ["n"])
+    'rows'
+    """
+    there = None if names is None else {quote(name) for name in names}
+    chosen = [(name, kind) for name, kind in casts if there is None or name in there]
+    found = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in chosen)
+    return f"(SELECT * REPLACE ({found}) FROM {table})" if found else table
 
 
 def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from millpond.answers.row_queries.pairing import Ints
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import KINDS
-from millpond.synopses.panes import casts_of
+from millpond.synopses.panes import as_declared, casts_of
 from millpond.types import StreamDefinition
 
 
@@ -27,9 +27,8 @@ def key_values(stream: StreamDefinition, rows: pa.Table, expression: str, kind: 
         wanted = {"integer": pa.int64(), "float": pa.float64(), "text": pa.string()}[kind]
         if column.type == wanted or (kind == "integer" and pa.types.is_signed_integer(column.type)):
             return _single(column.cast(wanted))
-    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(stream) if name in expression)
     table = rows.select([*names, "_id"])
-    source = f"(SELECT * REPLACE ({casts}) FROM side)" if casts else "side"
+    source = as_declared("side", casts_of(stream), names)
     value = f"({expression})::{KINDS[kind]}"
     try:
         found = query_ordered(connection(), f"SELECT {value} AS v FROM {source}", side=table)

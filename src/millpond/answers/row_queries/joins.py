@@ -22,7 +22,7 @@ from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.panes import casts_of
+from millpond.synopses.panes import as_declared, casts_of
 from millpond.synopses.tolerance import one_line
 from millpond.types import Column, JoinFactor, Selection, StreamDefinition, StreamOptions
 
@@ -240,9 +240,7 @@ def conditions_of(selection: Selection) -> Selection:
 
 
 def _source(stream: StreamDefinition, table: pa.Table) -> str:
-    names = {_q(n) for n in table.column_names}
-    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(stream) if name in names)
-    return f"(SELECT * REPLACE ({casts}) FROM joined)" if casts else "joined"
+    return as_declared("joined", casts_of(stream), table.column_names)
 
 
 def joined_rows(

@@ -29,7 +29,7 @@ from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times
-from millpond.synopses.panes import casts_of
+from millpond.synopses.panes import as_declared, casts_of
 from millpond.synopses.predicate_index.matches import rows_of
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Segment
@@ -177,8 +177,7 @@ def holds(stream: StreamDefinition, rows: pa.Table, where: str) -> npt.NDArray[n
     names = [n for n in rows.column_names if quote(n) in where]
     place = _unused(names)
     numbered = rows.select(names).append_column(place, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(stream) if name in where)
-    source = f"(SELECT * REPLACE ({casts}) FROM numbered)" if casts else "numbered"
+    source = as_declared("numbered", casts_of(stream), names)
     sql = f"SELECT {quote(place)} AS r FROM {source} WHERE "
     try:
         found = query_ordered(connection(), f"{sql}({where})", numbered=numbered)

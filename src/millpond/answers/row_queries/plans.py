@@ -12,7 +12,7 @@ import pyarrow as pa
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.panes import casts_of
+from millpond.synopses.panes import as_declared, casts_of
 from millpond.synopses.tolerance import one_line
 from millpond.types import BoundQuery, Column, Selection, StreamDefinition
 
@@ -100,8 +100,7 @@ def _direct(query: BoundQuery, stream: StreamDefinition) -> tuple[str, ...] | No
 
 def _sql(query: BoundQuery, stream: StreamDefinition) -> str:
     texts = _texts(query)
-    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(stream) if name in texts)
-    source = f"(SELECT * REPLACE ({casts}) FROM rows)" if casts else "rows"
+    source = as_declared("rows", casts_of(stream), [c.name for c in stream.all_columns if _q(c.name) in texts])
     outputs = ", ".join(f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select)
     if not query.distinct and not query.order_by:
         return f"SELECT {outputs} FROM {source}"

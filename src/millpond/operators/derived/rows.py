@@ -22,7 +22,7 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import Reached, write_part
 from millpond.sources.intake import Item
 from millpond.synopses import connection, query_ordered
-from millpond.synopses.panes import casts_of
+from millpond.synopses.panes import as_declared, casts_of
 from millpond.synopses.tolerance import bisect
 from millpond.tables import Chunk, read_chunks
 from millpond.types import Derivation, QueryOptions, StreamDefinition
@@ -141,8 +141,8 @@ def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table)
 def _projection(source: StreamDefinition, derivation: Derivation) -> str:
     outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in derivation.select]
     texts = " ".join([*outputs, derivation.where or ""])
-    casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in casts_of(source) if name in texts)
-    rows = f"(SELECT * REPLACE ({casts}) FROM __rows)" if casts else "__rows"
+    read = [c.name for c in source.all_columns if quote(c.name) in texts]
+    rows = as_declared("__rows", casts_of(source), read)
     where = f" WHERE {derivation.where}" if derivation.where else ""
     return f"SELECT {', '.join(outputs)} FROM {rows}{where}"
 

@@ -23,13 +23,13 @@ import pyarrow as pa
 from millpond.adapt.filter_plans import LONG, SEEN, FilterPlan, bits_in
 from millpond.adapt.local_order import LocalOrder
 from millpond.functions import function_of, miscounted
-from millpond.language.duck import quote
 from millpond.operators.filters.profiling import Step, profile_tuples
 from millpond.operators.filters.sampling import Flags, Ints
 from millpond.support.stopwatch import Watch
 from millpond.synopses import connection, query_table
 from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
 from millpond.synopses.kernel import reset
+from millpond.synopses.panes import as_declared
 from millpond.synopses.tolerance import FAILING_ROWS, one_line
 from millpond.types import HOLDS
 
@@ -318,9 +318,7 @@ class Screen:
         return np.asarray(made["m"].to_numpy(), np.bool_)
 
     def _source(self, part: pa.Table) -> str:
-        names = {quote(n) for n in part.column_names}
-        casts = ", ".join(f"CAST({n} AS {kind}) AS {n}" for n, kind in self.casts.items() if n in names)
-        return f"(SELECT * REPLACE ({casts}) FROM part)" if casts else "part"
+        return as_declared("part", self.casts.items(), part.column_names)
 
     # -- observation ---------------------------------------------------------------------------------------------------
 
