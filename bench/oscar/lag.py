@@ -80,7 +80,7 @@ def _run(archive: Archive, question: str, period: float, each: int, seconds: flo
         }
         pond.ingest("s", pa.table(batch))
         archive.rows, came = archive.rows + each, came + each
-        oldest = pond._core.oldest_waiting()
+        oldest = pond._core.storage.oldest_waiting(pond._core.published.intake)
         at.append(now)
         waits.append(0.0 if oldest is None else max(0.0, (pond._core.now() - oldest) / 1e6))
         time.sleep(max(0.0, TICK - (time.perf_counter() - start - now)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine import core as engine_core
+from millpond.engine.intake import stream_sources
 from millpond.progress.marks import Describe, linear
 from tests.properties.harness import table_rows
 from tests.quick import many, quick_folder
@@ -106,7 +106,7 @@ def test_answers_are_the_same_at_every_moment(reader: str, rows: list[tuple[int,
         seen = []
         with pytest.MonkeyPatch.context() as patch, quick_folder() as folder:
             if not rolled:
-                patch.setattr(engine_core, "is_needed", lambda *_: True)
+                patch.setattr(stream_sources, "is_needed", lambda *_: True)
             import millpond
 
             pond = millpond.open(str(folder / "p"), executor="inline")

@@ -30,9 +30,9 @@ import millpond.engine.jobs.backfill as backfill
 import millpond.engine.jobs.maintenance as maintenance
 import millpond.engine.tasks.mapping as mapping
 import millpond.engine.tasks.merging as merging
+import millpond.manifests.epochs as epochs
 from millpond.archive.segments import RowsWriter
 from millpond.catalog import CatalogLog
-from millpond.engine.jobs.maintenance import tables_of
 from millpond.sources.intake import IntakeLog
 from millpond.tables import DurableWrites, SegmentTable
 from millpond.types import to_json
@@ -72,8 +72,8 @@ def _of_copies(table: Any, add: Any, remove: Any = (), *args: Any, **named: Any)
 MOMENTS = {
     "manifest-before": Moment(epoch, "write_manifest", "before"),
     "manifest-after": Moment(epoch, "write_manifest", "after"),
-    "publish-before": Moment(epoch, "write_published", "before"),
-    "publish-after": Moment(epoch, "write_published", "after"),
+    "publish-before": Moment(epochs, "write_published", "before"),
+    "publish-after": Moment(epochs, "write_published", "after"),
     "archive-before": Moment(SegmentTable, "commit", "before", _table("streams/")),
     "archive-after": Moment(SegmentTable, "commit", "after", _table("streams/")),
     "dead-after": Moment(SegmentTable, "commit", "after", _table("dead/")),
@@ -305,7 +305,7 @@ def outcome(pond: Any) -> dict[str, Any]:
         "late": [list(map(_plain, r)) for r in pond.sql("SELECT * FROM late(g)").rows()],
         "dead": [list(map(_plain, r)) for r in pond.sql("SELECT * FROM dead(f) ORDER BY position").rows()],
         "queries": to_json(core.published.queries),
-        "orphans": [name for table in tables_of(core) for name in table.orphans()],
+        "orphans": [name for table in core.storage.tables() for name in table.orphans()],
     }
 
 

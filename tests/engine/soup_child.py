@@ -19,6 +19,7 @@ import millpond.catalog.indexes as indexes
 import millpond.catalog.register as register
 import millpond.catalog.register_log as register_log
 import millpond.engine.control.epoch as epoch
+import millpond.manifests.epochs as epochs
 import millpond.operators.row_query.matching as soup
 from millpond.archive.segments import RowsWriter
 from tests.engine.crash_child import serve
@@ -35,7 +36,7 @@ MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "blocks": (soup, "write_blocks", True),
     "archive": (RowsWriter, "close", True),
     "committed": (epoch, "_commit", True),
-    "published": (epoch, "write_published", True),
+    "published": (epochs, "write_published", True),
     "checkpoint": (register, "write_checkpoint", False),
     "base": (indexes.shipping, "write_base", True),
 }

@@ -89,7 +89,7 @@ def test_once_whatever_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert letters(pond) == []
     with millpond.open(tmp_path, executor="inline") as pond:  # the sweep of orphans has left the files
         assert letters(pond) == []
-        monkeypatch.setattr("millpond.engine.control.epoch.write_published", killed)
+        monkeypatch.setattr("millpond.manifests.epochs.write_published", killed)
         with pytest.raises(KilledError):
             pond.step()
         assert letters(pond) == []

@@ -105,7 +105,7 @@ def test_an_epoch_is_counted_once_whatever_happens(folder: Path, monkeypatch: py
         pond.step()
         put(pond, 1, 3)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("millpond.engine.control.epoch.write_published", killed)
+            patch.setattr("millpond.manifests.epochs.write_published", killed)
             pond.step()
     with millpond.open(folder, executor="inline", statistics=True) as pond:  # which repeats the epoch
         pond._core.reporter.forget()

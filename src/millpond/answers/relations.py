@@ -18,7 +18,7 @@ from millpond.language import RelationQuery, RelationRef
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_table
 from millpond.synopses.tolerance import one_line
-from millpond.tables.storage import from_storage
+from millpond.tables.storage_types import from_storage
 from millpond.types import ConstantInput, StreamDefinition, TableDefinition
 
 

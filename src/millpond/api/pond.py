@@ -432,7 +432,7 @@ class Pond(Functions):
             self._loop.stop()
         finally:
             with self._core.lock:
-                self._core.closing = True
+                self._core.epochs.closing = True
                 self._core.notify()
             ready_of(self._core).stop()
             self._kinds.close()
@@ -478,7 +478,7 @@ def open(
         storage: options of the object store in which streams with `archive_at` lie, as deltalake has them
             (`{'AWS_ENDPOINT_URL': …}`); kept in the pond's folder, readable by its owner only, until others are given.
             None: those of last time. What is not among them comes from the environment.
-        settings: see `millpond.engine.core.Settings` (shards, target, share, …).
+        settings: see `millpond.engine.settings.Settings` (shards, target, share, …).
     Raises: PondError when the folder is not a pond, or another process has it open.
 
         >>> import tempfile

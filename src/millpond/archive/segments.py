@@ -15,7 +15,7 @@ from millpond.progress import NEVER
 from millpond.sources.formats.read import arrow_schema
 from millpond.synopses import connection
 from millpond.tables import DurableWrites, Segment
-from millpond.tables.storage import from_storage, storage_schema, to_storage
+from millpond.tables.storage_types import from_storage, storage_schema, to_storage
 from millpond.tables.stores import know, located
 from millpond.types import StreamDefinition
 

@@ -26,7 +26,7 @@ def alter_columns(core: Core, statement: lang.AlterColumns, stream: StreamDefini
         raise _fault(statement, what, "another derived stream with further columns")
     if stream.options.source == "system":
         raise _fault(statement, f"the columns of '{stream.name}' are the system's", "another stream")
-    with core.altering():
+    with core.catalogs.altering():
         return _add(core, statement, stream) if statement.action == "add" else _widen(core, statement, stream)
 
 
@@ -88,7 +88,7 @@ def _widen(core: Core, statement: lang.AlterColumns, stream: StreamDefinition) -
 
 def _record(core: Core, definition: StreamDefinition, more: dict[str, str]) -> None:
     core.catalog_log.record({"do": "alter_stream", "id": definition.id, "definition": to_json(definition), **more})
-    core.alter_columns(definition)
+    core.storage.alter_columns(definition)
     ready_of(core).altered(definition.id)
 
 

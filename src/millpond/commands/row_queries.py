@@ -107,7 +107,7 @@ class RowQueries:
         self._core = core
         self.names = Names(core)
         self._binder = Binder(self.names)
-        self._bound = threading.local()  # .columns: what `core.alterations` was when this thread began to bind
+        self._bound = threading.local()  # .columns: what `catalogs.alterations` was when this thread began to bind
 
     def bind(self, text: str) -> BoundQuery | Selection:
         """A SELECT as text, bound; quick for shapes that were seen before.
@@ -115,7 +115,7 @@ class RowQueries:
         Raises: StatementError, with the place in the text.
         """
         if getattr(self._bound, "columns", None) is None:
-            self._bound.columns = self._core.alterations
+            self._bound.columns = self._core.catalogs.alterations
         return self._binder.bind(text)
 
     def forget(self) -> None:
@@ -167,7 +167,7 @@ class RowQueries:
         bound, self._bound.columns = getattr(self._bound, "columns", None), None
         ids = self._core.register.add(queries, limit)
         # A column was altered between binding and now, or is being altered, without having seen these queries.
-        if bound is not None and (bound % 2 or bound != self._core.alterations):
+        if bound is not None and (bound % 2 or bound != self._core.catalogs.alterations):
             with self._core.lock:
                 self._core.register.fit(fitted(self._core, ids))
         for number, query in zip(ids, queries, strict=True):

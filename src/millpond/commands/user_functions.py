@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from millpond.answers.describe.explain_filters import plan_table
 from millpond.answers.describe.functions import users_of
-from millpond.engine.control.epoch import in_flight
 from millpond.engine.core import Core
 from millpond.functions import Function, put, share, use, withdraw
 from millpond.language import Select, parse
@@ -106,7 +105,7 @@ class UserFunctions:
         """
         core = self.core
         folder = os.path.join(core.path, "functions")
-        if in_flight(core) is not None or not os.path.isdir(folder):
+        if core.epochs.in_flight is not None or not os.path.isdir(folder):
             return
         kept = {d.reference for d in core.catalog.functions.values()}
         # Reduction functions lie there, too.

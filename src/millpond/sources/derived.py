@@ -39,6 +39,11 @@ class Reached:
     bound: int
 
 
+def derived_folder(pond: str, stream: StreamDefinition) -> str:
+    """Where tasks put the rows of a derived stream."""
+    return os.path.join(pond, "intake", stream.folder, "derived")
+
+
 def file_name(epoch: int, task: int, rows: int) -> str:
     """The name of the file that a task of an epoch writes.
 

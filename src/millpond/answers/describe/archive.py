@@ -10,9 +10,10 @@ from millpond.answers.describe.explain_windows import moment
 from millpond.archive import Keep, parse_design
 from millpond.archive.copies import eager_copies, section_of
 from millpond.archive.retention import keep_of_copies, keep_of_rows
+from millpond.archive.storage import StreamRuntime
 from millpond.archive.upkeep.copy_maintenance import unwanted, wanted_sections
 from millpond.catalog import Summary
-from millpond.engine.core import Core, StreamRuntime
+from millpond.engine.core import Core
 from millpond.engine.jobs.maintenance import chosen_for_layout
 from millpond.operators.summaries.maintenance import missing
 from millpond.progress import NEVER

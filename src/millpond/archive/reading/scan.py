@@ -33,7 +33,7 @@ from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.tables import Segment
-from millpond.tables.storage import from_storage, storage_schema
+from millpond.tables.storage_types import from_storage, storage_schema
 from millpond.tables.stores import is_remote, open_input
 from millpond.types import WEIGHT, StreamDefinition, micros_of
 

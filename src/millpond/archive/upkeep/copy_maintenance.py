@@ -21,8 +21,8 @@ from millpond.archive.reading.history import Range
 from millpond.archive.reading.scan import Piece, Section, Version, batches, match
 from millpond.archive.retention import keep_of_copies
 from millpond.archive.segments import row_schema
-from millpond.engine.control.epoch import in_flight
-from millpond.engine.core import Core, StreamRuntime
+from millpond.archive.storage import StreamRuntime
+from millpond.engine.core import Core
 from millpond.manifests.records import read_manifest
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
@@ -171,7 +171,7 @@ def sweep_copies(core: Core) -> None:
     with core.lock:
         if core.pins:
             return
-        epoch = in_flight(core)
+        epoch = core.epochs.in_flight
         written = read_manifest(core.path, epoch).copies if epoch is not None else {}
         for runtime in core.streams.values():
             for name in sorted(unwanted(runtime) - set(written.get(str(runtime.definition.id), {}))):

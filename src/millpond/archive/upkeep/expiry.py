@@ -8,7 +8,8 @@ from dataclasses import replace
 from millpond.archive import Keep
 from millpond.archive.copies import section_of
 from millpond.archive.retention import keep_of_copies, keep_of_rows
-from millpond.engine.core import Core, StreamRuntime
+from millpond.archive.storage import StreamRuntime
+from millpond.engine.core import Core
 from millpond.operators.summaries.maintenance import settle
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from millpond.engine.control.epoch import in_flight
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import ready_backfills
 from millpond.operators.derived.history import caught_up
@@ -41,6 +40,6 @@ class Drain:
             )
             and not any(q.status == "backfilling" for q in core.catalog.queries.values())
             and not ready_backfills(core)
-            and in_flight(core) is None
+            and core.epochs.in_flight is None
             and caught_up(core)
         )

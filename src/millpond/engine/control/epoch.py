@@ -12,18 +12,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from millpond.archive.folders import results_folder
 from millpond.catalog import Catalog
 from millpond.catalog.unions import with_unions
 from millpond.engine.control.reporting import report_epoch, takes_others, work_of
 from millpond.engine.control.resharing import reshare
 from millpond.engine.control.timers import clock_due, resumed, tick_closes
-from millpond.engine.core import Core, copies_of
+from millpond.engine.core import Core
 from millpond.engine.intake.admission import splits_of
 from millpond.engine.intake.stages import choose, learn
 from millpond.engine.jobs.backfill import Adoption, ready_backfills
 from millpond.engine.jobs.tables import refresh_files, versions_now
 from millpond.engine.tasks.entry import map_epoch, merge_epoch
-from millpond.engine.tasks.merging import end_of_need, query_owner, results_folder
+from millpond.engine.tasks.merging import end_of_need, query_owner
 from millpond.manifests.records import (
     Manifest,
     Published,
@@ -31,7 +32,6 @@ from millpond.manifests.records import (
     StreamCounts,
     read_manifest,
     write_manifest,
-    write_published,
 )
 from millpond.operators.derived.rows import bounds_of, pass_adopted, takeable
 from millpond.operators.relation.bounds import answered_until, bound_of, high_of, is_paired, specs_of
@@ -51,11 +51,6 @@ from millpond.types import ARRIVAL, QueryOptions, from_json
 LARGE_STATE = 32 << 20
 
 
-def in_flight(core: Core) -> int | None:
-    """The epoch that has a manifest and is not published yet, or None."""
-    return core.last_manifest if core.last_manifest > core.published.epoch else None
-
-
 def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
     """Write the manifest of the next epoch if there is something to do; returns its number, or None.
 
@@ -64,7 +59,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
     """
     refresh_files(core)
     with core.lock:
-        if in_flight(core) is not None:
+        if core.epochs.in_flight is not None:
             return core.last_manifest
         reshare(core)
         clock = core.now()
@@ -160,7 +155,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             explicit_matches=core.settings.explicit_matches,
             matching_work=core.matching_pace.told,
             bounds=bounds_of(taken),
-            copies={str(s): copies for s in taken if (copies := copies_of(core, s))},
+            copies={str(s): copies for s in taken if (copies := core.storage.copies_entered(s))},
             archive=_probed(core, catalog, progress, queries),
             hot=hot,
             moved=moved(catalog, hot, published.hot, adopt),
@@ -169,9 +164,9 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             unread=unread,
             lookups=stretches_now(catalog, published.lookups, progress, queries, tables),
         )
-        core.check_fence()
+        core.ownership.check_fence()
         write_manifest(core.path, manifest)
-        core.last_manifest = manifest.epoch
+        core.epochs.last_manifest = manifest.epoch
         return manifest.epoch
 
 
@@ -404,10 +399,8 @@ def _publish(
         manifest.tables,
         manifest.lookups,
     )
-    core.check_fence()
-    write_published(core.path, published)
-    with core.lock:
-        core.published = published
+    core.ownership.check_fence()
+    core.epochs.publish(published)
     for stream, runtime in list(core.streams.items()):
         runtime.landing.release(published.intake.get(str(stream), 0))
         if isinstance(runtime.source, DerivedSource | SystemSource):

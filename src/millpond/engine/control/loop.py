@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from millpond.engine.control.epoch import in_flight, propose, run_epoch
+from millpond.engine.control.epoch import propose, run_epoch
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import attempt_backfill, waiting_owners
 from millpond.engine.jobs.maintenance import maintain
@@ -56,7 +56,7 @@ class InlineLoop:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        epoch = in_flight(core)
+        epoch = core.epochs.in_flight
         if epoch is not None:
             run_epoch(core, epoch)
 
@@ -120,7 +120,7 @@ class SparkLoop:
             if self.query is None:  # no epoch has run; Spark may go on starting, for whoever comes next
                 return
         deadline = time.monotonic() + 60
-        while in_flight(self.core) is not None and self.query.isActive and self.core.failure is None:
+        while self.core.epochs.in_flight is not None and self.query.isActive and self.core.failure is None:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
@@ -141,7 +141,7 @@ class SparkLoop:
         """The next epoch, as soon as there is something to do; None: the micro-batch is over."""
         while True:
             over = self._stop.is_set() or time.monotonic() > deadline
-            if over and in_flight(self.core) is None:
+            if over and self.core.epochs.in_flight is None:
                 return None
             epoch = propose(self.core)
             if epoch is not None:
@@ -158,9 +158,7 @@ class SparkLoop:
                     raise
 
     def _fail(self, error: BaseException) -> None:
-        with self.core.lock:
-            self.core.failure = error
-            self.core.notify()
+        self.core.epochs.fail(error)
 
     def _read_databases(self) -> None:
         while not self._stop.wait(LOOK):

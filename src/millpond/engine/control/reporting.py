@@ -19,9 +19,9 @@ from millpond.adapt.filter_plans import FilterPlan
 from millpond.catalog import Catalog
 from millpond.engine.control.sizes import StateSizes
 from millpond.manifests.records import Manifest, Published, QueryProgress
-from millpond.operators.derived.rows import derived_folder
 from millpond.operators.filters.filter_readings import filter_readings
 from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.sources.derived import derived_folder
 from millpond.sources.system import write_report
 from millpond.types import DAY, Column, StreamDefinition, StreamOptions
 

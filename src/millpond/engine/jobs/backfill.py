@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from millpond import functions
 from millpond.archive.design.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.design.reductions import sample_steps
+from millpond.archive.folders import results_folder, state_folder
 from millpond.archive.reading.history import Range, close_history, fed_tasks, map_history, merge_history, tasks_of
 from millpond.archive.reading.reducing import Scan, Sums, count, reduced_tasks, resolve, sums_of
 from millpond.archive.reading.scan import Counters
@@ -26,10 +27,10 @@ from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
-from millpond.engine.tasks.merging import query_owner, results_folder
+from millpond.engine.tasks.merging import query_owner
 from millpond.manifests.records import Published, QueryProgress, read_published
 from millpond.operators.derived.rows import announced
-from millpond.operators.panes.state import pane_chunk, state_folder
+from millpond.operators.panes.state import pane_chunk
 from millpond.operators.summaries.maintenance import map_entries, served
 from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.lookup_versions import seen_by

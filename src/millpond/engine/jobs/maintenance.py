@@ -17,18 +17,19 @@ from millpond.archive import parse_design
 from millpond.archive.copies import eager_copies, section_of, write_copies, write_section
 from millpond.archive.design.layout import blocks_for
 from millpond.archive.design.lazy import Merged
+from millpond.archive.folders import results_folder
 from millpond.archive.remote import marked_elsewhere, remove_elsewhere
 from millpond.archive.segments import archive_folder, read_rows, row_schema
+from millpond.archive.storage import StreamRuntime
 from millpond.archive.upkeep.copy_maintenance import sweep_copies, unmark, vacuum
 from millpond.archive.upkeep.expiry import expire
-from millpond.engine.control.epoch import in_flight, prune_records
-from millpond.engine.core import Core, StreamRuntime
+from millpond.engine.control.epoch import prune_records
+from millpond.engine.core import Core
 from millpond.engine.jobs.tables import sweep_tables
-from millpond.engine.tasks.merging import results_folder
 from millpond.manifests.records import Manifest, read_manifest
 from millpond.operators.row_query.block_files import sweep_hot, sweep_hot_orphans
 from millpond.operators.summaries.maintenance import maintain_summaries
-from millpond.tables import Chunk, DurableWrites, Segment, SegmentTable, read_chunks, write_chunks
+from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.tables.stores import remove
@@ -211,21 +212,14 @@ def _merge_chunks(pond: str, chosen: list[dict[str, Any]], live: list[str], task
     yield Parcel(0, "", task, json.dumps({"segments": merged}).encode())
 
 
-def tables_of(core: Core) -> list[SegmentTable]:
-    """All tables of a pond."""
-    streams = list(core.streams.values())
-    own = [t for r in streams for t in (r.archive, r.dead, *r.copies.values())]
-    return [core.state, core.results, core.summaries, *own]
-
-
 def sweep(core: Core) -> None:
     """Delete files that commits have replaced, when no reader can still hold them; the running epoch keeps its own."""
     with core.lock:
         if core.pins:
             return
-        epoch = in_flight(core)
+        epoch = core.epochs.in_flight
         needed = set() if epoch is None else _files_of(read_manifest(core.path, epoch))
-        names = [(t, name) for t in tables_of(core) for name in t.garbage(needed)]
+        names = [(t, name) for t in core.storage.tables() for name in t.garbage(needed)]
     for table, name in names:
         remove(os.path.join(table.folder, name))
 
@@ -238,7 +232,7 @@ def _files_of(manifest: Manifest) -> set[str]:
 def sweep_dropped(core: Core) -> None:
     """Delete what dropped streams left, once no epoch and no reader can still touch it."""
     with core.lock:
-        if in_flight(core) is not None or core.pins:
+        if core.epochs.in_flight is not None or core.pins:
             return
         live = core.catalog.streams
         for stream in [s for s in core.streams if s not in live]:
@@ -266,10 +260,10 @@ def sweep_orphans(core: Core) -> None:
 
     sweep_hot_orphans(core)
     needed = {name for a in ready_backfills(core, published=False) for name in a.files()}
-    epoch = in_flight(core)
+    epoch = core.epochs.in_flight
     if epoch is not None:
         needed |= _files_of(read_manifest(core.path, epoch))
-    for table in tables_of(core):
+    for table in core.storage.tables():
         for name in table.orphans():
             repeated = epoch is not None and name.startswith(f"e{epoch:012d}-") and name.endswith(".parquet")
             if name not in needed and not repeated:

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.folders import results_folder, state_folder
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of, with_unions
 from millpond.manifests.records import Manifest, QueryProgress
@@ -22,7 +23,7 @@ from millpond.operators.derived.rows import announced, pass_answers
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, forget_modes, put_together
 from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partials, settled
 from millpond.operators.panes.prefixes import fold_prefix
-from millpond.operators.panes.state import PANES, PaneState, forget, pane_chunk, state_folder
+from millpond.operators.panes.state import PANES, PaneState, forget, pane_chunk
 from millpond.operators.relation.early import shown_early
 from millpond.operators.relation.group_sums import GROUPS
 from millpond.operators.relation.group_sums import put_together as added_up
@@ -57,11 +58,6 @@ from millpond.tables.executors import Parcel
 from millpond.types import from_json, to_json
 
 REVISIONS = "revisions"
-
-
-def results_folder(pond: str) -> str:
-    """The folder of the results table."""
-    return os.path.join(pond, "results")
 
 
 def query_owner(query: int) -> str:

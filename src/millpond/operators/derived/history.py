@@ -14,9 +14,9 @@ from typing import Any
 from millpond.archive.reading.history import Range, batches, segments_in, tasks_of
 from millpond.engine.core import Core
 from millpond.manifests.records import read_published
-from millpond.operators.derived.rows import derived_folder, project, write_passed
+from millpond.operators.derived.rows import project, write_passed
 from millpond.progress import StreamProgress
-from millpond.sources.derived import DerivedSource, write_history
+from millpond.sources.derived import DerivedSource, derived_folder, write_history
 from millpond.sources.system import SystemSource
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload

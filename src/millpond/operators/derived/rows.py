@@ -5,7 +5,6 @@ What epoch N gives for a derived stream lies in files that its tasks wrote; `mil
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,7 @@ from millpond.language.duck import quote
 from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.sources.derived import Reached, write_part
+from millpond.sources.derived import Reached, derived_folder, write_part
 from millpond.sources.intake import Item
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.panes import as_declared, casts_of
@@ -30,11 +29,6 @@ from millpond.windows import first_end_after
 
 #: Numbers of the files that adopted back-fills give, behind those of any task.
 ADOPTED = 90_000
-
-
-def derived_folder(pond: str, stream: StreamDefinition) -> str:
-    """Where tasks put the rows of a derived stream."""
-    return os.path.join(pond, "intake", stream.folder, "derived")
 
 
 def announced(options: QueryOptions, bound: int) -> int:

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.folders import state_folder
 from millpond.manifests.records import manifest_path
 from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
 from millpond.operators.panes.prefixes import fold_prefix
@@ -46,11 +47,6 @@ class _Kept:
 
 
 _kept: dict[tuple[str, str, int], _Kept] = {}
-
-
-def state_folder(pond: str) -> str:
-    """The folder of the state table."""
-    return os.path.join(pond, "state")
 
 
 @dataclass

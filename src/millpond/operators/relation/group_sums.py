@@ -14,8 +14,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.archive.folders import state_folder
 from millpond.manifests.records import QueryProgress
-from millpond.operators.panes.state import state_folder
 from millpond.progress import FOREVER
 from millpond.relations import Content, TablesInTime, Ticks, difference
 from millpond.relations.pipelines import Observer

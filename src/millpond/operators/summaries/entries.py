@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pyarrow as pa
 
+from millpond.archive.folders import summaries_folder
 from millpond.tables import Chunk, Segment, write_chunks
-
-
-def summaries_folder(pond: str) -> str:
-    """The folder of the table of entries."""
-    return os.path.join(pond, "summaries")
 
 
 def live_name(summary: int, file: str) -> str:

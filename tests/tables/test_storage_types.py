@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 
 from millpond.tables import Segment, SegmentTable
-from millpond.tables.storage import from_storage, storage_schema, to_storage
+from millpond.tables.storage_types import from_storage, storage_schema, to_storage
 from tests.tables.arrow import tables
 
 

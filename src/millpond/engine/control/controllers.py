@@ -1,0 +1,58 @@
+"""What learns from epochs and has a say in the next ones: state machines that facts are told to, one for each subject.
+
+What they decide stands in manifests, so that a repeated epoch asks none of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.adapt.matching_pace import MatchingPace
+from millpond.adapt.scheduling import StageProfile
+from millpond.engine.control.load import Load
+from millpond.engine.intake.admission import Pace
+from millpond.engine.settings import Settings
+from millpond.operators.filters.filter_orders import FilterOrders
+from millpond.operators.relation.skew import Skew
+
+
+@dataclass
+class Controllers:
+    """The deciders of an open pond.
+
+    pace: how much an epoch takes. matching_pace: how much matching with row queries may do. stages: what streams cost
+    and give. skew: frequent keys of joins. filters: orders of dear filters. load: how much reduced scans leave out.
+    """
+
+    pace: Pace
+    matching_pace: MatchingPace
+    stages: StageProfile
+    skew: Skew
+    filters: FilterOrders
+    load: Load
+
+    @classmethod
+    def of(cls, path: str, settings: Settings, load: Load) -> Controllers:
+        """Those of a pond that was opened just now and has learnt nothing yet; `path`: its folder."""
+        return cls(
+            Pace(target=settings.target, rows=settings.rows_per_epoch),
+            MatchingPace(share=settings.matching_share),
+            StageProfile(),
+            Skew(),
+            FilterOrders(path),
+            load,
+        )
+
+    def follow(self, name: str, value: Any) -> None:
+        """Go by another value of a setting, if it is the business of any."""
+        if name == "target":
+            self.pace.target = value
+            self.load.target = self.load.decider.target = 2 * value
+        elif name == "rows_per_epoch":
+            self.pace.rows = value
+        elif name == "matching_share":
+            self.matching_pace.share = value
+
+
+__all__ = ["Controllers"]
