@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.catalog import Catalog, CatalogLog, apply
-from millpond.catalog.log import catalog_from_json, snapshot_path
+from millpond.catalog.log import snapshot_path
 from millpond.catalog.state import Standing, Synopsis
 from millpond.support.errors import PondError
 from millpond.synopses import spec_of
@@ -27,6 +27,7 @@ from millpond.types import (
     StreamOptions,
     TableDefinition,
     Window,
+    from_json,
     to_json,
 )
 
@@ -84,7 +85,7 @@ def test_snapshots_are_read_as_written(tmp_path: Path) -> None:
     for event in EVENTS[:7]:
         log.record(event)
         path = log.snapshot(log.catalog)
-        assert catalog_from_json(json.loads(Path(path).read_bytes())) == log.catalog
+        assert from_json(Catalog, json.loads(Path(path).read_bytes())) == log.catalog
     log.prune(6)
     kept = [v for v in range(8) if os.path.exists(snapshot_path(str(tmp_path), v))]
     assert kept == [6, 7]

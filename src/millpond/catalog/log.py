@@ -72,20 +72,3 @@ class CatalogLog:
 def snapshot_path(folder: str, version: int) -> str:
     """Where the snapshot of a version lies."""
     return os.path.join(folder, f"v{version:012d}.json")
-
-
-def catalog_from_json(value: dict[str, Any]) -> Catalog:
-    """The catalog from a snapshot's JSON."""
-    from millpond.catalog.state import Standing, Store, Summary, Synopsis
-    from millpond.types import StreamDefinition, TableDefinition, from_json
-
-    return Catalog(
-        value["version"],
-        value["next_id"],
-        {int(k): from_json(StreamDefinition, v) for k, v in value["streams"].items()},
-        {int(k): from_json(TableDefinition, v) for k, v in value["tables"].items()},
-        {int(k): from_json(Standing, v) for k, v in value["queries"].items()},
-        {k: from_json(Synopsis, v) for k, v in value["synopses"].items()},
-        {k: from_json(Store, v) for k, v in value.get("stores", {}).items()},
-        summaries={int(k): from_json(Summary, v) for k, v in value.get("summaries", {}).items()},
-    )

@@ -65,7 +65,10 @@ def _reader(hint: Any) -> Reader:
         item = _reader(typing.get_args(hint)[0])
         return tuple if item is None else lambda values: tuple([_read(item, v) for v in values])
     if origin is dict:
-        entry = _reader(typing.get_args(hint)[1])
+        key, inside = typing.get_args(hint)
+        entry = _reader(inside)
+        if key is int:  # JSON has no keys but texts
+            return lambda values: {int(k): _read(entry, v) for k, v in values.items()}
         return dict if entry is None else lambda values: {k: _read(entry, v) for k, v in values.items()}
     return _record_reader(hint)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from millpond import functions
 from millpond.catalog import Catalog, Standing
-from millpond.catalog.log import catalog_from_json, snapshot_path
+from millpond.catalog.log import snapshot_path
 from millpond.engine.tasks.mapping import map_split
 from millpond.engine.tasks.merging import merge_shard
 from millpond.manifests.records import Manifest, manifest_path, read_manifest
@@ -17,6 +17,7 @@ from millpond.relations import matching
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
+from millpond.types import from_json
 from millpond.windows import registered
 
 #: What this process loads, or has loaded, before it is needed.
@@ -31,7 +32,7 @@ def catalog_at(pond: str, pond_id: str, version: int) -> Catalog:
     key = (pond_id, version)
     if key not in _catalogs:
         _catalogs.clear()
-        _catalogs[key] = catalog_from_json(read_json(snapshot_path(os.path.join(pond, "catalog"), version)))
+        _catalogs[key] = from_json(Catalog, read_json(snapshot_path(os.path.join(pond, "catalog"), version)))
     return _catalogs[key]
 
 

@@ -1,0 +1,121 @@
+"""Whatever is written as JSON is read back equal: every field of every class that goes through `from_json`.
+
+The classes are found in the source, and their values made from their annotations, so that a new class and a new field
+are tested as soon as they are there.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import json
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import millpond
+from millpond.catalog import Catalog
+from millpond.manifests.records import Manifest, Published, QueryProgress
+from millpond.types import BoundQuery, QueryDefinition, from_json, to_json
+
+#: How deep values are filled; below it fields that may be missing are.
+DEPTH = 7
+
+_PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    bool: st.booleans(),
+    int: st.integers(-(2**62), 2**62),
+    float: st.floats(allow_nan=False),
+    str: st.text(max_size=4),
+    Any: st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+}
+
+
+def read_in_source() -> Iterator[type]:
+    """The classes that some module passes to `from_json`."""
+    root = Path(millpond.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "from_json"]
+        homes = {
+            alias.name: node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+        }
+        own = ".".join(("millpond", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+        for name in {ast.unparse(call.args[0]) for call in calls}:
+            yield getattr(importlib.import_module(homes.get(name, own)), name)
+
+
+def parts_of(hint: Any) -> Iterator[type]:
+    """The dataclasses that an annotation names."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield hint
+    for argument in typing.get_args(hint):
+        yield from parts_of(argument)
+
+
+def all_of(kinds: list[type]) -> list[type]:
+    """Some classes, and those that their fields hold."""
+    for kind in kinds:
+        for hint in typing.get_type_hints(kind).values():
+            kinds += [k for k in dict.fromkeys(parts_of(hint)) if k not in kinds]
+    return sorted(kinds, key=lambda k: (k.__module__, k.__name__))
+
+
+KINDS = all_of(list(dict.fromkeys(read_in_source())))
+
+
+def values(hint: Any, depth: int = 0) -> st.SearchStrategy[Any]:
+    """Values of an annotation, filled as far as `DEPTH` allows: nothing empty, nothing missing."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin in (types.UnionType, typing.Union):
+        some = [a for a in arguments if a is not types.NoneType]
+        missing = types.NoneType in arguments and depth >= DEPTH
+        return st.none() if missing else st.one_of([values(a, depth) for a in some])
+    if origin is tuple and arguments[1:] == (...,):
+        return st.lists(values(arguments[0], depth + 1), min_size=depth < DEPTH, max_size=depth < DEPTH).map(tuple)
+    if origin is tuple:
+        return st.tuples(*(values(a, depth + 1) for a in arguments))
+    if origin is dict:
+        inside = values(arguments[1], depth + 1)
+        return st.dictionaries(values(arguments[0]), inside, min_size=depth < DEPTH, max_size=depth < DEPTH)
+    if dataclasses.is_dataclass(hint):
+        return filled(hint, depth + 1)
+    raise AssertionError(f"no values for {hint}: teach this test, and `from_json` if need be")
+
+
+def filled(kind: Any, depth: int = 0) -> st.SearchStrategy[Any]:
+    """Instances of a dataclass; not one field of the outermost has its default."""
+    fields, hints = {}, typing.get_type_hints(kind)
+    for each in dataclasses.fields(kind):
+        found = values(hints[each.name], depth)
+        if not depth and each.default is not dataclasses.MISSING:
+            found = found.filter(lambda value, default=each.default: value != default)
+        fields[each.name] = found
+    return st.builds(kind, **fields)
+
+
+def test_the_classes_are_found() -> None:
+    assert {Catalog, Manifest, Published, QueryProgress, BoundQuery, QueryDefinition} <= set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@given(data=st.data())
+def test_what_is_written_is_read_back(kind: type, data: st.DataObject) -> None:
+    value = data.draw(filled(kind))
+    text = json.dumps(to_json(value))
+    assert from_json(kind, json.loads(text)) == value
+    assert json.loads(text).keys() == {f.name for f in dataclasses.fields(kind)}
