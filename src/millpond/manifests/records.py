@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
 from millpond.adapt.filter_plans import FilterPlan
@@ -50,6 +52,56 @@ class Floor:
     sides: tuple[int, ...] = ()
 
 
+#: How a field of a record goes on: what it was before, and what each shard says that it is now.
+Rule = Callable[[Any, Sequence[Any]], Any]
+
+
+def largest(_before: Any, after: Sequence[Any]) -> Any:
+    """What the furthest shard says; of flags, whether any shard sets it."""
+    return max(after)
+
+
+def smallest(_before: Any, after: Sequence[Any]) -> Any:
+    """The least that a shard knows of; None when none does."""
+    return min((a for a in after if a is not None), default=None)
+
+
+def added_up(before: Any, after: Sequence[Any]) -> Any:
+    """A count: each shard says how many there were before and in its own part."""
+    return before + sum(a - before for a in after)
+
+
+def all_told(_before: Any, after: Sequence[Any]) -> Any:
+    """Everything that some shard names, each once."""
+    return tuple(dict.fromkeys(each for a in after for each in a))
+
+
+def news(before: Any, after: Sequence[Any]) -> Any:
+    """What shards have changed, all alike; those for which there was nothing to do have left it as it was."""
+    return next((a for a in after if a != before), before)
+
+
+def as_before(before: Any, _after: Sequence[Any]) -> Any:
+    """What is settled when a query is registered, and no shard changes."""
+    return before
+
+
+def ended(_before: Any, _after: Sequence[Any]) -> None:
+    """A query that answers is not paused."""
+    return None
+
+
+def by_shard(rule: Rule, default: Any) -> Any:
+    """A field of a record that every shard makes its own of."""
+    return field(default=default, metadata={"rule": rule})
+
+
+@cache
+def combining(kind: type) -> dict[str, Rule]:
+    """The rule of every field of a record. Raises: KeyError for one that has none."""
+    return {f.name: f.metadata["rule"] for f in fields(kind)}
+
+
 @dataclass(frozen=True)
 class QueryProgress:
     """How far a query has answered.
@@ -78,36 +130,42 @@ class QueryProgress:
     summed: of aggregates over a join, whether what is known of groups is kept (`group_sums`).
     """
 
-    closed: int = NEVER
-    start: int = NEVER
-    first: int | None = None
-    windows: int = 0
-    revisions: int = 0
-    too_late: int = 0
-    paused: int | None = None
-    covered: int = NEVER
-    groups: dict[str, int] = field(default_factory=dict)
-    early_at: int = NEVER
-    stirred: bool = False
-    held: tuple[Held, ...] = ()
-    reduced: tuple[tuple[int, int], ...] = ()
-    dropped: float = 0.0
-    scanned: str = ""
-    coarse: tuple[tuple[int, int, int], ...] = ()
+    closed: int = by_shard(largest, NEVER)
+    start: int = by_shard(as_before, NEVER)
+    first: int | None = by_shard(smallest, None)
+    windows: int = by_shard(added_up, 0)
+    revisions: int = by_shard(added_up, 0)
+    too_late: int = by_shard(added_up, 0)
+    paused: int | None = by_shard(ended, None)
+    covered: int = by_shard(as_before, NEVER)
+    groups: dict[str, int] = field(default_factory=dict, metadata={"rule": news})
+    early_at: int = by_shard(largest, NEVER)
+    stirred: bool = by_shard(largest, False)
+    held: tuple[Held, ...] = by_shard(news, ())
+    reduced: tuple[tuple[int, int], ...] = by_shard(news, ())
+    dropped: float = by_shard(news, 0.0)
+    scanned: str = by_shard(news, "")
+    coarse: tuple[tuple[int, int, int], ...] = by_shard(news, ())
+    pending: int | None = by_shard(smallest, None)
+    edge: int = by_shard(largest, NEVER)
+    floors: tuple[Floor, ...] = by_shard(all_told, ())
+    sides: tuple[int, ...] = by_shard(news, ())
+    edges: tuple[int, ...] = by_shard(news, ())
+    side_groups: tuple[dict[str, int], ...] = by_shard(news, ())
+    tables: tuple[TableStretch, ...] = by_shard(news, ())
+    summed: bool = by_shard(largest, False)
 
     @property
     def answered(self) -> int:
         """Windows that end at or before it have been answered altogether."""
         return min([self.closed, *(h.after for h in self.held)])
 
-    pending: int | None = None
-    edge: int = NEVER
-    floors: tuple[Floor, ...] = ()
-    sides: tuple[int, ...] = ()
-    edges: tuple[int, ...] = ()
-    side_groups: tuple[dict[str, int], ...] = ()
-    tables: tuple[TableStretch, ...] = ()
-    summed: bool = False
+    def after(self, shards: Sequence[QueryProgress]) -> QueryProgress:
+        """The progress after an epoch or a back-fill, of what each shard made of it: every field by its own rule."""
+        if not shards:
+            return self
+        return replace(self, **{name: rule(getattr(self, name), [getattr(s, name) for s in shards])
+                                for name, rule in combining(QueryProgress).items()})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -409,34 +409,11 @@ def _publish(
 
 
 def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[str, QueryProgress]:
-    """Every query's progress: what each shard added to the manifest's, bounds being the same in all shards."""
-    merged = dict(manifest.queries)
-    for query, before in manifest.queries.items():
-        after = [from_json(QueryProgress, r["queries"][query]) for r in reports if query in r["queries"]]
-        if not after:
-            continue
-        firsts = [a.first for a in after if a.first is not None]
-        merged[query] = replace(
-            before,
-            closed=max(a.closed for a in after),
-            first=min(firsts) if firsts else None,
-            windows=before.windows + sum(a.windows - before.windows for a in after),
-            revisions=before.revisions + sum(a.revisions - before.revisions for a in after),
-            too_late=before.too_late + sum(a.too_late - before.too_late for a in after),
-            groups=after[0].groups,
-            paused=None,
-            early_at=max(a.early_at for a in after),
-            stirred=any(a.stirred for a in after),
-            held=after[0].held,
-            pending=min((a.pending for a in after if a.pending is not None), default=None),
-            edge=max(a.edge for a in after),
-            floors=tuple(dict.fromkeys(f for a in after for f in a.floors)),
-            sides=after[0].sides,
-            edges=after[0].edges,
-            side_groups=after[0].side_groups,
-            tables=after[0].tables,
-        )
-    return merged
+    """Every query's progress: the manifest's, and what each shard made of it."""
+    return {
+        query: before.after([from_json(QueryProgress, r["queries"][query]) for r in reports if query in r["queries"]])
+        for query, before in manifest.queries.items()
+    }
 
 
 #: Manifests and publish records that are kept behind the last epoch: the latter answer `AS OF EPOCH`.

@@ -224,8 +224,8 @@ def _run(core: Core, owner: str) -> None:
         owner,
         tuple(q.id for q in users),
         {
-            q: _combine([from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]])
-            for q in starts
+            q: start.after([from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]])
+            for q, start in starts.items()
         },
         tuple(from_json(Segment, s) for r in reports for s in r["state"]),
         tuple(from_json(Segment, s) for r in reports for s in r["results"]),
@@ -291,16 +291,6 @@ def start_of(standing: Standing, bound: int) -> int:
     if since is None:
         return bound
     return NEVER if since == "start" else since
-
-
-def _combine(shards: list[QueryProgress]) -> QueryProgress:
-    firsts = [p.first for p in shards if p.first is not None]
-    return replace(
-        shards[0],
-        closed=max(p.closed for p in shards),
-        first=min(firsts) if firsts else None,
-        windows=sum(p.windows for p in shards),
-    )
 
 
 _plans: dict[tuple[str, int, int], Any] = {}

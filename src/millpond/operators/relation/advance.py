@@ -141,7 +141,8 @@ def advance_relation(
     if late and any(own) and sums is not None:
         old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
         low, ticks_then = max(min(late), progress.start), _ticks(options, progress.first, old_last)
-        changed = sums.revised(as_before(), kept, low, progress.closed, (ticks_then, grid))
+        earlier = min(late) < low
+        changed = sums.revised(as_before(), kept, low, progress.closed, (ticks_then, grid), earlier)
         revised = _revisions(db, query, changed, given, status)
     elif late and any(own):
         low, until = max(min(late), progress.start), progress.closed

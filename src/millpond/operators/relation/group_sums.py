@@ -68,20 +68,33 @@ class Sums:
         return sums
 
     def revised(
-        self, before: Sequence[Content], after: Sequence[Content], low: int, closed: int, ticks: Sequence[Ticks | None]
+        self,
+        before: Sequence[Content],
+        after: Sequence[Content],
+        low: int,
+        closed: int,
+        ticks: Sequence[Ticks | None],
+        earlier: bool,
     ) -> pa.Table:
-        """How what was reported of low <= τ < closed differs, now that inputs are others from `low` on.
+        """How what was reported of low <= τ < closed differs, now that inputs are others.
 
         Arguments:
-            ticks: of RSTREAM, before and after.
+            ticks: of RSTREAM, before and after. earlier: inputs are others before `low`, too.
         """
+        grouping = _grouping(self.query)
         old, new = (
             sums_between(self.db, self.query, c, self.tables, low, closed, o, self.ticks)
             for c, o in ((before, None), (after, self.observer))
         )
-        start = total(self.db, _grouping(self.query), [(self.known, 1), (old, -1)])
-        reported = [told(self.db, self.query, start, s, t, low, closed) for s, t in zip((old, new), ticks, strict=True)]
-        self.add([(new, 1), (old, -1)])
+        starts = [total(self.db, grouping, [(self.known, 1), (old, -1)])] * 2
+        parts = [(new, 1), (old, -1)]
+        if earlier:  # what is there at the first instant may have come before it
+            there = (sums_at(self.db, self.query, c, self.tables, low - 1, self.ticks) for c in (before, after))
+            parts += zip(there, (-1, 1), strict=True)
+            starts[1] = total(self.db, grouping, [(starts[0], 1), *parts[2:]])
+        both = zip(starts, (old, new), ticks, strict=True)
+        reported = [told(self.db, self.query, start, sums, t, low, closed) for start, sums, t in both]
+        self.add(parts)
         return difference(self.db, self.query, *reported)
 
     def passed(self, contents: Sequence[Content], low: int, high: int, ticks: Ticks | None) -> pa.Table:

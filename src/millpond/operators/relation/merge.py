@@ -235,6 +235,7 @@ class Shard:
         silent = all(deltas[o] is None for o in owners) and (before.pending is None or before.pending >= stirs)
         speculates = before.stirred and due(options, before, manifest.clock)
         silent = silent and not self._tables(standing).changes(before)
+        silent = silent and not self._is_unsummed(standing, before, deltas, rows)
         if silent and since == manifest.epoch and options.every is None and not speculates:
             after = self._moved(standing, before) if is_paired(standing) else before
             self.advanced[key] = to_json(replace(after, closed=max(before.closed, bound), paused=None))
@@ -260,6 +261,20 @@ class Shard:
             self.state.append(early_chunk(owner, manifest.epoch, result.early))
         if result.sums is not None:
             self.state.append(sums_chunk(owner, manifest.epoch, result.sums))
+
+    def _is_unsummed(
+        self,
+        standing: Standing,
+        before: QueryProgress,
+        deltas: Mapping[str, pa.Table | None],
+        rows: dict[str, tuple[Run, ...]],
+    ) -> bool:
+        """Whether a query that keeps sums of groups has rows here, older than itself, that are in no sum yet."""
+        relation = standing.definition.query.relation
+        if relation is None or relation.grouping is None or before.summed:
+            return False
+        self._fetch(standing.inputs, deltas, rows)
+        return any(rows[owner] for owner in standing.inputs)
 
     def _threads(self, standing: Standing) -> int:
         """How many threads may answer a query: what is in one shard takes those of the others, which have no rows."""
