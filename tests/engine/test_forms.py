@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.archive.folders import state_folder
+from millpond.manifests.places import state_folder
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, most_tuples, settled, tuples_of
 from millpond.operators.panes.state import PANES
 from millpond.support.errors import MillpondError

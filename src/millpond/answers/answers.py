@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 
 from millpond.answers.coverage import with_coverage
 from millpond.answers.fidelity import sampled, with_exactness
-from millpond.archive.folders import results_folder
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.engine.tasks.merging import query_owner
 from millpond.language.duck import quote
+from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.records import QueryProgress
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_table

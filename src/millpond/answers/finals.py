@@ -14,12 +14,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from millpond.answers.answers import latest_changes_sql, log_columns, order_terms, read_log
-from millpond.archive.folders import results_folder
 from millpond.catalog import Standing
 from millpond.catalog.unions import late_of, progress_of, streams_of
 from millpond.engine.core import Core
-from millpond.engine.tasks.merging import query_owner
 from millpond.language.duck import quote
+from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.relation.bounds import high_of, specs_of
 from millpond.operators.relation.needs import horizon_of as horizon_of_relation

@@ -13,9 +13,9 @@ import pyarrow as pa
 from millpond.archive import parse_design
 from millpond.archive.copies import copies_folder, copies_on_disk, copy_folder, eager_copies, remove_doomed, section_of
 from millpond.archive.design.lazy import PREFIX, Lazy, Stored
-from millpond.archive.folders import results_folder, state_folder, summaries_folder
 from millpond.archive.remote import mark_elsewhere
 from millpond.archive.segments import DEAD, archive_folder, dead_folder, row_schema
+from millpond.manifests.places import results_folder, state_folder, summaries_folder
 from millpond.sources.derived import DerivedSource
 from millpond.sources.files import FileSource
 from millpond.sources.intake import IntakeLog

@@ -11,11 +11,11 @@ from typing import Any
 
 from millpond.adapt.matching_pace import MatchingPace
 from millpond.adapt.scheduling import StageProfile
+from millpond.archive.observed_load import Load
 from millpond.archive.storage import Storage, StreamRuntime
 from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.catalog.catalogs import Catalogs
 from millpond.engine.control.controllers import Controllers
-from millpond.engine.control.load import Load
 from millpond.engine.control.reporting import Reporter, Work
 from millpond.engine.control.sizes import StateSizes
 from millpond.engine.intake.admission import Pace

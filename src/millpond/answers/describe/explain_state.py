@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.answers.describe.explain_windows import duration
-from millpond.archive.folders import state_folder
 from millpond.archive.segments import row_schema
 from millpond.catalog import Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
+from millpond.manifests.places import state_folder
 from millpond.operators.panes.adapting import current, first_open, recorded
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, row_bytes
 from millpond.operators.panes.state import PANES

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.folders import summaries_folder
 from millpond.archive.reading.held_rows import HeldRows
 from millpond.archive.reading.history import Range, map_history
 from millpond.archive.reading.pacing import Pace
 from millpond.archive.reading.scan import Counters, Piece, batches, full_scan
 from millpond.archive.segments import row_schema
+from millpond.manifests.places import summaries_folder
 from millpond.operators.summaries.maintenance import entry_partials
 from millpond.synopses import PanesSpec, connection
 from millpond.synopses.partials.shards import cut

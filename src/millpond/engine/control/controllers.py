@@ -10,7 +10,7 @@ from typing import Any
 
 from millpond.adapt.matching_pace import MatchingPace
 from millpond.adapt.scheduling import StageProfile
-from millpond.engine.control.load import Load
+from millpond.archive.observed_load import Load
 from millpond.engine.intake.admission import Pace
 from millpond.engine.settings import Settings
 from millpond.operators.filters.filter_orders import FilterOrders

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millpond.archive.folders import results_folder
 from millpond.catalog import Catalog
 from millpond.catalog.unions import with_unions
 from millpond.engine.control.reporting import report_epoch, takes_others, work_of
@@ -21,10 +20,12 @@ from millpond.engine.control.timers import clock_due, resumed, tick_closes
 from millpond.engine.core import Core
 from millpond.engine.intake.admission import splits_of
 from millpond.engine.intake.stages import choose, learn
-from millpond.engine.jobs.backfill import Adoption, ready_backfills
+from millpond.engine.jobs.backfill import ready_backfills
 from millpond.engine.jobs.tables import refresh_files, versions_now
 from millpond.engine.tasks.entry import map_epoch, merge_epoch
-from millpond.engine.tasks.merging import end_of_need, query_owner
+from millpond.engine.tasks.merging import end_of_need
+from millpond.manifests.adoptions import Adoption
+from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.records import (
     Manifest,
     Published,

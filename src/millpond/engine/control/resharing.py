@@ -12,11 +12,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millpond.archive.folders import state_folder
 from millpond.catalog import Catalog, Standing, Store, Synopsis, apply
 from millpond.catalog.sharing import covers, ordered_alike
 from millpond.catalog.unions import progress_of
 from millpond.engine.core import Core
+from millpond.manifests.places import state_folder
 from millpond.operators.windowed.needs import complete_since, keep_since
 from millpond.progress import NEVER
 from millpond.relations import spare_of

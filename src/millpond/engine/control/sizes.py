@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millpond.archive.folders import state_folder
+from millpond.manifests.places import state_folder
 from millpond.tables import Segment
 from millpond.tables.chunks import chunk_sizes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from millpond import functions
 from millpond.archive.design.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.design.reductions import sample_steps
-from millpond.archive.folders import results_folder, state_folder
 from millpond.archive.reading.history import Range, close_history, fed_tasks, map_history, merge_history, tasks_of
 from millpond.archive.reading.reducing import Scan, Sums, count, reduced_tasks, resolve, sums_of
 from millpond.archive.reading.scan import Counters
@@ -27,7 +26,8 @@ from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
-from millpond.engine.tasks.merging import query_owner
+from millpond.manifests.adoptions import Adoption
+from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.records import Published, QueryProgress, read_published
 from millpond.operators.derived.rows import announced
 from millpond.operators.panes.state import pane_chunk
@@ -50,32 +50,6 @@ from millpond.windows import registered
 
 #: Back-fills of relational queries are called by this and the query's id.
 RELATION = "relation"
-
-
-@dataclass(frozen=True)
-class Adoption:
-    """A finished back-fill that waits for an epoch. dead: by stream, files of dead letters that it has made."""
-
-    owner: str
-    queries: tuple[int, ...]
-    progress: dict[str, QueryProgress] = field(default_factory=dict)
-    state: tuple[Segment, ...] = ()
-    results: tuple[Segment, ...] = ()
-    dead: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
-
-    def waiting(self, catalog: Catalog) -> list[int]:
-        """Its queries that wait for it."""
-        return [q for q in self.queries if q in catalog.queries and catalog.queries[q].status == "backfilling"]
-
-    @staticmethod
-    def at(segment: Segment, epoch: int) -> Segment:
-        """A segment of results or dead letters as it is committed: visible with the epoch that adopts it."""
-        return replace(segment, first_epoch=epoch, last_epoch=epoch)
-
-    def files(self) -> Iterator[str]:
-        """Names of the files that no commit names before it is adopted."""
-        yield from (s.path for s in (*self.state, *self.results))
-        yield from (s.path for files in self.dead.values() for s in files)
 
 
 def _record(core: Core, owner: str) -> str:

@@ -17,7 +17,6 @@ from millpond.archive import parse_design
 from millpond.archive.copies import eager_copies, section_of, write_copies, write_section
 from millpond.archive.design.layout import blocks_for
 from millpond.archive.design.lazy import Merged
-from millpond.archive.folders import results_folder
 from millpond.archive.remote import marked_elsewhere, remove_elsewhere
 from millpond.archive.segments import archive_folder, read_rows, row_schema
 from millpond.archive.storage import StreamRuntime
@@ -26,6 +25,7 @@ from millpond.archive.upkeep.expiry import expire
 from millpond.engine.control.epoch import prune_records
 from millpond.engine.core import Core
 from millpond.engine.jobs.tables import sweep_tables
+from millpond.manifests.places import results_folder
 from millpond.manifests.records import Manifest, read_manifest
 from millpond.operators.row_query.block_files import sweep_hot, sweep_hot_orphans
 from millpond.operators.summaries.maintenance import maintain_summaries

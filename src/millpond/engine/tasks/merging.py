@@ -15,9 +15,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.folders import results_folder, state_folder
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of, with_unions
+from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.derived.rows import announced, pass_answers
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, forget_modes, put_together
@@ -58,11 +58,6 @@ from millpond.tables.executors import Parcel
 from millpond.types import from_json, to_json
 
 REVISIONS = "revisions"
-
-
-def query_owner(query: int) -> str:
-    """The name that a query's answers are stored under."""
-    return f"q{query}"
 
 
 def progress_after(

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.archive.folders import state_folder
 from millpond.archive.segments import row_schema
 from millpond.catalog import Catalog, Synopsis
 from millpond.catalog.unions import progress_of
+from millpond.manifests.places import state_folder
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.panes.forms import Forms, aggregated, codes_of, keeps_lists, row_bytes, tuples_of
 from millpond.operators.panes.state import PaneState, manifest_file

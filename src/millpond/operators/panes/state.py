@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.folders import state_folder
+from millpond.manifests.places import state_folder
 from millpond.manifests.records import manifest_path
 from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
 from millpond.operators.panes.prefixes import fold_prefix

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.folders import results_folder, state_folder
 from millpond.archive.reading.history import Range, segments_in
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import RELATION, Adoption, start_of
+from millpond.engine.jobs.backfill import RELATION, start_of
 from millpond.engine.jobs.backfill_dead_letters import write_letters
 from millpond.engine.jobs.tables import versions_now
 from millpond.engine.tasks.mapping import placed
-from millpond.engine.tasks.merging import query_owner
+from millpond.manifests.adoptions import Adoption
+from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.records import Published, QueryProgress, read_published
 from millpond.operators.pairs.advance import advance_pairs
 from millpond.operators.relation.bounds import answered_until, high_of, is_paired, pair_bounds, specs_of

@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.archive.folders import state_folder
+from millpond.manifests.places import state_folder
 from millpond.manifests.records import QueryProgress
 from millpond.progress import FOREVER
 from millpond.relations import Content, TablesInTime, Ticks, difference

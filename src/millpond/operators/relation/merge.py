@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.folders import state_folder
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import late_of, progress_of
 from millpond.language.duck import quote
 from millpond.language.spreading import EVERYWHERE, are_together
+from millpond.manifests.places import state_folder
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.pairs.advance import advance_pairs, moved
 from millpond.operators.relation.advance import Given, Input, advance_relation

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from millpond.archive.folders import summaries_folder
+from millpond.manifests.places import summaries_folder
 from millpond.tables import Chunk, Segment, write_chunks
 
 

@@ -23,10 +23,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.folders import summaries_folder
 from millpond.archive.reading.history import Range, batches, tasks_of
 from millpond.catalog import Summary
 from millpond.engine.core import Core
+from millpond.manifests.places import summaries_folder
 from millpond.operators.summaries.entries import live_name, settled_name, write_entry
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted

@@ -1,4 +1,4 @@
-"""Where the tables of a pond lie that belong to no single stream."""
+"""Where state and answers of a pond lie, and what they are called."""
 
 from __future__ import annotations
 
@@ -20,4 +20,10 @@ def summaries_folder(pond: str) -> str:
     return os.path.join(pond, "summaries")
 
 
-__all__ = ["results_folder", "state_folder", "summaries_folder"]
+def query_owner(query: int) -> str:
+    """The name that a query's answers are stored under.
+
+    >>> query_owner(7)
+    'q7'
+    """
+    return f"q{query}"
