@@ -143,7 +143,7 @@ def test_how_long_windows_are_revised(folder: Path) -> None:
 def test_an_error_names_what_there_is_at_an_opening(folder: Path) -> None:
     with pytest.raises(MillpondError, match="there is no setting 'shard'"):
         millpond.open(folder, executor="inline", shard=1)
-    with pytest.raises(MillpondError, match=r"target = -1.*seconds such as"):
+    with pytest.raises(MillpondError, match=r"setting 'target': '-1' is not a number.*seconds such as"):
         millpond.open(folder, executor="inline", target=-1)
 
 

@@ -12,7 +12,7 @@ import pytest
 import millpond
 from millpond.archive import segments
 from millpond.archive.copies import file_path
-from millpond.archive.design.designs import parse_design
+from millpond.types.archive_design import parse_design
 from tests.archive.ponds import opened, scan, take, values
 
 N = 40_000

@@ -79,7 +79,7 @@ def test_a_temporary_pond_is_removed(ponds: list[FakePond]) -> None:
 def test_settings_and_executor_reach_the_pond(ponds: list[FakePond], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
     assert runner.invoke(app, ["sql", "message", "--set", "shards=4", "--set", "master=local[2]"]).exit_code == 0
-    assert ponds[0].settings == {"executor": "inline", "shards": 4, "master": "local[2]"}
+    assert ponds[0].settings == {"executor": "inline", "shards": "4", "master": "local[2]"}
 
 
 @pytest.mark.parametrize("name", ["executor", "path", "clock", "window_kinds"])

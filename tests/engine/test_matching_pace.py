@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millpond.adapt.matching_pace import UNLIMITED, MatchingPace, share_of
-from millpond.support.errors import PondError
+from millpond.adapt.matching_pace import UNLIMITED, MatchingPace
 
 
 def epochs(pace: MatchingPace, fixed: float, per_work: float, wanted: float, others: float, count: int = 60) -> float:
@@ -67,9 +66,3 @@ def test_without_a_share_nothing_is_left_out() -> None:
     pace = MatchingPace(share=float("inf"))
     pace.learn(1_000_000, matching=50.0, others=0.5, used=1e8)
     assert pace.told == UNLIMITED
-
-
-@pytest.mark.parametrize("value", [-0.1, float("nan"), "much", None])
-def test_a_wrong_share_is_refused(value: object) -> None:
-    with pytest.raises(PondError, match="matching_share = "):
-        share_of(value)

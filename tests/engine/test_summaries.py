@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.archive.design.designs import parse_design
 from millpond.commands.summary_copies import set_summaries
 from millpond.engine.control.epoch import propose, run_epoch
 from millpond.engine.jobs import maintenance
 from millpond.operators.summaries import maintenance as summaries
 from millpond.operators.summaries.entries import live_name, settled_name
 from millpond.support.errors import QueryError, StatementError
+from millpond.types.archive_design import parse_design
 
 BASE = dt.datetime(2026, 3, 1)
 COUNTS = "SELECT airport, count(*) AS n FROM flight [RANGE 1 DAY TUMBLING] GROUP BY airport"

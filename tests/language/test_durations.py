@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.language.durations import UNITS, interval_text, parse_duration, parse_timestamp
 from millpond.types import DAY, HOUR, MINUTE, SECOND
+from millpond.types.durations import UNITS, interval_text, parse_duration, parse_timestamp
 
-MODULES = ("durations", "places", "duck", "column_types", "script")
+MODULES = (
+    "types.durations", "support.spelling", "language.duck", "language.column_types", "language.script",
+    "types.options.value_kinds", "types.options.stream_values", "types.options.declared", "types.archive_design",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module):
-    failed, tried = doctest.testmod(importlib.import_module(f"millpond.language.{module}"))
+    failed, tried = doctest.testmod(importlib.import_module(f"millpond.{module}"))
     assert tried and not failed
 
 

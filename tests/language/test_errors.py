@@ -73,7 +73,7 @@ WRONG = [
     ("CREATE STREAM s (a TIMESTAMP, k INT) WITH (marks='record:k = 1', «marks_groups»=5)", "marks_by", ""),
     (
         "CREATE STREAM s (a TIMESTAMP, k INT) WITH (marks='record:k=1', marks_by='k', marks_groups=«0»)",
-        "no number of groups",
+        "is not a whole number from 1 to 100,000",
         "",
     ),
     ("CREATE STREAM s (k INT) WITH (progress='arrival', «marks»='record:k = 1')", "the clock announces", ""),

@@ -220,7 +220,7 @@ def test_wrong_moments_and_windows(pond: Any, arguments: dict[str, Any], text: s
 def test_a_wrong_form_is_refused(pond: Any) -> None:
     for register in (lambda: pond.register("SELECT v FROM s", materialize="some"),
                      lambda: pond.register_many(["SELECT v FROM s"], materialize="some")):  # fmt: skip
-        with pytest.raises(QueryError, match="there is no materialize = 'some'; there are auto"):
+        with pytest.raises(QueryError, match="option 'materialize' cannot be 'some'; expected 'auto'"):
             register()
 
 

@@ -7,29 +7,9 @@ not make epochs long. What was decided travels in the manifest, so that an epoch
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from millpond.support.errors import PondError
 
 #: No limit, as a number that JSON has.
 UNLIMITED = 1e18
-
-
-def share_of(value: Any) -> float:
-    """The setting `matching_share` from what was given, a text too.
-
-    Raises: PondError for what is no number from 0 on.
-
-    >>> share_of("inf"), share_of(0.1)
-    (inf, 0.1)
-    """
-    try:
-        share = float(value)
-    except (TypeError, ValueError):
-        share = -1.0
-    if not share >= 0:
-        raise PondError(f"matching_share = {value!r}: pass a number from 0 on, such as 0.1, or inf")
-    return share
 
 
 @dataclass

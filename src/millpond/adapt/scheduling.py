@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
 
-Policy = Literal["fifo", "greedy", "chain", "round robin"]
-POLICIES: Final[tuple[Policy, ...]] = ("fifo", "greedy", "chain", "round robin")
+from millpond.types.options.pond_settings import Policy as Policy
 
 
 @dataclass(frozen=True)
@@ -170,4 +168,4 @@ class StageProfile:
         self._seen = {s: seen for s, seen in self._seen.items() if s in kept}
 
 
-__all__ = ["POLICIES", "Policy", "Stage", "StageProfile", "chains", "order"]
+__all__ = ["Policy", "Stage", "StageProfile", "chains", "order"]

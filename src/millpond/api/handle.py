@@ -27,11 +27,11 @@ from millpond.catalog.unions import progress_of
 from millpond.commands.interpreter import Interpreter
 from millpond.engine.core import Core
 from millpond.language.duck import quote
-from millpond.language.durations import parse_timestamp
 from millpond.language.statements import AsOf
 from millpond.progress import NEVER
 from millpond.support.errors import PondError, QueryError
 from millpond.types import Edge, micros_of, to_json
+from millpond.types.durations import parse_timestamp
 
 
 class QueryHandle:

@@ -41,7 +41,8 @@ from millpond.support.errors import PondError, QueryError, SourceError
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.tables.executors import Executor, InlineExecutor
-from millpond.types import BoundQuery, QueryOptions, Selection, from_json, to_json
+from millpond.types import BoundQuery, QueryOptions, Selection, to_json
+from millpond.types.options import OptionFault, options_of, read
 from millpond.windows.kinds import WindowKind
 
 if TYPE_CHECKING:
@@ -243,7 +244,8 @@ class Pond(Functions):
             text: a row query (`SELECT … FROM s WHERE … [BEGIN b END e]`) or a window query (`… FROM s [RANGE …]`).
             name: None: it is called '#<id>'. owner: whom it counts for. limit: queries that the owner may have.
             materialize: how much of a row query's answer is kept ready: 'auto', 'partial', 'complete', 'none'.
-            options: of window queries, as WITH has them (times in microseconds).
+            options: as WITH has them: texts, or spans of time as timedelta or in microseconds, instants as datetime or
+                in microseconds since 1970.
         Raises: StatementError with the place in the text; QueryError when the name is taken or a limit is reached.
 
             >>> import tempfile
@@ -295,13 +297,10 @@ class Pond(Functions):
         return self._register(texts, names or [None] * len(texts), owner, self._options(materialize, {}), limit)
 
     def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
-        known = ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "every", "state",
-                 "held_rows", "memory_rows",
-                 "adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget")  # fmt: skip
-        for option in options:
-            if option not in known:
-                raise QueryError(f"there is no option '{option}'; there are {', '.join(known)}")
-        return from_json(QueryOptions, {"materialize": materialize, **options})
+        try:
+            return QueryOptions(**read(options_of(QueryOptions), {"materialize": materialize, **options}))
+        except OptionFault as fault:
+            raise QueryError(str(fault)) from None
 
     def _register(
         self, texts: Sequence[str], names: Sequence[str | None], owner: str, options: QueryOptions, limit: int | None
@@ -478,7 +477,7 @@ def open(
         storage: options of the object store in which streams with `archive_at` lie, as deltalake has them
             (`{'AWS_ENDPOINT_URL': …}`); kept in the pond's folder, readable by its owner only, until others are given.
             None: those of last time. What is not among them comes from the environment.
-        settings: see `millpond.engine.settings.Settings` (shards, target, share, …).
+        settings: see `millpond.types.options.Settings` (shards, target, share, …).
     Raises: PondError when the folder is not a pond, or another process has it open.
 
         >>> import tempfile

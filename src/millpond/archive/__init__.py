@@ -5,8 +5,8 @@ A reduction is always the fraction of rows that is dropped: 0 keeps every row, 0
 """
 
 from millpond.archive.design.choosing import Choice, Copy, choose
-from millpond.archive.design.designs import Design, Keep, Summary, parse_design
 from millpond.archive.design.sampling import fractions, keep, kept_fraction, row_hash_sql, seed_of, weight
+from millpond.types.archive_design import Design, Keep, Summary, parse_design
 
 __all__ = [
     "Choice",

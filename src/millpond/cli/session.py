@@ -21,6 +21,7 @@ import typer
 
 from millpond.cli.output import OutputClosed
 from millpond.support.errors import MillpondError, StatementError
+from millpond.types.options import Settings, options_of
 
 if TYPE_CHECKING:
     from millpond.api.pond import Pond
@@ -138,12 +139,12 @@ _ELSEWHERE = {
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """`NAME=VALUE` pairs as keyword arguments; a value that is JSON (a number, true) is read as that, else it is text.
+    """`NAME=VALUE` pairs as keyword arguments; what is no setting, and JSON (`storage={…}`), is read as that.
 
     `window_kind.months=calendar.kinds:Months` gives a kind of windows that the pond's queries use.
 
     >>> parse_settings(["shards=4", "master=local[2]"])
-    {'shards': 4, 'master': 'local[2]'}
+    {'shards': '4', 'master': 'local[2]'}
     """
     settings: dict[str, Any] = {}
     for pair in pairs:
@@ -155,11 +156,15 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
             continue
         if not equals or not name.isidentifier():
             raise typer.BadParameter(f"'{pair}' is not NAME=VALUE")
-        try:
-            settings[name] = json.loads(value)
-        except ValueError:
-            settings[name] = value
+        settings[name] = value if name in options_of(Settings) else _json(value)
     return settings
+
+
+def _json(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def _imported(reference: str) -> Any:

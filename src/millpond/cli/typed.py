@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from millpond.language import Select, parse
 from millpond.language.column_types import NAMES
-from millpond.language.durations import UNIT_NAMES, UNITS
 from millpond.language.script import STATEMENTS
 from millpond.language.window_clause import PARAMETERS
 from millpond.support.errors import StatementError
+from millpond.types.durations import UNIT_NAMES, UNITS
 
 #: Comments, texts and quoted names; the last alternative is one that is still open.
 _QUIET: Final = re.compile(

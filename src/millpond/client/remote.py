@@ -29,7 +29,8 @@ from millpond.sources.ingest import to_table
 from millpond.support import wire
 from millpond.support.errors import MillpondError, PondError, QueryError, SourceError
 from millpond.synopses import connection
-from millpond.types import Edge, StreamDefinition, from_json, micros_of, moment_of
+from millpond.types import Edge, QueryOptions, StreamDefinition, from_json, micros_of, moment_of
+from millpond.types.options import OptionFault, options_of, read
 
 #: How long a subscription tries to find a server again that it has lost, seconds.
 _PATIENCE = 120.0
@@ -162,7 +163,7 @@ class RemotePond:
         self._check()
         if owner:
             raise PondError("over HTTP, a query's owner is the token's; leave 'owner' out")
-        body = {"query": text, "name": name, "materialize": materialize, "options": options}
+        body = {"query": text, "name": name, "options": _options({"materialize": materialize, **options})}
         found = self._http.json("POST", "/v1/queries", body)
         return RemoteQueryHandle(self._http, found["id"], found["name"])
 
@@ -179,7 +180,8 @@ class RemotePond:
             raise PondError("over HTTP, a query's owner is the token's; leave 'owner' out")
         if not texts:
             return []
-        body = {"queries": list(texts), "names": None if names is None else list(names), "materialize": materialize}
+        form = _options({"materialize": materialize})
+        body = {"queries": list(texts), "names": None if names is None else list(names), **form}
         found = self._http.json("POST", "/v1/queries", body)["queries"]
         return [RemoteQueryHandle(self._http, q["id"], q["name"]) for q in found]
 
@@ -324,6 +326,14 @@ def _subscribe(
             if refused or time.monotonic() - lost > _PATIENCE:
                 raise
             time.sleep(0.5)
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """Options as values that JSON has. Raises: QueryError as `Pond.register`."""
+    try:
+        return read(options_of(QueryOptions), given)
+    except OptionFault as fault:
+        raise QueryError(str(fault)) from None
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ ALTER STREAM reading SET (retention = 'forever')
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +58,7 @@ def make_stream(core: Core, definition: StreamDefinition, statement: CreateStrea
         ) from None
 
 
-def alter_stream(core: Core, stream: StreamDefinition, options: dict[str, Any], names: Schema) -> str:
+def alter_stream(core: Core, stream: StreamDefinition, options: Mapping[str, Any], names: Schema) -> str:
     """Change the options of a stream that may change while it runs; call it under the core's lock.
 
     Arguments:

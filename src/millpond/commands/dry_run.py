@@ -108,7 +108,7 @@ class Foresight:
             self._made[statement.name.lower()] = None
         elif isinstance(statement, lang.AlterColumns):
             self._alter(statement)
-        elif isinstance(statement, lang.AlterSystem) and "statistics" in statement.options:
+        elif isinstance(statement, lang.AlterSystem) and "statistics" in statement.settings:
             self._made.setdefault(SYSSTREAM, definition_of(0))
         elif isinstance(statement, lang.Select):
             self._check(lang.bind_select(statement.select, statement.text, statement.offset, self))

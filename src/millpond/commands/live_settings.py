@@ -8,7 +8,7 @@ A change is an event of the catalog, so it holds after a restart, too; the next 
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from millpond import language as lang
 from millpond.answers.describe.settings import shown
@@ -18,45 +18,26 @@ from millpond.catalog.unions import progress_of
 from millpond.commands.window_queries import check_options
 from millpond.engine.control.system_stream import begin
 from millpond.engine.core import Core
-from millpond.engine.settings import SETTINGS, Settings
-from millpond.language.options import changed_options
-from millpond.language.places import nearest
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER
 from millpond.relations import spare_of
 from millpond.support.errors import Refusal
-from millpond.types import to_json
+from millpond.types import QueryOptions, to_json
+from millpond.types.options import Settings
 
 
 def alter_system(core: Core, statement: lang.AlterSystem) -> str:
     """Change settings of the pond; call it under the core's lock. One that is set to DEFAULT is as when it was opened.
 
-    Returns: what there is to say. Raises: StatementError for a name that there is not, and a value that cannot be.
+    Returns: what there is to say.
     """
-    reader = statement.options
-    changes: dict[str, Any] = {}
-    reset: set[str] = set()
-    for option in reader.options.values():
-        setting = SETTINGS.get(option.name)
-        if setting is None:
-            known = [n for n, s in SETTINGS.items() if s.live]
-            raise reader.fault(
-                f"there is no setting '{option.name}'", option.place, f"one of {', '.join(known)}",
-                nearest(option.name, known),
-            )  # fmt: skip
-        if not setting.live:
-            reason = f"setting '{option.name}' cannot change while the pond is open"
-            raise reader.fault(reason, option.place, f"millpond.open(…, {option.name}=…)")
-        if option.value.upper() == "DEFAULT":
-            if option.name != "share":  # this one is remembered, so that an opening finishes what a crash cut short
-                reset.add(option.name)
-            changes[option.name] = core.opened_with.get(option.name, getattr(Settings(), option.name))
-            continue
-        try:
-            changes[option.name] = setting.read(option.value)
-        except ValueError as fault:
-            raise reader.fault(f"setting '{option.name}': {fault}", option.value_place, setting.expected) from None
+    reset = {name for name, value in statement.settings.items() if value is None}
+    reset.discard("share")  # this one is remembered, so that an opening finishes what a crash cut short
+    changes = {
+        name: core.opened_with.get(name, getattr(Settings(), name)) if value is None else value
+        for name, value in statement.settings.items()
+    }
     if changes.get("statistics"):
         begin(core)
     core.catalog_log.record(
@@ -76,16 +57,16 @@ def alter_system(core: Core, statement: lang.AlterSystem) -> str:
 def alter_options(core: Core, statement: lang.AlterQuery, standing: Standing | Registered) -> str:
     """Change options of a standing query; call it under the core's lock.
 
-    Returns: what there is to say. Raises: StatementError for a value that cannot be; Refusal where an option does
-        not go with the query, or cannot change any more.
+    Returns: what there is to say. Raises: Refusal where an option does not go with the query, or cannot change any
+        more.
     """
-    reader = statement.options
-    assert reader is not None
     if isinstance(standing, Registered):
         raise Refusal(f"'{statement.name}' is a row query, which keeps no windows: it has none of these options")
     definition = standing.definition
     before, query = definition.options, definition.query
-    after = changed_options(reader, before)
+    plain = QueryOptions()
+    changes = {name: getattr(plain, name) if value is None else value for name, value in statement.options.items()}
+    after = replace(before, **changes)
     check_options(core.catalog, query, after)
     if (before.early is None) != (after.early is None):
         raise Refusal("'early' gives answers a column of its own: CREATE OR REPLACE QUERY … WITH (early = …)", "early")
@@ -116,7 +97,7 @@ def alter_options(core: Core, statement: lang.AlterQuery, standing: Standing | R
         # What windows before that were made of is not kept any more: they stay as they are.
         event["floor"] = max(NEVER, min(progress.answered, high) - known)
     core.catalog_log.record(event)
-    changed = ", ".join(reader.options)
+    changed = ", ".join(statement.options)
     return f"query {definition.name} altered: {changed}, from the next epoch on"
 
 

@@ -24,14 +24,6 @@ from millpond.types import (
     TableDefinition,
 )
 
-_FORMS = ("auto", "partial", "complete", "none")
-
-
-def check_form(materialize: str) -> None:
-    """Raise QueryError for what is no value of `materialize`."""
-    if materialize not in _FORMS:
-        raise QueryError(f"there is no materialize = '{materialize}'; there are {', '.join(_FORMS)}")
-
 
 def check_row_options(options: QueryOptions) -> None:
     """Raise Refusal for options that are not those of row queries."""
@@ -45,7 +37,6 @@ def check_row_options(options: QueryOptions) -> None:
                 f"'{option}' is for queries whose filters are evaluated in an order: those over windows, and CQL",
                 option,
             )
-    check_form(options.materialize)
 
 
 def only_invoked(name: str) -> str:

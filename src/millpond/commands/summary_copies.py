@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millpond import language as lang
-from millpond.archive.design.designs import Summary as Declared
 from millpond.catalog import Summary, Synopsis
 from millpond.commands.window_queries import WindowQueries
 from millpond.engine.core import Core
@@ -16,6 +15,7 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import Refusal, StatementError
 from millpond.synopses import PanesSpec, spec_of
 from millpond.types import BoundQuery, QueryDefinition, StreamDefinition, TableDefinition, to_json
+from millpond.types.archive_design import Summary as Declared
 
 _LIKE = "a summary is a query such as SELECT k, count(*), avg(v) FROM s [RANGE 1 HOUR TUMBLING] GROUP BY k"
 

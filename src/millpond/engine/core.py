@@ -21,7 +21,6 @@ from millpond.engine.control.sizes import StateSizes
 from millpond.engine.intake.admission import Pace
 from millpond.engine.intake.stream_sources import StreamSources
 from millpond.engine.ownership import Ownership
-from millpond.engine.settings import SETTINGS, Settings, drivers_of, read_settings
 from millpond.manifests.epochs import Clock, Epochs, wall_clock
 from millpond.manifests.records import Published
 from millpond.operators.filters.filter_orders import FilterOrders
@@ -31,6 +30,7 @@ from millpond.tables import SegmentTable
 from millpond.tables.executors import Executor
 from millpond.tables.stores import write_options
 from millpond.types import StreamDefinition
+from millpond.types.options import Settings, options_of, read_settings
 
 
 @dataclass
@@ -271,7 +271,7 @@ def _assembled(ownership: Ownership, executor: Executor, clock: Callable[[], int
     """The parts of a pond whose streams are still to be opened."""
     path, lock = ownership.path, threading.RLock()
     catalogs, epochs = Catalogs(path, lock), Epochs(path, lock)
-    remembered = {n: v for n, v in catalogs.catalog.settings.items() if n in SETTINGS}
+    remembered = {n: v for n, v in catalogs.catalog.settings.items() if n in options_of(Settings)}
     settings = Settings(**{**remembered, **given, "shards": ownership.shards})
     now = Clock(clock, epochs)
     store = Storage(path, lock, StreamSources(path, catalogs, epochs, settings.settle))
@@ -285,7 +285,7 @@ def _assembled(ownership: Ownership, executor: Executor, clock: Callable[[], int
         catalogs,
         epochs,
         store,
-        TableVersions(path, lambda: drivers_of(settings.drivers), lambda: settings.table_timeout),
+        TableVersions(path, lambda: settings.driver_modules, lambda: settings.table_timeout),
         Controllers.of(path, settings, load),
         Telemetry(Reporter(StateSizes(path))),
         resharing="share" in remembered,

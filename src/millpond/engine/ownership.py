@@ -7,12 +7,12 @@ import os
 import uuid
 from typing import Any
 
-from millpond.engine.settings import Settings
 from millpond.sources.tables.versions import TABLES
 from millpond.support.errors import PondError
 from millpond.synopses import connection, query_table
 from millpond.tables import read_json, write_json
 from millpond.types import leads_away
+from millpond.types.options import Settings
 
 FORMAT = 1
 _FOLDERS = (

@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.language.durations import UNITS, parse_duration, parse_timestamp, to_microseconds
 from millpond.language.places import nearest
 from millpond.support.errors import StatementError
 from millpond.types import Edge, Span
+from millpond.types.durations import UNITS, parse_duration, parse_timestamp, to_microseconds
 
 #: Key of a SELECT's `meta`: its clauses, as a tuple of `BoundsClause`.
 BOUNDS = "millpond_bounds"

@@ -12,13 +12,13 @@ from sqlglot import exp
 
 from millpond.language.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.dialect import INTERVAL, CheckedCast, render
-from millpond.language.durations import interval_text, unit_name
 from millpond.language.enums import Kind, as_enum, enum_beside, is_text, values_of
 from millpond.language.functions import AGGREGATES, REFUSED, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.user_functions import check_call, marked
 from millpond.language.zoned import cast_in_utc, in_utc
 from millpond.support.errors import StatementError
+from millpond.types.durations import interval_text, unit_name
 
 _BINARY = frozenset({"this", "expression"})
 _UNARY = frozenset({"this"})

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from millpond.language.durations import parse_duration
-from millpond.language.places import nearest
 from millpond.support.errors import StatementError
-
-T = TypeVar("T")
+from millpond.types.options import OptionFault, Table, unknown
 
 
 @dataclass(frozen=True)
-class Option:
+class Written:
     """One `name = value` with the places of both in the script."""
 
     name: str
@@ -24,73 +21,67 @@ class Option:
 
 
 class OptionReader:
-    """Options by name; takes what it is asked for and raises StatementError with the place of what is wrong."""
+    """Options as a statement gives them.
 
-    def __init__(self, options: list[Option], known: Collection[str], script: str, place: tuple[int, int]) -> None:
-        self.script, self.place = script, place
-        self.options: dict[str, Option] = {}
-        for option in options:
-            if option.name not in known:
-                raise self.fault(
-                    f"there is no option '{option.name}' here", option.place, f"one of {', '.join(known)}",
-                    nearest(option.name, known),
-                )  # fmt: skip
-            if option.name in self.options:
-                raise self.fault(f"option '{option.name}' is given twice", option.place)
+    Arguments:
+        written: what stands there. known: what may. script: the text; place: of the statement's name in it.
+        fixed: settings that only an opening gives. resets: DEFAULT stands for a value, which is None.
+    Raises: StatementError with the place of what is wrong: a name, or a value that its option cannot have.
+    """
+
+    def __init__(
+        self,
+        written: Sequence[Written],
+        known: Table,
+        script: str,
+        place: tuple[int, int],
+        *,
+        fixed: Collection[str] = (),
+        resets: bool = False,
+    ) -> None:
+        self.known, self.script, self.place = known, script, place
+        self.options: dict[str, Written] = {}
+        for option in written:
+            self._check_name(option, fixed)
             self.options[option.name] = option
+        self.values: dict[str, Any] = {
+            o.name: None if resets and o.value.upper() == "DEFAULT" else self._read(o) for o in written
+        }
+
+    def _check_name(self, option: Written, fixed: Collection[str]) -> None:
+        if option.name in fixed:
+            message = f"setting '{option.name}' cannot change while the pond is open"
+            raise self.fault(message, option.place, f"millpond.open(…, {option.name}=…)")
+        if option.name not in self.known:
+            fault = unknown(option.name, self.known)
+            raise self.fault(fault.message, option.place, fault.expected, fault.nearest)
+        if option.name in self.options:
+            raise self.fault(f"{self.known[option.name].called} is given twice", option.place)
+
+    def _read(self, option: Written) -> Any:
+        try:
+            return self.known[option.name].read(option.value)
+        except OptionFault as fault:
+            start, end = option.value_place
+            if fault.within is not None:
+                at = start + (self.script[start] in "'\"")
+                start, end = at + fault.within[0], min(end, at + fault.within[1])
+            raise self.fault(fault.message, (start, end), fault.expected, fault.nearest) from None
 
     def fault(self, message: str, place: tuple[int, int], expected: str = "", like: str = "") -> StatementError:
         """An error at `place`."""
         return StatementError(message, self.script, *place, expected, like)
 
-    def without(self, names: Collection[str]) -> OptionReader:
-        """A reader for the other options."""
-        others = [option for name, option in self.options.items() if name not in names]
-        return OptionReader(others, [*self.options], self.script, self.place)
-
     def __contains__(self, name: str) -> bool:
         return name in self.options
 
-    def text(self, name: str, default: T) -> str | T:
-        """The value as written, or the default."""
-        return self.options[name].value if name in self.options else default
+    def place_of(self, name: str) -> tuple[int, int]:
+        """Where the value of an option stands; of one that is not given, where the statement's name does."""
+        return self.options[name].value_place if name in self.options else self.place
 
-    def read(self, name: str, reader: Callable[[str], T], expected: str) -> T | None:
-        """The value through `reader` (raises ValueError), or None when it is not given."""
-        if name not in self.options:
-            return None
-        option = self.options[name]
-        try:
-            return reader(option.value)
-        except ValueError as fault:
-            raise self.fault(f"option '{name}': {fault}", option.value_place, expected) from None
-
-    def choice(self, name: str, choices: Collection[str], default: Any) -> Any:
-        """One of `choices`, any case."""
-        if name not in self.options:
-            return default
-        option = self.options[name]
-        if option.value.lower() not in choices:
-            raise self.fault(
-                f"option '{name}' cannot be '{option.value}'", option.value_place,
-                " or ".join(f"'{c}'" for c in choices), nearest(option.value, choices),
-            )  # fmt: skip
-        return option.value.lower()
-
-    def span(self, name: str, example: str, zero: bool = False) -> int | None:
-        """A duration in microseconds, longer than nothing unless `zero`."""
-
-        def positive(text: str) -> int:
-            value = parse_duration(text)
-            if value < 0 or (value == 0 and not zero):
-                raise ValueError(f"'{text}' must be longer than nothing")
-            return value
-
-        return self.read(name, positive, f"a span of time such as '{example}'")
-
-    def boolean(self, name: str, default: bool) -> bool:
-        """true or false."""
-        return bool(self.choice(name, ("true", "false"), str(default).lower()) == "true")
+    def value(self, name: str) -> Any:
+        """The value of an option, its default where it is not given."""
+        return self.values.get(name, self.known[name].default)
 
     def conflict(self, name: str, reason: str) -> None:
         """Raise if `name` is given."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from sqlglot import exp
 
 from millpond.support.errors import StatementError
+from millpond.support.spelling import nearest as nearest
 
 #: A syntax node, a token's (start, end) in the script (end exclusive), or None for the whole statement.
 Place: TypeAlias = "exp.Expr | tuple[int, int] | None"
@@ -34,17 +33,6 @@ def own_span(node: exp.Expr) -> tuple[int, int] | None:
     if (start := node.meta.get("start")) is not None:
         return start, node.meta["end"] + 1
     return span(node)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that looks most like `name`, or ''.
-
-    >>> nearest("mhp", ["mph", "sensor"])
-    'mph'
-    """
-    by_lower = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else ""
 
 
 @dataclass(frozen=True)

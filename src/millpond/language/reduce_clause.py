@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.language.durations import EXPECTED, parse_duration
 from millpond.language.places import Source, nearest
 from millpond.support.errors import StatementError
 from millpond.types import DAY, HOUR, MINUTE, SECOND, Reduction
+from millpond.types.durations import EXPECTED, parse_duration
 
 if TYPE_CHECKING:
     from millpond.language.dialect import MillpondParser

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.language import options as opts
 from millpond.language.bounds import BOUNDS, EdgeReader, cut_bounds
 from millpond.language.column_types import NAMES, TypeRefused, canonical
 from millpond.language.dialect import MillpondParser, SyntaxFault, new_parser
-from millpond.language.durations import parse_timestamp
-from millpond.language.option_reader import Option, OptionReader
+from millpond.language.option_reader import OptionReader, Written
 from millpond.language.places import SCRIPT, nearest
 from millpond.language.statements import (
     AlterColumns,
@@ -37,11 +36,23 @@ from millpond.language.statements import (
     Show,
     Statement,
 )
-from millpond.language.table_options import ALTER_TABLE_OPTIONS, TABLE_OPTIONS, altered_table, table_of
+from millpond.language.stream_options import stream_options
+from millpond.language.table_options import altered_table, table_of
 from millpond.language.tokens import tokens_of
 from millpond.language.window_clause import parse_window
 from millpond.support.errors import StatementError
-from millpond.types import COVERED, Column, StreamDefinition
+from millpond.types import COVERED, Column, QueryOptions, StreamDefinition
+from millpond.types.durations import parse_timestamp
+from millpond.types.options import (
+    DerivedTerms,
+    Settings,
+    StreamTerms,
+    Table,
+    TableTerms,
+    derived_options,
+    live,
+    options_of,
+)
 
 #: Names of columns that answers have by themselves.
 RESERVED = ("window_start", "window_end", "revision", COVERED, "op", "_id", "_epoch", "_bound")
@@ -220,16 +231,22 @@ class _Reader:
             return self.create_query(replace, if_not_exists)
         name = self.name("a " + kind.lower())
         if kind == "STREAM" and self.word() in ("AS", "WITH"):
-            select, options = self.as_select(opts.DERIVED_OPTIONS, at)
-            derived = opts.derived_options(options)
-            return DeriveStream(name=name, select=select, if_not_exists=if_not_exists, **derived, **self.common)
+            select, options = self.as_select(derived_options(), at)
+            own = {name: options.value(name) for name in options_of(DerivedTerms)}
+            return DeriveStream(
+                name=name,
+                select=select,
+                options=QueryOptions(**{n: v for n, v in options.values.items() if n not in own}),
+                if_not_exists=if_not_exists,
+                **own,
+                **self.common,
+            )
         if self.take("AS"):
             self.fail(f"CREATE {kind} … AS is not available yet", self.parser._prev, expected="(column type, …)")
         columns = self.columns()
-        known = opts.STREAM_OPTIONS if kind == "STREAM" else TABLE_OPTIONS
-        options = self.with_options(known, at)
+        options = self.with_options(options_of(StreamTerms if kind == "STREAM" else TableTerms), at)
         if kind == "STREAM":
-            stream = StreamDefinition(name, columns, opts.stream_options(options, columns))
+            stream = StreamDefinition(name, columns, stream_options(options, columns))
             return CreateStream(definition=stream, if_not_exists=if_not_exists, **self.common)
         table, uri = table_of(name, columns, options)
         return CreateTable(definition=table, if_not_exists=if_not_exists, uri=uri, **self.common)
@@ -274,17 +291,17 @@ class _Reader:
     def create_query(self, replace: bool, if_not_exists: bool) -> CreateQuery:
         at = self.token
         name = self.name("a query")
-        select, options = self.as_select(opts.QUERY_OPTIONS, at)
+        select, options = self.as_select(options_of(QueryOptions), at)
         return CreateQuery(
             name=name,
             select=select,
-            options=opts.query_options(options),
+            options=QueryOptions(**options.values),
             replace=replace,
             if_not_exists=if_not_exists,
             **self.common,
         )
 
-    def as_select(self, known: Collection[str], at: Token) -> tuple[exp.Query, OptionReader]:
+    def as_select(self, known: Table, at: Token) -> tuple[exp.Query, OptionReader]:
         """`[WITH (options)] AS SELECT … [WITH (options)]`."""
         options = self.with_options(known, at)
         self.expect("AS", what="AS SELECT …")
@@ -317,7 +334,7 @@ class _Reader:
                 return index - 1 if opening else None
         return None
 
-    def with_options(self, known: Collection[str], at: Token, word: str = "WITH") -> OptionReader:
+    def with_options(self, known: Table, at: Token, word: str = "WITH") -> OptionReader:
         place = (at.start, at.end + 1)
         if not self.take(word):
             return OptionReader([], known, self.script, place)
@@ -325,15 +342,17 @@ class _Reader:
             self.fail(f"{word} is followed by options in parentheses", expected=f"{word} (name = value, …)")
         return OptionReader(self.listed_options(), known, self.script, place)
 
-    def assignments(self, known: Collection[str] | None, at: Token) -> OptionReader:
-        """`name = value`, or several in parentheses; known None: all names are left to who executes the statement."""
+    def assignments(self, owner: builtins.type, at: Token) -> OptionReader:
+        """`name = value`, or several in parentheses: options of a dataclass that may change."""
         found = self.listed_options() if self.take("(") else [self.option()]
-        names = [o.name for o in found] if known is None else known
-        return OptionReader(found, names, self.script, (at.start, at.end + 1))
+        fixed = options_of(owner).keys() - live(owner).keys() if owner is Settings else ()
+        return OptionReader(
+            found, live(owner), self.script, (at.start, at.end + 1), fixed=fixed, resets=owner is not TableTerms
+        )
 
-    def listed_options(self) -> list[Option]:
+    def listed_options(self) -> list[Written]:
         """`name = value, …)`."""
-        found: list[Option] = []
+        found: list[Written] = []
         while True:
             found.append(self.option())
             if self.take(")"):
@@ -341,7 +360,7 @@ class _Reader:
             if not self.take(","):
                 self.unexpected("',' or ')'", end="the options are not closed")
 
-    def option(self) -> Option:
+    def option(self) -> Written:
         """`name = value`."""
         token = self.token
         name = self.name("an option")
@@ -349,7 +368,7 @@ class _Reader:
             self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
         value, value_place = self.option_value(name)
         self.places[name.lower()] = token.start, token.end + 1
-        return Option(name.lower(), value, self.places[name.lower()], value_place)
+        return Written(name.lower(), value, self.places[name.lower()], value_place)
 
     def next_is_number(self) -> bool:
         """Whether a number stands behind the token that is looked at."""
@@ -457,13 +476,13 @@ class _Reader:
         if what != "SYSTEM":
             return {"STREAM": self.alter_stream, "TABLE": self.alter_table, "QUERY": self.alter_query}[what]()
         self.expect("SET", what="SET name = value")
-        return AlterSystem(options=self.assignments(None, at), **self.common)
+        return AlterSystem(settings=self.assignments(Settings, at).values, **self.common)
 
     def alter_table(self) -> AlterTable:
         at = self.token
         name = self.name("a table")
         self.expect("SET", what="SET (reload = …)")
-        options, uri = altered_table(self.assignments(ALTER_TABLE_OPTIONS, at))
+        options, uri = altered_table(self.assignments(TableTerms, at))
         return AlterTable(name=name, options=options, uri=uri, **self.common)
 
     def refresh(self) -> RefreshTable:
@@ -475,8 +494,8 @@ class _Reader:
         name = self.name("a stream")
         what = self.word()
         if what == "SET":
-            options = self.with_options(opts.ALTER_OPTIONS, at, "SET")
-            return AlterStream(name=name, options=opts.alter_options(options), **self.common)
+            options = self.with_options(live(StreamTerms), at, "SET").values
+            return AlterStream(name=name, options=options, **self.common)
         self.expect("ADD", "ALTER", what="SET (archive = …), ADD COLUMN … or ALTER COLUMN … SET TYPE …")
         if what == "ADD":
             self.take("COLUMN")
@@ -509,8 +528,7 @@ class _Reader:
             return AlterQuery(name=name, action="window", window=self.script[start:end], **self.common)
         at = self.token
         if self.take("SET"):
-            return AlterQuery(
-                name=name, action="set", options=self.assignments(opts.LIVE_QUERY_OPTIONS, at), **self.common
-            )
+            options = self.assignments(QueryOptions, at).values
+            return AlterQuery(name=name, action="set", options=options, **self.common)
         action = self.expect("PAUSE", "RESUME", what="PAUSE, RESUME, SET WINDOW […] or SET option = value").lower()
         return AlterQuery(name=name, action=action, **self.common)  # type: ignore[arg-type]  # one of the words, too

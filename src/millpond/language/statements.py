@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
-from millpond.language.option_reader import OptionReader
 from millpond.types import Column, Edge, QueryOptions, StreamDefinition, TableDefinition
 
 AsOf: TypeAlias = "Literal['progress'] | tuple[Literal['timestamp', 'epoch'], int] | None"
@@ -153,19 +152,25 @@ class Drain(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class AlterQuery(Statement):
-    """ALTER QUERY name PAUSE|RESUME, SET WINDOW […] (`window` is its text, brackets included), SET option = value."""
+    """ALTER QUERY name PAUSE|RESUME, SET WINDOW […] (`window` is its text, brackets included), SET option = value.
+
+    options: what is set, by name; None: DEFAULT, which is as if it had never been given.
+    """
 
     name: str
     action: Literal["pause", "resume", "window", "set"]
     window: str = ""
-    options: OptionReader | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlterSystem(Statement):
-    """ALTER SYSTEM SET name = value; which settings there are is not the language's business."""
+    """ALTER SYSTEM SET name = value.
 
-    options: OptionReader
+    settings: what is set, by name; None: DEFAULT, which is what the opening gave, or else the setting's default.
+    """
+
+    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +178,7 @@ class AlterStream(Statement):
     """ALTER STREAM name SET (option = value, …). options: fields of `StreamOptions`, those that were given."""
 
     name: str
-    options: dict[str, Any]
+    options: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from millpond.language.durations import parse_duration
 from millpond.language.places import Source, own_span
+from millpond.types.durations import parse_duration
 
 if TYPE_CHECKING:
     from millpond.language.aggregate_calls import Call

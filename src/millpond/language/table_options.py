@@ -9,18 +9,14 @@ from urllib.parse import urlsplit
 
 from millpond.language.column_types import TIMES
 from millpond.language.duck import quote
-from millpond.language.durations import parse_duration
 from millpond.language.option_reader import OptionReader
-from millpond.language.options import file_options
 from millpond.language.places import nearest
+from millpond.language.stream_options import file_options
 from millpond.types import Column, TableDefinition
 
 _FILES = ("path", "format", "header", "delimiter", "null")
 _DATABASE = ("uri", "driver", "query", "table")
 _VALIDITY = ("valid_from", "valid_to")
-TABLE_OPTIONS = ("source", *_FILES, *_DATABASE, "reload", *_VALIDITY)
-ALTER_TABLE_OPTIONS = ("reload", "uri")
-
 #: What reaches a database by its URI, where nothing else is said.
 DRIVERS = {"postgresql": "adbc_driver_postgresql.dbapi", "postgres": "adbc_driver_postgresql.dbapi"}
 
@@ -41,12 +37,12 @@ def table_of(name: str, columns: tuple[Column, ...], reader: OptionReader) -> tu
 
     Raises: StatementError on unknown, ill-typed or conflicting options.
     """
-    source = reader.choice("source", ("files", "database"), "database" if "uri" in reader else "files")
+    source = reader.value("source") or ("database" if "uri" in reader else "files")
     for other in _DATABASE if source == "files" else _FILES:
         reader.conflict(other, f"is not for source='{source}'")
     validity: dict[str, Any] = {option: _time_column(reader, option, columns) for option in _VALIDITY}
     if validity["valid_to"] is not None and validity["valid_from"] is None:
-        raise reader.fault("until when a row holds needs to be told with from when", _place(reader, "valid_to"),
+        raise reader.fault("until when a row holds needs to be told with from when", reader.place_of("valid_to"),
                            "valid_from='<column>' beside it")  # fmt: skip
     reload = _reload(reader, source)
     if source == "files":
@@ -54,18 +50,16 @@ def table_of(name: str, columns: tuple[Column, ...], reader: OptionReader) -> tu
         return TableDefinition(
             name, columns, **file_options(reader), reload=default if reload is None else reload, **validity
         ), None
-    uri = str(reader.text("uri", ""))
+    uri: str = reader.value("uri")
     if not uri:
         raise reader.fault("a database needs a uri", reader.place, "uri='postgresql://user@host/database'")
     scheme = uri.partition("://")[0].lower() if "://" in uri else ""
-    driver = str(reader.text("driver", "")) or DRIVERS.get(scheme, "")
+    driver = reader.value("driver") or DRIVERS.get(scheme, "")
     if not driver:
         raise reader.fault(
-            "which module reaches this database?", _place(reader, "uri"),
+            "which module reaches this database?", reader.place_of("uri"),
             "driver='<module>': one with connect() as DB-API 2.0 has it, such as 'sqlite3'",
         )  # fmt: skip
-    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", driver):
-        raise reader.fault(f"'{driver}' is no name of a module", _place(reader, "driver"), "driver='sqlite3'")
     return TableDefinition(
         name, columns, shown_place(uri), None, driver=driver, query=_query(reader, columns),
         reload=RELOAD if reload is None else reload, **validity,
@@ -77,7 +71,7 @@ def altered_table(reader: OptionReader) -> tuple[dict[str, Any], str | None]:
     found: dict[str, Any] = {}
     if "reload" in reader:
         found["reload"] = _reload(reader, None)
-    uri = str(reader.text("uri", "")) or None
+    uri = reader.value("uri") or None
     if uri is not None:
         found["path"] = shown_place(uri)
     return found, uri
@@ -101,43 +95,26 @@ def shown_place(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _place(reader: OptionReader, name: str) -> tuple[int, int]:
-    return reader.options[name].value_place if name in reader else reader.place
-
-
 def _reload(reader: OptionReader, source: str | None) -> Reload | None:
     """When a table is read anew; None where it is not said. source None: only the execution knows it."""
-    if "reload" not in reader:
-        return None
-    text = str(reader.text("reload", "")).lower().replace("_", " ")
-    if text == "never":
-        return "never"
-    if text == "on change":
-        if source == "database":
-            raise reader.fault(NO_SIGNS, _place(reader, "reload"), SPANS)
-        return "on change"
-
-    def longer(text: str) -> int:
-        value = parse_duration(text)
-        if value <= 0:
-            raise ValueError(f"'{text}' must be longer than nothing")
-        return value
-
-    return reader.read("reload", longer, "'on change' (files), 'never', or a span of time such as '10 minutes'")
+    reload: Reload | None = reader.value("reload")
+    if reload == "on change" and source == "database":
+        raise reader.fault(NO_SIGNS, reader.place_of("reload"), SPANS)
+    return reload
 
 
 def _time_column(reader: OptionReader, option: str, columns: Sequence[Column]) -> str | None:
     if option not in reader:
         return None
-    name = str(reader.text(option, ""))
+    name: str = reader.value(option)
     column = next((c for c in columns if c.name.lower() == name.lower()), None)
     if column is None:
         known = [c.name for c in columns]
-        raise reader.fault(f"there is no column '{name}'", _place(reader, option), "a column of the table",
+        raise reader.fault(f"there is no column '{name}'", reader.place_of(option), "a column of the table",
                            nearest(name, known))  # fmt: skip
     if column.type not in (*TIMES, "DATE"):
         raise reader.fault(
-            f"column {column.name} is {column.type}, which is no time", _place(reader, option),
+            f"column {column.name} is {column.type}, which is no time", reader.place_of(option),
             "a column of type TIMESTAMP or DATE",
         )  # fmt: skip
     return column.name
@@ -147,9 +124,9 @@ def _query(reader: OptionReader, columns: Sequence[Column]) -> str:
     """The SQL that the database is asked: as it is written, or the columns of one of its tables."""
     if ("query" in reader) == ("table" in reader):
         what = "a query and a table contradict each other" if "query" in reader else "what is the database asked?"
-        place = _place(reader, "table") if "table" in reader else reader.place
+        place = reader.place_of("table") if "table" in reader else reader.place
         raise reader.fault(what, place, "query='SELECT …', or table='schema.name'")
     if "query" in reader:
-        return str(reader.text("query", ""))
-    table = ".".join(quote(part) for part in str(reader.text("table", "")).split("."))
+        return str(reader.value("query"))
+    table = ".".join(quote(part) for part in reader.value("table").split("."))
     return f"SELECT {', '.join(quote(c.name) for c in columns)} FROM {table}"

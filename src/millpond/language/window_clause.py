@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.language.durations import EXPECTED, UNITS, parse_duration, parse_timestamp, to_microseconds
 from millpond.language.places import nearest
 from millpond.support.errors import StatementError
 from millpond.types import DAY, HOUR
+from millpond.types.durations import EXPECTED, UNITS, parse_duration, parse_timestamp, to_microseconds
 
 if TYPE_CHECKING:
     from millpond.language.dialect import MillpondParser

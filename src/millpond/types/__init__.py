@@ -29,8 +29,9 @@ from millpond.types.columns import (
 from millpond.types.functions import FunctionDefinition
 from millpond.types.instants import EPOCH, micros_of, moment_of
 from millpond.types.landmarks import Landmark
+from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output
-from millpond.types.queries import BoundQuery, InnerStream, QueryDefinition, QueryOptions, StagedQuery
+from millpond.types.queries import BoundQuery, InnerStream, QueryDefinition, StagedQuery
 from millpond.types.records import from_json, to_json
 from millpond.types.relations import (
     ConstantInput,

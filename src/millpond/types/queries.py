@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from millpond.types.columns import COVERED, EXACT, NUMBER, SECOND, STATUS, Column
+from millpond.types.columns import COVERED, EXACT, NUMBER, STATUS, Column
+from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
 from millpond.types.relations import Lookup, Relational
 from millpond.types.windows import Reduction, RowWindow, Window
@@ -74,60 +75,6 @@ class StagedQuery(BoundQuery):
     """A query over streams that are still to be made. inner: these; one may read those before it."""
 
     inner: tuple[InnerStream, ...] = ()
-
-
-@dataclass(frozen=True)
-class QueryOptions:
-    """What `WITH (…)` behind CREATE QUERY says.
-
-    since: None (windows open at registration), 'start', or an event time in microseconds.
-    empty: whether windows without a tuple are reported.
-    revise_for: how long behind progress closed windows can be revised, microseconds; None: the larger of one day and
-        ten times RANGE.
-    materialize: how much of a selection's answer is kept ready: 'partial' (which rows match), 'complete' (the answer of
-        the current window), 'none', or 'auto' (decided by use and space while it runs).
-    early: how often windows that are still open are answered speculatively, microseconds of clock time; None: never.
-    flush: how the answers of a window that closes go out: 'at once', 'slow' (spread over `flush_delay` of clock time,
-        microseconds), 'lazy' (all when that is over); in any case when `flush_windows` more windows have ended.
-    every: how far apart the instants are that RSTREAM reports, microseconds.
-    delay: how far behind progress windows are answered, microseconds: a derived stream of final answers waits for the
-        last moment at which its rows could change. Not to be had by WITH.
-    pairs: an answer that changes is reported with the one that it replaces (`op` is '='), for a derived stream that
-        takes it back. Not to be had by WITH.
-    state: how the panes of a window query are kept: partial aggregates ('eager'), tuples ('lazy'), or for each pane and
-        group what is smaller ('adaptive').
-    held_rows: how many rows the windows of a relational query may hold in one shard; more make it fail.
-    memory_rows: how many rows of each of its streams a shard keeps in memory, where the others are mapped from disk;
-        None: all.
-    adapt: how the order of filters with registered functions is kept; 'off': as they are written. adapt_probability:
-        share of the dropped rows that are profiled. adapt_window: profile tuples that count. adapt_alpha: thrashing
-        factor in (0, 1]. None: the way's own. adapt_budget: share of the time of filters that profiling may take.
-    """
-
-    since: Literal["start"] | int | None = None
-    empty: Literal["skip", "report"] = "skip"
-    revise_for: int | None = None
-    materialize: Literal["auto", "partial", "complete", "none"] = "auto"
-    early: int | None = None
-    flush: Literal["at once", "lazy", "slow"] = "at once"
-    flush_delay: int = 5 * SECOND
-    flush_windows: int = 2
-    every: int | None = None
-    delay: int = 0
-    pairs: bool = False
-    state: Literal["eager", "lazy", "adaptive"] = "eager"
-    held_rows: int = 100_000_000
-    memory_rows: int | None = None
-    adapt: Literal["a_greedy", "sweep", "independent", "local_swaps", "auto", "off"] = "a_greedy"
-    adapt_probability: float | None = None
-    adapt_window: int | None = None
-    adapt_alpha: float | None = None
-    adapt_budget: float = 0.05
-
-    @property
-    def ordering(self) -> tuple[Any, ...]:
-        """What is said of the order of filters."""
-        return self.adapt, self.adapt_probability, self.adapt_window, self.adapt_alpha, self.adapt_budget
 
 
 @dataclass(frozen=True)

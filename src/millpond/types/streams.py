@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millpond.types.columns import ARRIVAL, Column
+from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import Output
-from millpond.types.queries import QueryOptions
 
 #: How many bytes file systems take as the name of a folder.
 _FOLDER_BYTES = 255
@@ -44,7 +44,7 @@ class StreamOptions:
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.
     archive_at: the place in an object store below which it and its copies lie; None: the pond's folder.
-    archive: how it is organised, as `archive.design.designs` reads it. seed: of samples of it; None: the stream's id.
+    archive: how it is organised, as `types.archive_design` reads it. seed: of samples of it; None: the stream's id.
     """
 
     source: Literal["ingest", "files", "derived", "system"] = "ingest"

@@ -7,20 +7,20 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.engine.core import Core
-from millpond.engine.settings import SETTINGS, Settings
+from millpond.types.options import Settings, options_of
 
 
 def show_settings(core: Core) -> pa.Table:
     """Every setting with its value, its default, and where the value comes from."""
-    default, kept = Settings(), core.catalog.settings
+    kept = core.catalog.settings
     rows = []
-    for name, setting in SETTINGS.items():
+    for name, setting in options_of(Settings).items():
         given = name in core.opened_with and kept.get(name) != getattr(core.settings, name)
         rows.append(
             {
                 "setting": name,
                 "value": shown(getattr(core.settings, name)),
-                "default": shown(getattr(default, name)),
+                "default": shown(setting.default),
                 "from": "opening" if given else "ALTER SYSTEM" if name in kept else "default",
                 "live": setting.live,
                 "about": setting.about,

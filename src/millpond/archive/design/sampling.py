@@ -21,6 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from millpond.types import StreamDefinition
+from millpond.types.archive_design import PLACES as PLACES
+from millpond.types.archive_design import kept_fraction as kept_fraction
 
 Ids: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -31,28 +33,10 @@ _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _ALL = (1 << 64) - 1
 
-#: Decimal places of fractions: 1 - 0.7 is 0.3 here, so that copies, blocks and scans agree on which rows they mean.
-PLACES = 12
-
 
 def seed_of(stream: StreamDefinition) -> int:
     """The seed of a stream's samples: the option `seed`, or its id."""
     return stream.id if stream.options.seed is None else stream.options.seed
-
-
-def kept_fraction(reduction: float) -> float:
-    """The fraction of rows that a reduction keeps, to `PLACES` places; what drops less than all of them keeps some.
-
-    Arguments:
-        reduction: the fraction to drop, 0 <= reduction < 1.
-    Raises: ValueError when it is not in that range.
-
-    >>> kept_fraction(0.7), kept_fraction(0)
-    (0.3, 1.0)
-    """
-    if not 0 <= reduction < 1:
-        raise ValueError(f"a reduction is the fraction of rows to drop, from 0 to below 1, not {reduction!r}")
-    return max(round(1.0 - reduction, PLACES), 10.0**-PLACES)
 
 
 def offset_of(seed: int) -> np.uint64:

@@ -12,9 +12,9 @@ from millpond.adapt.matching_pace import MatchingPace
 from millpond.adapt.scheduling import StageProfile
 from millpond.archive.observed_load import Load
 from millpond.engine.intake.admission import Pace
-from millpond.engine.settings import Settings
 from millpond.operators.filters.filter_orders import FilterOrders
 from millpond.operators.relation.skew import Skew
+from millpond.types.options import Settings
 
 
 @dataclass

@@ -13,8 +13,8 @@ from typing import Any
 from millpond.adapt.scheduling import StageProfile, order
 from millpond.catalog import Catalog
 from millpond.engine.intake.admission import Pace, admit, admit_in_order
-from millpond.engine.settings import Settings
 from millpond.sources.intake import Item
+from millpond.types.options import Settings
 
 
 def depths(catalog: Catalog) -> dict[int, int]:

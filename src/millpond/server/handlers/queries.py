@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
 from starlette.responses import Response
 
-from millpond.commands.row_queries import check_form
 from millpond.server.call import Call, json_response
 from millpond.server.encoding import rows_json
-from millpond.server.failures import bad_request
+from millpond.server.failures import Failure, bad_request
 from millpond.server.operations import fields_of
 from millpond.types import QueryOptions, to_json
+from millpond.types.options import OptionFault, options_of, read
 
 _MOST_AT_ONCE = 200_000
-_OPTIONS = tuple(f for f in QueryOptions.__dataclass_fields__ if f != "materialize")
+_MOST_TEXT = 1_000
 
 
 async def register(call: Call) -> Response:
@@ -29,30 +30,36 @@ async def register(call: Call) -> Response:
             raise bad_request(f"'queries' is a list of 1 to {_MOST_AT_ONCE:,} SELECT texts")
         if names is not None and not all(n is None or isinstance(n, str) for n in names):
             raise bad_request("'names' is a list of texts and nulls, one per query")
-        check_form(fields.get("materialize", "auto"))
+        checked(fields, {})
         handles = await call.run(_register_many, call, texts, names, fields.get("materialize", "auto"))
         return json_response({"queries": [{"id": h.id, "name": h.name} for h in handles]}, 201)
     known: dict[str, type | tuple[type, ...]] = {"query": str, "name": (str, type(None)), "materialize": str}
     known["options"] = dict
     fields = fields_of(body, known, ["query"])
-    check_form(fields.get("materialize", "auto"))
-    options = fields.get("options", {})
-    for name, value in options.items():
-        if name not in _OPTIONS:
-            raise bad_request(f"there is no option '{name[:100]}'; known: {', '.join(_OPTIONS)}")
-        if not isinstance(value, (str, int)) or (isinstance(value, str) and len(value) > 1_000):
-            raise bad_request(f"option '{name}' is a text or a whole number")
+    options = checked(fields, fields.get("options", {}))
     handle = await call.run(_register, call, fields, options)
     return json_response({"id": handle.id, "name": handle.name}, 201)
+
+
+def checked(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a registration as values.
+
+    Raises: Failure 400, as the QueryError that the embedded pond raises.
+    """
+    for name, value in options.items():
+        if isinstance(value, str) and len(value) > _MOST_TEXT:
+            raise bad_request(f"option '{name[:100]}' is longer than {_MOST_TEXT:,} characters")
+    try:
+        return read(options_of(QueryOptions), {"materialize": fields.get("materialize"), **options})
+    except OptionFault as fault:
+        raise Failure(400, "QueryError", str(fault)) from None
 
 
 def _register(call: Call, fields: dict[str, Any], options: dict[str, Any]) -> Any:
     service, owner = call.service, call.caller.owner
     with service.changing if call.caller.role != "admin" else nullcontext():
         service.room_for_queries(call.caller, 1)
-        handle = service.pond.register(
-            fields["query"], fields.get("name"), owner, fields.get("materialize", "auto"), **options
-        )
+        handle = service.pond.register(fields["query"], fields.get("name"), owner, **options)
         if owner:
             service.owners.record(owner, [handle.id])
     return handle

@@ -6,7 +6,8 @@ import datetime as dt
 import re
 from fractions import Fraction
 
-from millpond.types import DAY, HOUR, MICROSECOND, MINUTE, SECOND, micros_of
+from millpond.types.columns import DAY, HOUR, MICROSECOND, MINUTE, SECOND
+from millpond.types.instants import micros_of
 
 _MILLISECOND = 1000 * MICROSECOND
 

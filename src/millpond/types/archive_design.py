@@ -19,9 +19,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NoReturn
 
-from millpond.archive.design.sampling import kept_fraction
-from millpond.language.durations import parse_duration
-from millpond.types import DAY, HOUR, MINUTE, SECOND
+from millpond.types.columns import DAY, HOUR, MINUTE, SECOND
+from millpond.types.durations import parse_duration
+
+#: Decimal places of fractions: 1 - 0.7 is 0.3 here, so that copies, blocks and scans agree on which rows they mean.
+PLACES = 12
 
 #: Blocks of a run when 'randomize' does not say it.
 DEFAULT_RUN = 64
@@ -82,7 +84,7 @@ class Design:
     >>> str(parse_design("REPLICATE(0.5,0.75 keep 2 years) + summary(SELECT count(*) FROM s [RANGE 1 HOUR TUMBLING])"))
     Traceback (most recent call last):
         ...
-    millpond.archive.design.designs.DesignFault: years has no fixed length; write it in weeks, days or hours
+    millpond.types.archive_design.DesignFault: years has no fixed length; write it in weeks, days or hours
     >>> design = parse_design("replicate(0.75 keep 730d, 0.5) keep 30d and 10 GB")
     >>> str(design), [level.reduction for level in design.levels]
     ('replicate(0.5, 0.75 keep 730d) keep 30d and 10GB', [0.5, 0.75])
@@ -118,6 +120,21 @@ class DesignFault(ValueError):
         self.start, self.end, self.expected = start, end, expected
 
 
+def kept_fraction(reduction: float) -> float:
+    """The fraction of rows that a reduction keeps, to `PLACES` places; what drops less than all of them keeps some.
+
+    Arguments:
+        reduction: the fraction to drop, 0 <= reduction < 1.
+    Raises: ValueError when it is not in that range.
+
+    >>> kept_fraction(0.7), kept_fraction(0)
+    (0.3, 1.0)
+    """
+    if not 0 <= reduction < 1:
+        raise ValueError(f"a reduction is the fraction of rows to drop, from 0 to below 1, not {reduction!r}")
+    return max(round(1.0 - reduction, PLACES), 10.0**-PLACES)
+
+
 @lru_cache(maxsize=256)
 def parse_design(text: str) -> Design:
     """The design that a text names; see the module for the forms. Case does not matter.
@@ -129,7 +146,7 @@ def parse_design(text: str) -> Design:
     >>> parse_design("replicate(1.5)")
     Traceback (most recent call last):
         ...
-    millpond.archive.design.designs.DesignFault: a reduction is the fraction of rows to drop, from 0 to below 1, not 1.5
+    millpond.types.archive_design.DesignFault: a reduction is the fraction of rows to drop, from 0 to below 1, not 1.5
     """
     return _Reader(text).design()
 
