@@ -8,12 +8,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructType, TimestampNTZType
 
 import millpond
 from millpond.cli.session import parse_settings
 from millpond.language import parse
 from millpond.server.serve import serving
-from millpond.support.errors import MillpondError, StatementError
+from millpond.sources.frames import create_statement
+from millpond.support.errors import MillpondError, SourceError, StatementError
 from millpond.types import QueryOptions, from_json, to_json
 from millpond.types.options import (
     DerivedTerms,
@@ -48,6 +50,8 @@ TEXTS = {
     "held_rows": "SELECT ISTREAM(v) FROM s [RANGE 10 SECONDS]",
     "memory_rows": "SELECT ISTREAM(v) FROM s [RANGE 10 SECONDS]",
 }
+#: What has to be said beside an option.
+BESIDE = {"flush_delay": {"flush": "lazy"}, "flush_windows": {"flush": "lazy"}}
 SCRIPT = "CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts')"
 
 #: What no option can be, but for those that are texts.
@@ -187,14 +191,16 @@ def kept(pond: Any, number: int, name: str) -> Any:
 def test_options_of_queries(pond: Any, url: str, name: str) -> None:
     option = options_of(QueryOptions)[name]
     text = TEXTS.get(name, WINDOWS)
+    beside = BESIDE.get(name, {})
+    written = "".join(f"{other} = '{value}', " for other, value in beside.items())
     raw, remote = Raw(url), millpond.connect(url)
 
     def by_sql(value: str) -> Any:
-        pond.sql(f"CREATE QUERY q WITH ({name} = {value}) AS {text}")
+        pond.sql(f"CREATE QUERY q WITH ({written}{name} = {value}) AS {text}")
         return kept(pond, pond.query("q").id, name)
 
     def by_alter(value: str) -> Any:
-        pond.sql(f"CREATE QUERY q WITH ({name} = DEFAULT_) AS {text}".replace(f"WITH ({name} = DEFAULT_) ", ""))
+        pond.register(text, "q", **beside)
         try:
             pond.sql(f"ALTER QUERY q SET {name} = {value}")
             return pond.query("q").info()["options"][name]
@@ -202,13 +208,13 @@ def test_options_of_queries(pond: Any, url: str, name: str) -> None:
             pond.query("q").drop()
 
     def by_keyword(value: Any) -> Any:
-        return kept(pond, pond.register(text, **{name: value}).id, name)
+        return kept(pond, pond.register(text, **beside, **{name: value}).id, name)
 
     def by_client(value: Any) -> Any:
-        return kept(pond, remote.register(text, **{name: value}).id, name)
+        return kept(pond, remote.register(text, **beside, **{name: value}).id, name)
 
     def by_http(value: Any) -> Any:
-        reply = raw("POST", "/v1/queries", {"query": text, "options": {name: value}})
+        reply = raw("POST", "/v1/queries", {"query": text, "options": {**beside, name: value}})
         if reply.status == 201:
             return kept(pond, reply.json["id"], name)
         assert reply.status in (400, 409) and reply.json["error"] == "QueryError"
@@ -316,6 +322,66 @@ def test_errors_of_statements_are_those_of_the_table(owner: type, statement: str
         with pytest.raises(StatementError, match=f"there is no option '{wrong}' here") as caught:
             parse(statement.format(f"{wrong} = 1"))
         assert caught.value.nearest == name
+
+
+@pytest.mark.parametrize("name", [n for n in options_of(StreamTerms) if n not in ("delimiter", "marks", "lateness")])
+def test_options_of_streams_as_keywords(name: str) -> None:
+    """`Pond.stream_from` makes a stream with options that are keywords: these are what WITH would make of them."""
+    frame = StructType().add("ts", TimestampNTZType()).add("k", StringType())
+    option = options_of(StreamTerms)[name]
+    for value in [*good(option.kind), *bad(option.kind), *STRANGE]:
+        try:
+            wanted = option.read(value)
+        except OptionFault as fault:
+            with pytest.raises(SourceError) as caught:
+                create_statement("s", frame, {name: value})
+            assert str(caught.value) == str(fault)
+            continue
+        try:
+            (statement,) = parse(create_statement("s", frame, {name: value}))
+        except StatementError as error:  # it contradicts what stands beside it
+            assert error.text[error.start : error.end] and name not in ("retention", "ahead", "seed", "idle")
+        else:
+            assert getattr(statement.definition.options, name, wanted) in (wanted, None)
+    if isinstance(option.kind, Span):
+        (statement,) = parse(create_statement("s", frame, {"timer": "1s", name: dt.timedelta(seconds=90)}))
+        assert getattr(statement.definition.options, name) == 90_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "wrong"),
+    [
+        (TEXTS["materialize"], {"held_rows": 5}, "held_rows"),
+        (TEXTS["materialize"], {"memory_rows": 5}, "memory_rows"),
+        (TEXTS["materialize"], {"adapt": "off"}, "adapt"),
+        (TEXTS["materialize"], {"since": "start"}, "since"),
+        (WINDOWS, {"held_rows": 5}, "held_rows"),
+        (WINDOWS, {"memory_rows": 5}, "memory_rows"),
+        (WINDOWS, {"flush_delay": "2s"}, "flush_delay"),
+        (WINDOWS, {"flush_windows": 5}, "flush_windows"),
+        (WINDOWS, {"adapt": "off", "adapt_window": 5}, "adapt_window"),
+        (WINDOWS, {"every": "1s"}, "every"),
+        (WINDOWS, {"materialize": "none"}, "materialize"),
+        (TEXTS["every"], {"every": "1s", "empty": "report"}, "empty"),
+        (TEXTS["every"], {"every": "1s", "state": "lazy"}, "state"),
+        (TEXTS["held_rows"], {"flush": "lazy"}, "flush"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(pond: Any, text: str, options: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(MillpondError, match=f"'?{wrong}'?"):
+        pond.register(text, **options)
+    written = ", ".join(f"{name} = {literal(value)}" for name, value in options.items())
+    script = f"CREATE QUERY q WITH ({written}) AS {text}"
+    with pytest.raises(StatementError) as caught:
+        pond.sql(script)
+    assert script[caught.value.start : caught.value.end] == wrong
+
+
+def test_options_of_queries_apply(pond: Any) -> None:
+    """The order of filters is kept as `adapt` says, also where it is a keyword."""
+    pond.register(WINDOWS, "kept", adapt="off")
+    assert pond._core.catalog.query("kept").definition.options.adapt == "off"
+    pond.query("kept").drop()
 
 
 def test_unknown_names_are_the_same_everywhere(pond: Any, url: str) -> None:

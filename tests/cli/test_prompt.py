@@ -160,6 +160,22 @@ def test_completion(pond: Any) -> None:
     assert offered(pond, "\\d rea") == ["reading"] and offered(pond, "\\follow ") == ["fast", "per_minute"]
 
 
+def test_completion_of_options(pond: Any) -> None:
+    assert offered(pond, "CREATE QUERY q WITH (flu") == ["flush", "flush_delay", "flush_windows"]
+    assert offered(pond, "CREATE QUERY q WITH (since = 'start', flush = ") == ["'at once'", "'lazy'", "'slow'"]
+    assert offered(pond, "CREATE QUERY q AS SELECT mph FROM reading WITH (mat") == ["materialize"]
+    assert "lateness" in offered(pond, "CREATE STREAM s (ts TIMESTAMP, v INT) WITH (")
+    assert offered(pond, "CREATE STREAM s WITH (rev") == ["revise_for", "revisions"]
+    assert offered(pond, "CREATE TABLE t (a INT) WITH (rel") == ["reload"]
+    assert offered(pond, "CREATE TABLE t (a INT) WITH (header = t") == ["true"]
+    assert "shards" not in (settings := offered(pond, "ALTER SYSTEM SET ")) and "target" in settings
+    assert offered(pond, "ALTER SYSTEM SET (target = 1, sta") == ["statistics"]
+    assert offered(pond, "ALTER STREAM reading SET (") == ["retention", "archive"]
+    assert offered(pond, 'ALTER QUERY "fast" SET ear') == ["early"]
+    assert offered(pond, "CREATE STREAM s (ts TIMESTAMP, SEL") == ["SELECT"]
+    assert offered(pond, "WITH (SEL") == ["SELECT"]
+
+
 def test_tab_completes(pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the pond has is looked up in the background: at a prompt that is fed faster than anybody types, wait for it.
     refresh = Names.refresh

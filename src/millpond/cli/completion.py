@@ -1,4 +1,4 @@
-"""Completion at the prompt: commands, names of streams, tables, queries and columns, keywords, functions."""
+"""Completion at the prompt: commands, names of streams, tables, queries, columns and options, keywords, functions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from millpond.cli.names import Names
-from millpond.cli.typed import KEYWORDS, in_quiet, quoted, statement_at, words_of
+from millpond.cli.option_completion import options_at
+from millpond.cli.typed import KEYWORDS, in_quiet, quoted, statement_at, unfinished, words_of
 from millpond.language.functions import RELATION_AGGREGATES, SCALARS
 
 _FUNCTIONS: Final = sorted(SCALARS | RELATION_AGGREGATES)
-_UNFINISHED: Final = re.compile(r'(?:"[^"]*|[^\W\d]\w*)\Z')
 #: Behind these words a name of that kind stands; '' is any.
 _AFTER: Final = {"from": "", "join": "", "invoke": "query", "explain": "query", "analyze": "query"}
 _AFTER_KIND: Final = {"stream": "stream", "table": "table", "query": "query"}
@@ -58,8 +58,7 @@ class SqlCompleter(Completer):
                     yield Completion(name, -len(argument), display_meta=kind)
 
     def _sql(self, document: Document, before: str) -> Iterator[Completion]:
-        found = _UNFINISHED.search(before)
-        typed = found[0] if found else ""
+        typed = unfinished(before)
         prefix = typed.strip('"').lower()
         previous = [w.lower() for w in words_of(statement_at(before, len(before)))]
         if typed and previous:
@@ -69,6 +68,12 @@ class SqlCompleter(Completer):
         if qualifier:
             named = self._aliased(statement, qualifier[1].strip('"'))
             yield from _offered(typed, prefix, ((n, t) for n, t in self._names.columns(named)))
+            return
+        options = options_at(statement_at(before, len(before))) if not typed.startswith('"') else None
+        if options is not None:
+            for text, about in options:
+                if text.strip("'").startswith(prefix):
+                    yield Completion(text, -len(typed), display_meta=about)
             return
         kinds = self._names.kinds
         wanted = _wanted(previous)

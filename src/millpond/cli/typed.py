@@ -80,6 +80,19 @@ def in_quiet(before: str) -> bool:
     return False
 
 
+def unfinished(before: str) -> str:
+    """The word or the quoted name at the end of a text that is not closed yet, '' where there is none.
+
+    >>> unfinished('SELECT "a b" FROM re'), unfinished('SELECT "a b'), unfinished('SELECT "a b" ')
+    ('re', '"a b', '')
+    """
+    for found in _QUIET.finditer(before):
+        if found["open"]:
+            return found[0]
+    last = re.search(r"[^\W\d]\w*\Z", before)
+    return last[0] if last else ""
+
+
 def statement_at(text: str, cursor: int) -> str:
     """The statement of a script in which the cursor stands.
 
@@ -161,6 +174,7 @@ __all__ = [
     "is_complete",
     "quoted",
     "statement_at",
+    "unfinished",
     "without_quiet",
     "words_of",
 ]

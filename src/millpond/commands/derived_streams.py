@@ -105,8 +105,9 @@ def stream_of_rows(
         raise _fault(statement, "a derived stream has every row of its source", "no REDUCE", "REDUCE")
     if selection.sides[0].span != Span(Edge(), Edge("now")):
         raise _fault(statement, "BEGIN … END is for queries that are invoked", "WHERE", "BEGIN")
-    for name, given in (("empty", options.empty != "skip"), ("revise_for", options.revise_for is not None)):
-        if given:
+    plain = QueryOptions()
+    for name in ("empty", "revise_for", "every"):
+        if getattr(options, name) != getattr(plain, name):
             raise _fault(statement, f"'{name}' is for streams of windows, and this one has none", "", name)
     if statement.revisions is not None:
         raise _fault(statement, "'revisions' is for streams of answers: rows do not change", "", "revisions")

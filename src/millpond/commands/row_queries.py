@@ -23,20 +23,20 @@ from millpond.types import (
     StreamDefinition,
     TableDefinition,
 )
+from millpond.types.options import options_of
 
 
 def check_row_options(options: QueryOptions) -> None:
     """Raise Refusal for options that are not those of row queries."""
-    plain = QueryOptions()
-    for option in ("since", "empty", "revise_for", "early", "flush", "flush_delay", "flush_windows", "every", "state"):
-        if getattr(options, option) != getattr(plain, option):
-            raise Refusal(f"'{option}' is for window queries; a row query says BEGIN … END", option)
-    for option in ("adapt", "adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget"):
-        if getattr(options, option) != getattr(plain, option):
-            raise Refusal(
-                f"'{option}' is for queries whose filters are evaluated in an order: those over windows, and CQL",
-                option,
-            )
+    for name, option in options_of(QueryOptions).items():
+        if "rows" in option.of or getattr(options, name) == option.default:
+            continue
+        if "windows" not in option.of:
+            raise Refusal(f"'{name}' is for {' and '.join(option.of)}, and this is a row query", name)
+        if name.startswith("adapt"):
+            others = "those over windows, and CQL"
+            raise Refusal(f"'{name}' is for queries whose filters are evaluated in an order: {others}", name)
+        raise Refusal(f"'{name}' is for window queries; a row query says BEGIN … END", name)
 
 
 def only_invoked(name: str) -> str:

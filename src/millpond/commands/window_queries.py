@@ -27,6 +27,7 @@ from millpond.types import (
     QueryOptions,
     Relational,
     RelationInput,
+    StagedQuery,
     StreamDefinition,
     to_json,
 )
@@ -268,11 +269,29 @@ def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> N
         )  # fmt: skip
     if options.flush != "at once":
         _check_flush(streams, query, options)
+    joined = query.relation is not None or isinstance(query, StagedQuery) or any(s.is_inner for s in streams)
+    _check_idle(options, joined)
     taken = next((o.name for o in query.select if o.name.lower() == STATUS), None)
     if options.early is not None and taken is not None:
         raise Refusal(
             f"with 'early' answers have a column {STATUS} of their own", "early", (taken,), f"{taken} AS another name"
         )
+
+
+def _check_idle(options: QueryOptions, joined: bool) -> None:
+    """Refuse options that would change nothing."""
+    plain = QueryOptions()
+    idle = {
+        "is for flush='slow' and 'lazy'": ("flush_delay", "flush_windows") if options.flush == "at once" else (),
+        "is for relations and joins": () if joined else ("held_rows", "memory_rows"),
+        "does not go with adapt='off'": (
+            ("adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget") if options.adapt == "off" else ()
+        ),
+    }
+    for reason, names in idle.items():
+        for name in names:
+            if getattr(options, name) != getattr(plain, name):
+                raise Refusal(f"'{name}' {reason}", name)
 
 
 def check_reduction(query: BoundQuery) -> None:

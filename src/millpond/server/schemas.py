@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from millpond.types.options import QueryOptions, options_of
+
 Schema = dict[str, Any]
 
 
@@ -71,20 +73,26 @@ ANSWER: Final[Schema] = _object(
     next=_MAYBE_TEXT,
     rows=ROWS,
 )
+_OPTIONS: Final = options_of(QueryOptions)
+OPTIONS: Final[Schema] = {
+    "type": "object",
+    "properties": {name: option.schema for name, option in _OPTIONS.items()},
+    "additionalProperties": False,
+}
 REGISTRATION: Final[Schema] = {
     "oneOf": [
         _object(
             ["query"],
             query=_STATEMENT,
             name={"type": ["string", "null"], "minLength": 1, "maxLength": 200},
-            materialize={"enum": ["auto", "partial", "complete", "none"]},
-            options={"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
+            materialize=_OPTIONS["materialize"].schema,
+            options=OPTIONS,
         ),
         _object(
             ["queries"],
             queries={"type": "array", "items": _STATEMENT, "minItems": 1, "maxItems": 200_000},
             names={"type": ["array", "null"], "items": {"type": ["string", "null"], "minLength": 1, "maxLength": 200}},
-            materialize={"enum": ["auto", "partial", "complete", "none"]},
+            materialize=_OPTIONS["materialize"].schema,
         ),
     ]
 }

@@ -21,6 +21,8 @@ from millpond.sources.ingest import unknown_column
 from millpond.sources.intake import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
 from millpond.support.errors import SourceError
 from millpond.types import StreamDefinition
+from millpond.types.options import OptionFault, StreamTerms, options_of, read
+from millpond.types.options.value_kinds import Span, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,7 +73,7 @@ def create_statement(name: str, schema: StructType, options: Mapping[str, Any]) 
 
     Arguments:
         name: of the stream. schema: of the DataFrame. options: of the stream, by name, as WITH takes them.
-    Raises: SourceError for a type that no column of a stream has.
+    Raises: SourceError for a type that no column of a stream has, and for an option that cannot be.
 
     >>> from pyspark.sql.types import LongType, StructType, TimestampNTZType
     >>> schema = StructType().add("ts", TimestampNTZType()).add("n", LongType())
@@ -79,7 +81,11 @@ def create_statement(name: str, schema: StructType, options: Mapping[str, Any]) 
     'CREATE STREAM "s" ("ts" TIMESTAMP, "n" BIGINT) WITH ("progress" = \\'ts\\', "lateness" = \\'5s\\')'
     """
     columns = ", ".join(f"{quote(field.name)} {_type(field.dataType, field.name)}" for field in schema.fields)
-    told = ", ".join(f"{quote(option)} = {_literal(value)}" for option, value in options.items())
+    try:
+        read(options_of(StreamTerms), options)
+    except OptionFault as fault:
+        raise SourceError(str(fault)) from None
+    told = ", ".join(f"{quote(name)} = {_literal(name, value)}" for name, value in options.items() if value is not None)
     return f"CREATE STREAM {quote(name)} ({columns})" + (f" WITH ({told})" if told else "")
 
 
@@ -200,10 +206,12 @@ def _type(kind: DataType, column: str) -> str:
     )
 
 
-def _literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else text_literal(str(value))
+def _literal(name: str, value: Any) -> str:
+    """The value of an option as SQL has it."""
+    kind = options_of(StreamTerms)[name].kind
+    if isinstance(kind, Span) and not isinstance(value, str):
+        return text_literal(f"{kind.read(value, name)} us")
+    return text_literal(text_of(value, name))
 
 
 __all__ = ["batch_key", "check_columns", "check_frame", "create_statement", "feed", "last_batch"]

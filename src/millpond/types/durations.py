@@ -149,3 +149,26 @@ def parse_timestamp(text: str) -> int:
     except ValueError:
         raise ValueError(f"'{text}' is not a timestamp such as '2024-05-01 12:00:00'") from None
     return micros_of(value)
+
+
+def duration(micros: int) -> str:
+    """A duration as text.
+
+    >>> duration(90_000_000), duration(3_600_000_000)
+    ('1m 30s', '1h')
+    """
+    if micros == 0:
+        return "0s"
+    parts, rest = [], abs(micros)
+    for unit, size in (
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("m", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1000),
+        ("us", 1),
+    ):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return ("-" if micros < 0 else "") + " ".join(parts)

@@ -6,6 +6,7 @@ from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
 from millpond.synopses.panes import windows_of
 from millpond.types import BoundQuery, Landmark, Window, moment_of
+from millpond.types.durations import duration as duration
 from millpond.windows.costs import Decision
 from millpond.windows.landmarks import is_dated
 
@@ -24,29 +25,6 @@ def moment(bound: int) -> str:
         return str(moment_of(bound))
     except OverflowError:
         return f"{bound} us"
-
-
-def duration(micros: int) -> str:
-    """A duration as text.
-
-    >>> duration(90_000_000), duration(3_600_000_000)
-    ('1m 30s', '1h')
-    """
-    if micros == 0:
-        return "0s"
-    parts, rest = [], abs(micros)
-    for unit, size in (
-        ("d", 86_400_000_000),
-        ("h", 3_600_000_000),
-        ("m", 60_000_000),
-        ("s", 1_000_000),
-        ("ms", 1000),
-        ("us", 1),
-    ):
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return ("-" if micros < 0 else "") + " ".join(parts)
 
 
 def open_text(range_: int) -> str:

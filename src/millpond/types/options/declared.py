@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from millpond.support.spelling import nearest
-from millpond.types.options.value_kinds import Kind, OptionFault
+from millpond.types.options.value_kinds import Kind, OptionFault, Schema
 
 T = TypeVar("T")
 
@@ -31,6 +31,7 @@ class Option:
 
     kind: how its values are read. about: what it is for, half a sentence. default: where it is not given.
     live: it may change while what it is of runs. derived: streams that are made by a query have it, too.
+    of: what kinds of queries have it: 'windows', 'relations', 'pairs', 'rows'; none: it is no option of queries.
     word: 'option' or 'setting'.
     """
 
@@ -40,12 +41,21 @@ class Option:
     default: Any
     live: bool = False
     derived: bool = False
+    of: tuple[str, ...] = ()
     word: str = "option"
 
     @property
     def called(self) -> str:
         """What errors call it."""
         return f"{self.word} '{self.name}'"
+
+    @property
+    def schema(self) -> Schema:
+        """What JSON may have, as JSON Schema; null is as if it were not there."""
+        found = self.kind.schema
+        either = found.get("anyOf", [found])
+        default = {} if self.default is None else {"default": self.kind.shown(self.default)}
+        return {"anyOf": [*either, {"type": "null"}], "description": self.about, **default}
 
     def read(self, given: Any) -> Any:
         """The value of what is written or passed. Raises: OptionFault."""
@@ -56,12 +66,9 @@ class Option:
 Table = Mapping[str, Option]
 
 
-def option(
-    default: T, kind: Kind[Any], about: str, *, live: bool = False, derived: bool = False, word: str = "option"
-) -> T:
+def option(default: T, kind: Kind[Any], about: str, **more: Any) -> T:
     """A field of a dataclass that is an option; arguments as of `Option`."""
-    declared = Option("", kind, about, default, live, derived, word)
-    return dataclasses.field(default=default, metadata={_KEY: declared})
+    return dataclasses.field(default=default, metadata={_KEY: Option("", kind, about, default, **more)})
 
 
 @cache

@@ -9,6 +9,7 @@ from millpond.types.columns import SECOND
 from millpond.types.options.declared import option
 from millpond.types.options.value_kinds import Choice, Number, Span, Start, Whole
 
+_STANDING = ("windows", "relations", "pairs")
 _ROWS = Whole("a number of rows such as 1000000", most=999_999_999)
 
 
@@ -23,10 +24,18 @@ class QueryOptions:
     """
 
     since: Literal["start"] | int | None = option(
-        None, Start(), "from when on windows are answered: those open at registration, or from there", derived=True
+        None,
+        Start(),
+        "from when on windows are answered: those open at registration, or from there",
+        derived=True,
+        of=_STANDING,
     )
     empty: Literal["skip", "report"] = option(
-        "skip", Choice(("skip", "report")), "whether windows without a tuple are reported", derived=True
+        "skip",
+        Choice(("skip", "report")),
+        "whether windows without a tuple are reported",
+        derived=True,
+        of=("windows",),
     )
     revise_for: int | None = option(
         None,
@@ -34,46 +43,60 @@ class QueryOptions:
         "how long behind the watermark closed windows can be revised; by default the larger of a day and ten RANGEs",
         live=True,
         derived=True,
+        of=_STANDING,
     )
     materialize: Literal["auto", "partial", "complete", "none"] = option(
         "auto",
         Choice(("auto", "partial", "complete", "none")),
         "how much of a row query's answer is kept ready: which rows match, the answer of the current window, nothing,"
         " or what use and space say while it runs",
+        of=("rows",),
     )
     early: int | None = option(
-        None, Span("10s"), "how often windows that are still open are answered, of clock time; by default never",
+        None,
+        Span("10s"),
+        "how often windows that are still open are answered, of clock time; by default never",
         live=True,
-    )  # fmt: skip
+        of=("windows", "relations"),
+    )
     flush: Literal["at once", "lazy", "slow"] = option(
         "at once",
         Choice(("at once", "lazy", "slow")),
         "how the answers of a window that closes go out: at once, spread over flush_delay, or all when that is over",
         live=True,
+        of=("windows",),
     )
-    flush_delay: int = option(5 * SECOND, Span("5s"), "how long that takes, of clock time", live=True)
+    flush_delay: int = option(5 * SECOND, Span("5s"), "how long that takes, of clock time", live=True, of=("windows",))
     flush_windows: int = option(
         2,
         Whole("a number of windows such as 2", most=999_999_999),
         "how many more windows have ended when answers go out in any case",
         live=True,
+        of=("windows",),
     )
-    every: int | None = option(None, Span("1 s"), "how far apart the instants are that RSTREAM reports", derived=True)
+    every: int | None = option(
+        None, Span("1 s"), "how far apart the instants are that RSTREAM reports", derived=True, of=("relations",)
+    )
     delay: int = 0
     pairs: bool = False
     state: Literal["eager", "lazy", "adaptive"] = option(
         "eager",
         Choice(("eager", "lazy", "adaptive")),
         "how the panes of windows are kept: partial aggregates, tuples, or for each pane and group what is smaller",
+        of=("windows",),
     )
     held_rows: int = option(
-        100_000_000, _ROWS, "how many rows the windows of a relation may hold in one shard; more make it fail"
+        100_000_000,
+        _ROWS,
+        "how many rows the windows of a relation may hold in one shard; more make it fail",
+        of=("relations", "pairs"),
     )
     memory_rows: int | None = option(
         None,
         _ROWS,
         "how many rows of each stream of a relation a shard keeps in memory, where others are mapped from disk; by"
         " default all",
+        of=("relations", "pairs"),
     )
     adapt: Literal["a_greedy", "sweep", "independent", "local_swaps", "auto", "off"] = option(
         "a_greedy",
@@ -81,6 +104,7 @@ class QueryOptions:
         "how the order of filters with registered functions is kept; off: as they are written",
         live=True,
         derived=True,
+        of=_STANDING,
     )
     adapt_probability: float | None = option(
         None,
@@ -88,6 +112,7 @@ class QueryOptions:
         "the share of the dropped rows that are profiled; by default the way's own",
         live=True,
         derived=True,
+        of=_STANDING,
     )
     adapt_window: int | None = option(
         None,
@@ -95,6 +120,7 @@ class QueryOptions:
         "how many profile tuples count; by default the way's own",
         live=True,
         derived=True,
+        of=_STANDING,
     )
     adapt_alpha: float | None = option(
         None,
@@ -102,6 +128,7 @@ class QueryOptions:
         "the thrashing factor; by default the way's own",
         live=True,
         derived=True,
+        of=_STANDING,
     )
     adapt_budget: float = option(
         0.05,
@@ -109,6 +136,7 @@ class QueryOptions:
         "the share of the time of filters that profiling may take",
         live=True,
         derived=True,
+        of=_STANDING,
     )
 
     @property

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any, Generic, Literal, TypeVar
 
 from millpond.support.spelling import nearest
-from millpond.types.durations import parse_duration, parse_timestamp
+from millpond.types.durations import duration, parse_duration, parse_timestamp
 from millpond.types.instants import micros_of
 
 T_co = TypeVar("T_co", covariant=True)
@@ -79,6 +79,15 @@ class Kind(ABC, Generic[T_co]):
     @abstractmethod
     def schema(self) -> Schema:
         """What JSON may have, as JSON Schema."""
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Values that completion offers."""
+        return ()
+
+    def shown(self, value: Any) -> str:
+        """A value as it is written; `read` makes the value of it again."""
+        return text_of(value, "")
 
 
 def text_of(given: Any, called: str, expected: str = "") -> str:
@@ -150,6 +159,11 @@ class Choice(Kind[str]):
         return found
 
     @property
+    def offered(self) -> tuple[str, ...]:
+        """The words as they are written."""
+        return tuple(f"'{word}'" for word in self.words)
+
+    @property
     def expected(self) -> str:
         """The words."""
         return " or ".join(f"'{word}'" for word in self.words)
@@ -170,6 +184,11 @@ class Boolean(Kind[bool]):
         if word not in ("true", "false", "on", "off", "1", "0"):
             raise ValueError(f"'{text}' is neither true nor false")
         return word in ("true", "on", "1")
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Values that completion offers."""
+        return ("true", "false")
 
     @property
     def expected(self) -> str:
@@ -265,6 +284,10 @@ class Span(Kind[int]):
     def parse(self, text: str) -> int:
         """The microseconds."""
         return self._long_enough(parse_duration(text), text)
+
+    def shown(self, value: Any) -> str:
+        """A span as it is written."""
+        return duration(value) if isinstance(value, int) else str(value)
 
     def _long_enough(self, micros: int, text: str) -> int:
         if micros < 0 or (micros == 0 and not self.zero):
