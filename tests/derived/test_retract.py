@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.operators.relation import merge as relating
+from millpond.operators.stores import state as stores
 from tests.derived.test_derived_is_oracle import FIRST, KINDS, NAMES, some
 from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, revisions, statistics
 from tests.oracle.compare import normal
@@ -183,7 +183,7 @@ def test_relations_over_answers(data: Any) -> None:
     batches = data.draw(st.lists(st.lists(times, min_size=1, max_size=4), min_size=1, max_size=6))
     copies = data.draw(st.integers(1, 2))
     with pytest.MonkeyPatch.context() as patch, pond("progress='ts'", compact_files=2) as p:
-        patch.setattr(relating, "PRUNED", 2)
+        patch.setattr(stores, "PRUNED", 2)
         p.sql("CREATE STREAM r (ts TIMESTAMP, k TEXT) WITH (progress='ts')")
         for name in ("x", "y")[:copies]:
             p.sql(

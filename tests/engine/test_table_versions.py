@@ -14,7 +14,7 @@ import pytest
 import millpond
 from millpond.engine.control.epoch import propose, run_epoch
 from millpond.manifests.records import manifest_path, read_manifest
-from millpond.operators.relation.merge import forget_contents
+from millpond.operators.stores.state import forget_contents
 from millpond.sources.tables.versions import TableState, due, table_folder
 from millpond.tables import read_json
 from millpond.types import TableDefinition

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.operators.relation import merge as relating
+from millpond.operators.stores import state as stores
 from millpond.testing import VirtualClock
 from tests.oracle.cql import Query, Row, Stamped, Windowed
 from tests.quick import quick_folder
@@ -37,9 +37,9 @@ operators = st.sampled_from(["ISTREAM", "DSTREAM", "RSTREAM", ""])
 @pytest.fixture(autouse=True, scope="module")
 def pruned_early() -> Iterator[None]:
     """Rows that nobody needs are left out of memory at once, not only where there are many."""
-    before, relating.PRUNED = relating.PRUNED, 2
+    before, stores.PRUNED = stores.PRUNED, 2
     yield
-    relating.PRUNED = before
+    stores.PRUNED = before
 
 
 class Setting:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.answers import relational
-from millpond.operators.relation import backfill as relation_backfill
-from millpond.operators.relation import merge as relating
+from millpond.engine.jobs import relation_backfill
+from millpond.operators.stores import state as stores
 from tests.oracle.cql import Query, Row, Stamped, Windowed
 from tests.quick import many, quick_folder
 from tests.relations.setting import WINDOWS
@@ -45,10 +45,10 @@ steps = st.lists(
 @pytest.fixture(autouse=True, scope="module")
 def pruned_early() -> Iterator[None]:
     """Rows that nobody needs are left out of memory at once, and back-fills read a few at a time, not only many."""
-    before = relating.PRUNED, relation_backfill.PIECE
-    relating.PRUNED, relation_backfill.PIECE = 2, 3
+    before = stores.PRUNED, relation_backfill.PIECE
+    stores.PRUNED, relation_backfill.PIECE = 2, 3
     yield
-    relating.PRUNED, relation_backfill.PIECE = before
+    stores.PRUNED, relation_backfill.PIECE = before
 
 
 class Story:

@@ -12,7 +12,7 @@ import pytest
 
 import millpond
 from millpond.language.spreading import EVERYWHERE
-from millpond.operators.relation.skew import hashed
+from millpond.operators.relational.skew import hashed
 from tests.relations.setting import bound, stream
 from tests.relations.xjoin import Equality, Span, xjoin
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.operators.relation import merge as relating
+from millpond.operators.stores import state as stores
 from millpond.relations.bands import marks_of, needed_from
 from millpond.types import BoundQuery
 from tests.oracle.cql import Row
@@ -58,9 +58,9 @@ windows = st.one_of(sliding, st.just(("", "[RANGE TUMBLING 4 MICROSECONDS]")))
 @pytest.fixture(autouse=True, scope="module")
 def pruned_early() -> Iterator[None]:
     """Rows that nobody needs are left out of memory at once, not only where there are many."""
-    before, relating.PRUNED = relating.PRUNED, 1
+    before, stores.PRUNED = stores.PRUNED, 1
     yield
-    relating.PRUNED = before
+    stores.PRUNED = before
 
 
 def micros(at: dt.datetime | None) -> int | None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.operators.relation import merge as relating
+from millpond.operators.stores import state as stores
 from millpond.testing import VirtualClock
 from tests.quick import is_deep, quick_folder
 from tests.relations.setting import WINDOWS
@@ -39,11 +39,11 @@ steps = st.lists(
 @contextmanager
 def pruning(always: bool) -> Iterator[None]:
     """Rows that nobody needs are left out in every epoch, or never."""
-    before, relating.PRUNED = relating.PRUNED, 0 if always else 10**9
+    before, stores.PRUNED = stores.PRUNED, 0 if always else 10**9
     try:
         yield
     finally:
-        relating.PRUNED = before
+        stores.PRUNED = before
 
 
 def log_of(always: bool, queries: list[str], drawn: list[Any], options: str = "") -> dict[str, Any]:
@@ -53,7 +53,7 @@ def log_of(always: bool, queries: list[str], drawn: list[Any], options: str = ""
         (folder / "t.csv").write_text("a,name\n1,one\n2,two\n,none\n")
 
         def opened() -> Any:
-            relating.forget_contents()
+            stores.forget_contents()
             files = 2 if always else 1000
             return millpond.open(folder / "pond", executor="inline", shards=2, compact_files=files, clock=clock)
 
@@ -88,8 +88,8 @@ def log_of(always: bool, queries: list[str], drawn: list[Any], options: str = ""
                         pond.ingest(name, shown)
                     pond.step()
                 # What was left out is looked for again in the next epoch, however little came.
-                for key, held in relating._kept.items():
-                    relating._kept[key] = replace(held, size=0)
+                for key, held in stores._kept.items():
+                    stores._kept[key] = replace(held, size=0)
             while waiting:
                 create()
             if status == "paused":
@@ -164,7 +164,7 @@ def test_files_are_put_together_without_what_their_rows_take_back() -> None:
         with quick_folder() as folder:
 
             def opened(folder: Path = folder, files: int = files) -> Any:
-                relating.forget_contents()  # only what is in files is known
+                stores.forget_contents()  # only what is in files is known
                 return millpond.open(folder / "pond", executor="inline", shards=1, compact_files=files)
 
             pond = opened()

@@ -15,16 +15,11 @@ import pyarrow as pa
 
 from millpond.answers.answers import latest_changes_sql, log_columns, order_terms, read_log
 from millpond.catalog import Standing
-from millpond.catalog.unions import late_of, progress_of, streams_of
 from millpond.engine.core import Core
 from millpond.language.duck import quote
 from millpond.manifests.places import query_owner, results_folder
-from millpond.manifests.records import Published, QueryProgress
-from millpond.operators.relation.bounds import high_of, specs_of
-from millpond.operators.relation.needs import horizon_of as horizon_of_relation
-from millpond.operators.relation.visibility import revises
-from millpond.operators.windowed.advance import horizon_of
-from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.manifests.records import Published
+from millpond.progress import NEVER
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
 from millpond.tables.chunks import read_heads
@@ -40,23 +35,11 @@ FINAL = "final"
 def final_until(core: Core, standing: Standing, published: Published) -> int:
     """The event time until which answers are final: windows that end, or instants that lie, at or before it; NEVER if
     none is."""
-    query = standing.definition.query
     progress = published.queries.get(str(standing.id))
-    if query.relation is not None:
-        return _final_instant(core, standing, published, progress)
-    spec = core.catalog.synopses[standing.synopsis].spec
-    known = progress_of(core.catalog, spec, published.progress)
-    ingested = all(_ends_for_good(core, s) for s in streams_of(core.catalog, spec))
-    if progress is None or progress.closed <= NEVER:
+    if progress is None:
         return NEVER
-    # A window that ends with a row is closed when progress is beyond its end: equal times may still come.
-    open_end = 0 if standing.definition.query.row_window is None or progress.closed >= FOREVER else 1
-    if late_of(core.catalog, spec) == "drop" or (known.bound >= FOREVER and ingested):
-        return progress.answered - open_end
-    if known.high <= NEVER:
-        return NEVER
-    horizon = horizon_of(standing.definition.query, standing.definition.options, progress, known.high)
-    return min(progress.answered, horizon) - open_end
+    ended = all(_ends_for_good(core, s) for s in core.catalog.streams_of(standing))
+    return core.operators.answering[standing.id].final_until(standing, progress, published.progress, ended)
 
 
 def _ends_for_good(core: Core, stream: StreamDefinition) -> bool:
@@ -65,22 +48,6 @@ def _ends_for_good(core: Core, stream: StreamDefinition) -> bool:
         return stream.options.source == "ingest"
     streams = core.catalog.streams
     return all(s in streams and _ends_for_good(core, streams[s]) for s in stream.derived.sources)
-
-
-def _final_instant(core: Core, standing: Standing, published: Published, progress: QueryProgress | None) -> int:
-    """As `final_until`, of a relational query."""
-    if progress is None or progress.closed <= NEVER:
-        return NEVER
-    streams = core.catalog.streams_of(standing)
-    known = [published.progress.get(str(s.id), StreamProgress()) for s in streams]
-    ended = progress.closed >= FOREVER and all(k.bound >= FOREVER for k in known)
-    specs = specs_of(core.catalog, standing)
-    revising = any(revises(standing.definition.options, late_of(core.catalog, spec)) for spec in specs)
-    if not revising or (ended and all(_ends_for_good(core, s) for s in streams)):
-        return progress.closed - 1
-    # What the next epoch measures late rows by is this epoch's watermark, if that is further.
-    high = high_of(core.catalog, specs, published.progress)
-    return horizon_of_relation(core.catalog, standing, progress, high) - 1
 
 
 def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Table:

@@ -25,10 +25,9 @@ from millpond.language.statements import AsOf
 from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.pairs.advance import all_pairs
 from millpond.operators.relation.advance import known_of
-from millpond.operators.relation.bounds import specs_of
-from millpond.operators.relation.history import read_inputs
-from millpond.operators.relation.merge import FAULTS, Input
 from millpond.operators.relation.table_use import version_at
+from millpond.operators.relational.history import read_inputs
+from millpond.operators.relational.reading import FAULTS, Input
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
 from millpond.sources.tables.versions import table_version
@@ -367,7 +366,9 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
             own = catalog.known_as(standing)
             others = sorted({n for q in catalog.users(owner) for n in catalog.known_as(q)} - set(own))
             lines.append(f"store {owner}, " + (f"shared with {', '.join(others)}" if others else "its own"))
-        late = ", ".join(dict.fromkeys(late_of(catalog, spec) for spec in specs_of(catalog, standing)))
+        late = ", ".join(
+            dict.fromkeys(late_of(catalog, spec) for spec in [catalog.stores[o].spec for o in standing.inputs])
+        )
         spare = duration(spare_of(relation, standing.definition.options))
         lines.append(f"late rows: {late}" + (f", for {spare} behind progress" if "revise" in late else ""))
         lines.append(

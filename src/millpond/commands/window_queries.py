@@ -14,7 +14,7 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.readable import check_relation, check_windows
 from millpond.language.spreading import are_together, together_of
 from millpond.manifests.records import read_manifest
-from millpond.operators.relation.skew import hashed
+from millpond.operators.relational.skew import hashed
 from millpond.operators.windowed.needs import complete_since, needed_by, summary_since
 from millpond.progress import FOREVER
 from millpond.support.errors import QueryError, Refusal

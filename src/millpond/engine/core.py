@@ -24,7 +24,8 @@ from millpond.engine.ownership import Ownership
 from millpond.manifests.epochs import Clock, Epochs, wall_clock
 from millpond.manifests.records import Published
 from millpond.operators.filters.filter_orders import FilterOrders
-from millpond.operators.relation.skew import Skew
+from millpond.operators.registry import Operators, operators_of
+from millpond.operators.relational.skew import Skew
 from millpond.sources.tables.versions import TableVersions
 from millpond.tables import SegmentTable
 from millpond.tables.executors import Executor
@@ -103,6 +104,11 @@ class Core:
     def catalog(self) -> Catalog:
         """The catalog as of the last event."""
         return self.catalogs.catalog
+
+    @property
+    def operators(self) -> Operators:
+        """The operators of the catalog as of the last event."""
+        return operators_of(self.catalog)
 
     @property
     def catalog_log(self) -> CatalogLog:

@@ -254,6 +254,15 @@ def manifest_path(pond: str, epoch: int) -> str:
     return os.path.join(pond, "manifests", f"{epoch:012d}.json")
 
 
+def manifest_file(pond: str, epoch: int) -> tuple[int, int] | None:
+    """Which file the manifest of an epoch is; None when it has been removed."""
+    try:
+        status = os.stat(manifest_path(pond, epoch))
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
 def published_path(pond: str, epoch: int) -> str:
     """Where the publish record of an epoch lies."""
     return os.path.join(pond, "published", f"{epoch:012d}.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -12,7 +13,6 @@ import pyarrow.compute as pc
 
 from millpond.archive.segments import archive_folder, read_rows, row_schema
 from millpond.catalog.unions import entering, own_names
-from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.catching_up import catch_up
 from millpond.operators.windowed.group_bounds import GroupBounds
@@ -27,6 +27,9 @@ from millpond.tables.chunks import pack
 from millpond.tables.executors import Parcel
 from millpond.types import BoundQuery, QueryOptions, StreamDefinition
 from millpond.windows.panes import WHOLE
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 #: Rows that one map task of a history job reads at a time.
 ROWS_AT_ONCE = 1_000_000

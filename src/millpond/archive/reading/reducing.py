@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -45,13 +45,15 @@ from millpond.archive.reading.scan import (
     sections,
 )
 from millpond.archive.reading.splits import SCAN, Portion
-from millpond.engine.core import Core
 from millpond.language.reduce_clause import interval_text, reduction_text
 from millpond.operators.summaries.maintenance import served
 from millpond.support.errors import QueryError
 from millpond.synopses import PanesSpec, spec_of
 from millpond.synopses.whole_rows import plain_spec, unweighed
 from millpond.types import BoundQuery, Reduction, StreamDefinition, from_json, to_json
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 #: Under which key of a table's metadata what was read for it stands, as JSON.
 METADATA = b"millpond.reduction"

@@ -6,12 +6,14 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from millpond.engine.core import Core
 from millpond.language.reduce_clause import FORMS
 from millpond.support.errors import QueryError
 from millpond.tables import remove_file, write_durably
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 _loaded: dict[str, Callable[..., Any]] = {}
 

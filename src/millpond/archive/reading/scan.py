@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +29,15 @@ from millpond.archive.design.lazy import Scanned
 from millpond.archive.design.sampling import PLACES
 from millpond.archive.reading.history import ROWS_AT_ONCE, Range, segments_in
 from millpond.archive.segments import row_schema
-from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.tables import Segment
 from millpond.tables.storage_types import from_storage, storage_schema
 from millpond.tables.stores import is_remote, open_input
 from millpond.types import WEIGHT, StreamDefinition, micros_of
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,12 +22,14 @@ from millpond.archive.reading.scan import Piece, Section, Version, batches, matc
 from millpond.archive.retention import keep_of_copies
 from millpond.archive.segments import row_schema
 from millpond.archive.storage import StreamRuntime
-from millpond.engine.core import Core
 from millpond.manifests.records import read_manifest
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import WEIGHT, StreamDefinition, from_json, to_json
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 #: Rows whose sections the vacuumer reads in one round; the rest waits for the next.
 ROUND_ROWS = 8_000_000

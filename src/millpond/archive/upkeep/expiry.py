@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from millpond.archive import Keep
 from millpond.archive.copies import section_of
 from millpond.archive.retention import keep_of_copies, keep_of_rows
 from millpond.archive.storage import StreamRuntime
-from millpond.engine.core import Core
 from millpond.operators.summaries.maintenance import settle
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 
 def expire(core: Core, runtime: StreamRuntime) -> None:

@@ -13,7 +13,7 @@ from millpond.adapt.scheduling import StageProfile
 from millpond.archive.observed_load import Load
 from millpond.engine.intake.admission import Pace
 from millpond.operators.filters.filter_orders import FilterOrders
-from millpond.operators.relation.skew import Skew
+from millpond.operators.relational.skew import Skew
 from millpond.types.options import Settings
 
 

@@ -35,10 +35,10 @@ from millpond.manifests.records import (
     write_manifest,
 )
 from millpond.operators.derived.rows import bounds_of, pass_adopted, takeable
-from millpond.operators.relation.bounds import answered_until, bound_of, high_of, is_paired, specs_of
-from millpond.operators.relation.needs import horizon_of
-from millpond.operators.relation.probing import probed_streams
-from millpond.operators.relation.skew import decided, moved
+from millpond.operators.relational.bounds import high_of
+from millpond.operators.relational.probing import probed_streams
+from millpond.operators.relational.reading import RowReader
+from millpond.operators.relational.skew import decided, moved
 from millpond.operators.windowed.lookup_versions import stretches_now
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import DerivedSource
@@ -112,11 +112,11 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
         queries = dict(published.queries)
         for adoption in adoptions:
             queries.update(adoption.progress)
+        answering = core.operators.answering
         for standing in catalog.queries.values():
             runs = standing.status == "live" or (standing.status == "paused" and standing.reason != "backfilling")
             if runs and str(standing.id) not in queries:
-                read = answered_until if is_paired(standing) else bound_of
-                bound = read(catalog, standing, progress, clock)
+                bound = answering[standing.id].starts_at(standing, progress, clock)
                 start = _start(standing.definition.options, bound)
                 queries[str(standing.id)] = QueryProgress(closed=start, start=start)
         queries = {
@@ -129,7 +129,7 @@ def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
             if standing.status == "paused" and known.paused is None:
                 # One that was paused while its back-fill ran has seen nothing of what came live.
                 adopted = any(key in a.progress for a in adoptions)
-                first = standing.first_epoch if standing.inputs else catalog.synopses[standing.synopsis].first_epoch
+                first = answering[standing.id].first_epoch_of(standing)
                 since = first if adopted else published.epoch + 1
                 queries[key] = replace(known, paused=since)
         compact, expire = _upkeep(core, state, catalog, progress, queries)
@@ -181,7 +181,9 @@ def _probed(
         if relation is None or not relation.probes or known is None:
             continue
         streams = catalog.streams_of(standing)
-        horizon = horizon_of(catalog, standing, known, high_of(catalog, specs_of(catalog, standing), progress))
+        reader = core.operators.answering[standing.id]
+        assert isinstance(reader, RowReader)
+        horizon = reader.horizon(known, high_of(catalog, reader.specs, progress))
         for stream, length in probed_streams(relation, streams).items():
             low = NEVER if length is None else max(NEVER, horizon - 1 - length)
             since[stream] = min(low, since.get(stream, low))
@@ -216,7 +218,7 @@ def _upkeep(
     queries: dict[str, QueryProgress],
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """State files to merge, per shard, and state files that nobody needs any more."""
-    need = end_of_need(catalog, progress, queries)
+    need = end_of_need(core.operators, progress, queries)
     expire = tuple(sorted(s.path for s in state if s.high < need))
     compact: dict[str, tuple[str, ...]] = {}
     # A paused query will need to tell what came before its pause from what came in it.
@@ -274,8 +276,9 @@ def run_epoch(core: Core, epoch: int) -> None:
             stages[name] += seconds
     scans: dict[str, int] = defaultdict(int)
     for report in reports:
-        for name, count in report["scans"].items():
-            scans[name] += count
+        for counts in report["scans"].values():
+            for name, count in counts.items():
+                scans[name] += count
     core.filters.learn(core.catalog, manifest.filters, epoch, manifest.clock, [*reports[0]["reports"], *reports])
     elapsed = time.perf_counter() - started
     stages |= {"job": ran - started, "commit": committed - ran, "publish": time.perf_counter() - committed}
@@ -348,7 +351,7 @@ def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adopt
         *((core.streams[s].dead, files, ()) for s, files in sorted(dead.items())),
         *((core.copy_table(s, copy), files, ()) for (s, copy), files in sorted(copies.items())),
     ]
-    entries = [from_json(Segment, s) for report in reports[0]["reports"] for s in report["entries"]]
+    entries = [from_json(Segment, s) for report in reports[0]["reports"] for s in report["entries"].values()]
     if entries:
         jobs.append((core.summaries, entries, ()))
     if state or merged or manifest.expire:

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from millpond.catalog.unions import progress_of
 from millpond.engine.core import Core
-from millpond.operators.derived.granularity import moves
-from millpond.operators.derived.rows import announced, followers
-from millpond.operators.relation.bounds import answered_until, stirring_bound
-from millpond.operators.windowed.early import due
-from millpond.operators.windowed.smoothing import due as flush_due
-from millpond.progress import NEVER, StreamProgress, absorb
+from millpond.operators.derived.rows import followers
+from millpond.progress import StreamProgress, absorb
 from millpond.types import ARRIVAL
-from millpond.windows import Cover, Panes, first_end_after
 
 
 def tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
@@ -34,56 +26,36 @@ def tick_closes(core: Core, clock: int, arrivals: dict[str, int]) -> bool:
                 driven.add(follower)
     if not driven:
         return False
+    answering = core.operators.answering
     for standing in core.catalog.queries.values():
         known = core.published.queries.get(str(standing.id))
         if known is None or driven.isdisjoint(s.id for s in core.catalog.streams_of(standing)):
             continue
-        window = standing.definition.query.window
-        if standing.inputs:
-            until = stirring_bound(core.catalog, standing, states, clock)
-            if standing.status == "live" and moves(known, standing.definition.options, until):
-                return True
-            continue
-        state = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, states)
-        reached = announced(standing.definition.options, state.bound)
-        if state.high <= NEVER or reached <= known.closed:
-            continue
-        if window is None:
-            if known.closed <= state.high:  # there may be a row to end a window with
-                return True
-            continue
-        # The first end that is not closed yet; nothing was closed while the bound was not known.
-        end = first_end_after(window, known.closed if known.closed > NEVER else state.high)
-        start = NEVER if window.kind is not None else int(Cover(Panes(1), window).starts(np.array([end]))[0])
-        reported = standing.definition.options.empty == "report" or start <= state.high
-        if end <= reached and reported:
+        if answering[standing.id].due(standing, known, states, clock):
             return True
     return False
 
 
 def clock_due(core: Core, clock: int) -> bool:
     """Whether early answers are to be made of rows that have come already, or answers go out that wait."""
-    for query in core.catalog.queries.values():
-        progress = core.published.queries.get(str(query.id))
-        if query.status != "live" or progress is None:
-            continue
-        definition = query.definition
-        if progress.stirred and due(definition.options, progress, clock):
-            return True
-        if flush_due(definition.query, definition.options, progress, clock):
-            return True
-    return False
+    answering = core.operators.answering
+    return any(
+        q.status == "live"
+        and str(q.id) in core.published.queries
+        and answering[q.id].due_by_clock(q, core.published.queries[str(q.id)], clock)
+        for q in core.catalog.queries.values()
+    )
 
 
 def resumed(core: Core) -> bool:
     """Whether a query that was paused has something to catch up on."""
+    published, answering = core.published, core.operators.answering
     return any(
         q.status == "live"
-        and str(q.id) in core.published.queries
+        and (known := published.queries.get(str(q.id))) is not None
         and (
-            core.published.queries[str(q.id)].paused is not None
-            or core.published.queries[str(q.id)].closed
-            < answered_until(core.catalog, q, core.published.progress, core.published.clock)
+            known.paused is not None
+            or known.closed < answering[q.id].answered_until(q, published.progress, published.clock)
         )
         for q in core.catalog.queries.values()
     )

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.archive.dead_letters import row_texts
 from millpond.archive.segments import DEAD, HIDDEN, row_schema, times_of
 from millpond.manifests.records import Manifest, Split
 from millpond.progress import NEVER, ItemSummary, StreamProgress, ahead_mask, summarise
@@ -16,7 +17,7 @@ from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.formats.read import Read, read, tail_times
 from millpond.sources.intake import Item
 from millpond.sources.own_marks import BROKEN, behind_which, group_texts, known_bounds, own_bounds, said
-from millpond.synopses import connection, query_table
+from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.synopses.tolerance import one_line
 from millpond.types import StreamDefinition
@@ -180,12 +181,6 @@ def _letters(rejected: pa.Table, source: str, epoch: int) -> pa.Table:
         ],
         schema=DEAD,
     )
-
-
-def row_texts(rows: pa.Table) -> pa.Array:
-    """Rows as JSON texts, so that a dead letter can be mended and replayed."""
-    shown = query_table(connection(), "SELECT left(to_json(r)::VARCHAR, 1000) AS t FROM rows r", rows=rows)
-    return shown["t"]
 
 
 def _refused(

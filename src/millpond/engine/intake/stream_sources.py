@@ -9,6 +9,7 @@ from millpond.catalog.catalogs import Catalogs
 from millpond.manifests.epochs import Epochs
 from millpond.operators.derived.granularity import is_needed
 from millpond.operators.derived.rows import reached
+from millpond.operators.registry import operators_of
 from millpond.sources.derived import DerivedSource, derived_folder
 from millpond.sources.files import FileSource
 from millpond.sources.intake import IntakeLog
@@ -40,10 +41,9 @@ class StreamSources:
 
     def _derived(self, definition: StreamDefinition, log: IntakeLog) -> DerivedSource:
         def needed(announced: int, bound: int) -> bool:
-            published = self.epochs.published
-            return is_needed(
-                self.catalogs.catalog, published.progress, published.queries, definition.id, announced, bound
-            )
+            published, catalog = self.epochs.published, self.catalogs.catalog
+            answering = operators_of(catalog).answering
+            return is_needed(catalog, answering, published.progress, published.queries, definition.id, announced, bound)
 
         return DerivedSource(
             definition,

@@ -29,7 +29,7 @@ from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, lett
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.records import Published, QueryProgress, read_published
-from millpond.operators.derived.rows import announced
+from millpond.operators.announcing import announced
 from millpond.operators.panes.state import pane_chunk
 from millpond.operators.summaries.maintenance import map_entries, served
 from millpond.operators.windowed.group_bounds import group_bounds
@@ -132,7 +132,7 @@ def run_backfill(core: Core, owner: str) -> None:
     """Run the back-fill of one synopsis and record it as finished."""
     with core.pinned():
         if owner.startswith(RELATION):
-            from millpond.operators.relation.backfill import backfill_relation
+            from millpond.engine.jobs.relation_backfill import backfill_relation
 
             adoption = backfill_relation(core, int(owner[len(RELATION) :]))
             if adoption is not None:

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.dead_letters import failed_letters
 from millpond.archive.reading.history import Range, batches
 from millpond.archive.segments import dead_folder, row_schema, write_rows
-from millpond.engine.tasks.mapping import failed_letters
 from millpond.tables import Segment
 from millpond.tables.executors import Parcel
 from millpond.types import PLACE, StreamDefinition, from_json, to_json

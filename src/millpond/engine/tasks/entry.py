@@ -13,6 +13,7 @@ from millpond.catalog.log import snapshot_path
 from millpond.engine.tasks.mapping import map_split
 from millpond.engine.tasks.merging import merge_shard
 from millpond.manifests.records import Manifest, manifest_path, read_manifest
+from millpond.operators.registry import Operators, operators_of
 from millpond.relations import matching
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
@@ -23,16 +24,17 @@ from millpond.windows import registered
 #: What this process loads, or has loaded, before it is needed.
 _loading: dict[str, threading.Thread] = {}
 
-_catalogs: dict[tuple[str, int], Catalog] = {}
+_catalogs: dict[tuple[str, int], tuple[Catalog, Operators]] = {}
 _manifests: dict[tuple[str, int, int], Manifest] = {}
 
 
-def catalog_at(pond: str, pond_id: str, version: int) -> Catalog:
-    """The catalog of a version, read once per process."""
+def catalog_at(pond: str, pond_id: str, version: int) -> tuple[Catalog, Operators]:
+    """The catalog of a version and its operators, read once per process."""
     key = (pond_id, version)
     if key not in _catalogs:
         _catalogs.clear()
-        _catalogs[key] = from_json(Catalog, read_json(snapshot_path(os.path.join(pond, "catalog"), version)))
+        catalog = from_json(Catalog, read_json(snapshot_path(os.path.join(pond, "catalog"), version)))
+        _catalogs[key] = catalog, operators_of(catalog)
     return _catalogs[key]
 
 
@@ -50,12 +52,12 @@ def map_epoch(pond: str, pond_id: str, epoch: int, task: int) -> Iterator[Parcel
     registered.use(pond)
     functions.use(pond)
     manifest = manifest_at(pond, pond_id, epoch)
-    catalog = catalog_at(pond, pond_id, manifest.version)
+    catalog, operators = catalog_at(pond, pond_id, manifest.version)
     if "joins" not in _loading and any(_joins(standing) for standing in catalog.queries.values()):
         # Any worker may get the next merge task of a join; meanwhile it can get ready beside its map tasks.
         _loading["joins"] = threading.Thread(target=matching.load, name="millpond-load")
         _loading["joins"].start()
-    return map_split(pond, manifest, catalog, task)
+    return map_split(pond, manifest, catalog, operators, task)
 
 
 def _joins(standing: Standing) -> bool:
@@ -70,4 +72,5 @@ def merge_epoch(
     registered.use(pond)
     functions.use(pond)
     manifest = manifest_at(pond, pond_id, epoch)
-    return merge_shard(pond, pond_id, manifest, catalog_at(pond, pond_id, manifest.version), shard, parcels), b""
+    catalog, operators = catalog_at(pond, pond_id, manifest.version)
+    return merge_shard(pond, pond_id, manifest, catalog, operators, shard, parcels), b""

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.records import QueryProgress
+from millpond.operators.contract import Answering
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.types import QueryOptions
-from millpond.windows import last_end_until
 
 
 def is_needed(
     catalog: Catalog,
+    answering: Mapping[int, Answering],
     progress: Mapping[str, StreamProgress],
     queries: Mapping[str, QueryProgress],
     stream: int,
@@ -28,7 +28,7 @@ def is_needed(
     """Whether progress `bound` of a derived stream, of which `known` was announced, is of use to anybody.
 
     Arguments:
-        progress, queries: as published.
+        answering: what answers each query, by id. progress, queries: as published.
 
     A stream that nobody reads is told everything: who registers begins where it is. So is one that drops late rows:
     which rows those are is part of its answers.
@@ -37,7 +37,7 @@ def is_needed(
         return True
     users = list(_users(catalog, stream))
     high = progress.get(str(stream), StreamProgress()).high
-    return not users or any(_uses(q, queries.get(str(q.id)), known, bound, high) for q in users)
+    return not users or any(answering[q.id].uses(q, queries.get(str(q.id)), known, bound, high) for q in users)
 
 
 def _users(catalog: Catalog, stream: int) -> Iterator[Standing]:
@@ -46,21 +46,3 @@ def _users(catalog: Catalog, stream: int) -> Iterator[Standing]:
     for follower in catalog.streams.values():
         if follower.derived is not None and follower.derived.query is None and stream in follower.derived.sources:
             yield from _users(catalog, follower.id)
-
-
-def _uses(standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
-    query, options = standing.definition.query, standing.definition.options
-    if standing.inputs:
-        return known is None or moves(known, options, bound)
-    if query.window is None:  # windows end with rows: the bound must pass one
-        return before <= high
-    return last_end_until(query.window, bound - options.delay) > before - options.delay
-
-
-def moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:
-    """Whether a relational query has something to report when its bound becomes `bound`."""
-    if known.pending is not None and known.pending < bound:
-        return True
-    if options.every is None or known.first is None:
-        return False
-    return -(-max(known.closed, known.first) // options.every) * options.every < bound

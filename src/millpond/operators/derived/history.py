@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millpond.archive.reading.history import Range, batches, segments_in, tasks_of
-from millpond.engine.core import Core
 from millpond.manifests.records import read_published
 from millpond.operators.derived.rows import project, write_passed
 from millpond.progress import StreamProgress
@@ -22,6 +21,9 @@ from millpond.tables import Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 #: Files that one task may write.
 _FILES_PER_TASK = 1000

@@ -24,16 +24,11 @@ from millpond.synopses import connection, query_ordered
 from millpond.synopses.panes import as_declared, casts_of
 from millpond.synopses.tolerance import bisect
 from millpond.tables import Chunk, read_chunks
-from millpond.types import Derivation, QueryOptions, StreamDefinition
+from millpond.types import Derivation, StreamDefinition
 from millpond.windows import first_end_after
 
 #: Numbers of the files that adopted back-fills give, behind those of any task.
 ADOPTED = 90_000
-
-
-def announced(options: QueryOptions, bound: int) -> int:
-    """The progress up to which a query answers, when that of its stream is `bound`."""
-    return bound if bound >= FOREVER or bound <= NEVER else bound - options.delay
 
 
 def answered(standing: Standing, closed: int) -> int:

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.records import Floor, QueryProgress
-from millpond.operators.relation.advance import Given, Input
-from millpond.operators.relation.visibility import pruned, revises
+from millpond.operators.relational.reading import Given, Input
+from millpond.operators.relational.visibility import pruned, revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import numbered, numbers_of, shown, spare_of

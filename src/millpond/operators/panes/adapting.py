@@ -12,7 +12,7 @@ have all expired begins anew, as in the thesis.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import duckdb
@@ -25,9 +25,9 @@ from millpond.archive.segments import row_schema
 from millpond.catalog import Catalog, Synopsis
 from millpond.catalog.unions import progress_of
 from millpond.manifests.places import state_folder
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.records import Manifest, QueryProgress, manifest_file
 from millpond.operators.panes.forms import Forms, aggregated, codes_of, keeps_lists, row_bytes, tuples_of
-from millpond.operators.panes.state import PaneState, manifest_file
+from millpond.operators.panes.state import PaneState
 from millpond.operators.windowed.needs import needed_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct, is_among
@@ -350,7 +350,7 @@ def eager_groups(
     return latest.filter(latest["eager"]) if latest.num_rows else None
 
 
-def forget_modes(pond_id: str, owners: set[str]) -> None:
+def forget_modes(pond_id: str, owners: Set[str]) -> None:
     """Drop what is kept for synopses of this pond that no longer exist."""
     for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
         del _kept[key]

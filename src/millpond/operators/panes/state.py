@@ -8,7 +8,7 @@ same bytes: floating sums are added in the order of the files, and forgotten whe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import duckdb
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.places import state_folder
-from millpond.manifests.records import manifest_path
+from millpond.manifests.records import manifest_file
 from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
 from millpond.operators.panes.prefixes import fold_prefix
 from millpond.progress import FOREVER
@@ -247,19 +247,10 @@ def pane_chunk(owner: str, spec: PanesSpec, epoch: int, table: pa.Table) -> Chun
     return Chunk(owner, kind, epoch, spec.panes.start(bounds["min"]), spec.panes.start(bounds["max"] + 1) - 1, table)
 
 
-def forget(pond_id: str, owners: set[str]) -> None:
+def forget(pond_id: str, owners: Set[str]) -> None:
     """Drop what is kept for synopses of this pond that no longer exist."""
     for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
         del _kept[key]
-
-
-def manifest_file(pond: str, epoch: int) -> tuple[int, int] | None:
-    """Which file the manifest of an epoch is; None when it has been removed."""
-    try:
-        status = os.stat(manifest_path(pond, epoch))
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def _rounds(spec: PanesSpec, schema: pa.Schema) -> bool:

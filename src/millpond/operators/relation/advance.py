@@ -8,7 +8,7 @@ Pure functions of rows and bounds; live epochs and back-fill use them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from millpond.manifests.records import QueryProgress
 from millpond.operators.relation.early import Report, Speculation, with_early
 from millpond.operators.relation.group_sums import Stored, Sums
-from millpond.operators.relation.probing import Past
 from millpond.operators.relation.table_use import TableUse
-from millpond.operators.relation.visibility import floor_of, floored, new_floor, pruned, revises
+from millpond.operators.relational.reading import Given, Input
+from millpond.operators.relational.visibility import floor_of, floored, new_floor, pruned, revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.early import CLOSED
 from millpond.progress import FOREVER, NEVER
@@ -31,7 +31,6 @@ from millpond.relations import (
     Content,
     Known,
     Probed,
-    Run,
     Ticks,
     answers,
     content_of,
@@ -48,27 +47,6 @@ from millpond.relations.contents import visible_from
 from millpond.relations.pipelines import Observer
 from millpond.synopses.parallel import side_by_side
 from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput
-
-Given = Callable[[int, int], pa.Table | None]
-
-
-@dataclass(frozen=True)
-class Input:
-    """What an epoch has for one input of a query.
-
-    rows: of its store, this epoch's included; of one that is probed this epoch's only. late: what late ones do.
-    high: the high watermark after the epoch. past: of one that is probed, where the rows of earlier epochs are.
-    runs: the rows in runs, where the query has use for them. below: how many of the first rows it cannot need.
-    counted: late ones are counted here; of rows that every shard has one shard counts them.
-    """
-
-    rows: pa.Table
-    late: str
-    high: int
-    past: Past | None = None
-    runs: tuple[Run, ...] = ()
-    below: int = 0
-    counted: bool = True
 
 
 def advance_relation(
@@ -261,4 +239,4 @@ def _revisions(
     return shown(db, query, numbered(db, changed, given(span["min"], span["max"]), status, 1))
 
 
-__all__ = ["Given", "Input", "advance_relation", "known_of"]
+__all__ = ["advance_relation", "known_of"]

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.records import QueryProgress
-from millpond.operators.windowed.early import CLOSED, OPEN, due
+from millpond.operators.windowed.early import CLOSED, EARLY, OPEN, due
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import difference, numbered, numbers_of, shown
 from millpond.synopses import query_table
+from millpond.tables import Chunk
 from millpond.types import BoundQuery, QueryOptions
 
 
@@ -160,4 +161,10 @@ def _reported(
     return shown(db, query, numbered(db, rows, given(span["min"], span["max"]), status, 0))
 
 
-__all__ = ["Report", "Speculation", "shown_early", "with_early"]
+def early_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
+    """The chunk that remembers what was shown early of instants."""
+    span = pc.min_max(rows["_at"]).as_py()
+    return Chunk(owner, EARLY, epoch, span["min"], span["max"], rows)
+
+
+__all__ = ["Report", "Speculation", "early_chunk", "shown_early", "with_early"]

@@ -6,10 +6,13 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from millpond.engine.core import Core
 from millpond.operators.row_query.matching import epoch_of, hot_folder
 from millpond.tables import remove_file
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 
 def sweep_hot(core: Core) -> None:

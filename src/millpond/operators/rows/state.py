@@ -6,11 +6,13 @@ which late rows may bring back, are kept unfolded as long as they are few; else 
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from millpond.operators.panes.state import KEPT_ROWS, PaneState, manifest_file
+from millpond.manifests.records import manifest_file
+from millpond.operators.panes.state import KEPT_ROWS, PaneState
 from millpond.synopses.rows import fold, together
 
 
@@ -117,15 +119,7 @@ class RowState(PaneState):
         return together(rows.deep)
 
 
-def state_of(state: PaneState) -> PaneState:
-    """The state of a synopsis as its kind wants it: of panes or of rows."""
-    if state.spec.rows is None:
-        return state
-    return RowState(state.db, state.pond, state.pond_id, state.segments, state.shard, state.owner, state.spec,
-                    state.epoch, state.delta, state.since)  # fmt: skip
-
-
-def forget_rows(pond_id: str, owners: set[str]) -> None:
+def forget_rows(pond_id: str, owners: Set[str]) -> None:
     """Drop what is kept for synopses of this pond that no longer exist."""
     for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
         del _kept[key]

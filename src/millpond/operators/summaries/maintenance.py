@@ -18,14 +18,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive.reading.history import Range, batches, tasks_of
 from millpond.catalog import Summary
-from millpond.engine.core import Core
 from millpond.manifests.places import summaries_folder
 from millpond.operators.summaries.entries import live_name, settled_name, write_entry
 from millpond.progress import NEVER, StreamProgress
@@ -40,6 +39,9 @@ from millpond.tables.chunks import Payload, pack
 from millpond.tables.executors import InlineExecutor, Parcel
 from millpond.types import BoundQuery, StreamDefinition, from_json, to_json
 from millpond.windows.panes import WHOLE
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 #: Rows of files whose entries are made in this process, without a job.
 QUICK_ROWS = 3_000_000

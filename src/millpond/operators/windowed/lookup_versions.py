@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from millpond.catalog import Catalog, Synopsis
-from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.needs import keep_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import QueryError
 from millpond.types import BoundQuery, TableDefinition, TableStretch
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 
 def stretches_now(

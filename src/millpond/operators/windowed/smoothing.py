@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millpond.manifests.records import Held, QueryProgress
-from millpond.operators.panes.state import PaneState, manifest_file
+from millpond.manifests.records import Held, QueryProgress, manifest_file
+from millpond.operators.panes.state import PaneState
 from millpond.operators.windowed.advance import Advanced, advanced, numbers
 from millpond.operators.windowed.evaluation import Evaluation, below
 from millpond.progress import FOREVER, NEVER

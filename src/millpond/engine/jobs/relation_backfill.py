@@ -22,20 +22,18 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import RELATION, start_of
 from millpond.engine.jobs.backfill_dead_letters import write_letters
 from millpond.engine.jobs.tables import versions_now
-from millpond.engine.tasks.mapping import placed
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.records import Published, QueryProgress, read_published
-from millpond.operators.pairs.advance import advance_pairs
-from millpond.operators.relation.bounds import answered_until, high_of, is_paired, pair_bounds, specs_of
+from millpond.operators.registry import operators_of
 from millpond.operators.relation.group_sums import by_shard, sums_chunk
-from millpond.operators.relation.history import read_inputs
-from millpond.operators.relation.merge import Input, advance_relation, row_chunk
-from millpond.operators.relation.needs import horizon_of, lows_of
-from millpond.operators.relation.table_use import TableUse, trimmed
-from millpond.operators.relation.visibility import floored, revises
-from millpond.progress import FOREVER, NEVER
-from millpond.relations import kept, merge_rows, spare_of
+from millpond.operators.relational.bounds import high_of
+from millpond.operators.relational.history import read_inputs
+from millpond.operators.relational.placing import placed
+from millpond.operators.relational.reading import Input, Replayed, RowReader
+from millpond.operators.stores.state import row_chunk
+from millpond.progress import NEVER
+from millpond.relations import merge_rows
 from millpond.relations.sums import total
 from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, write_chunks
@@ -60,6 +58,7 @@ def backfill_relation(core: Core, query: int) -> Adoption | None:
 class _Backfill:
     """What a back-fill knows; `progress`, `answers` and `failed` grow piece by piece.
 
+    reader: what answers it. tables: versions of tables, and why others were never read.
     known: of the streams, before the query's first live epoch. bound: up to which instants are answered.
     high: the least high watermark of the streams that have rows.
     """
@@ -67,8 +66,9 @@ class _Backfill:
     core: Core
     catalog: Catalog
     standing: Standing
+    reader: RowReader
     relation: Relational
-    tables: TableUse
+    tables: tuple[dict[str, int], dict[str, str]]
     known: Published
     bound: int
     high: int
@@ -82,15 +82,14 @@ class _Backfill:
         """A back-fill of a query that has not begun."""
         epoch = standing.first_epoch - 1
         known = read_published(core.path, epoch) if epoch else Published()
-        relation = standing.definition.query.relation
-        assert relation is not None
-        bound = answered_until(catalog, standing, known.progress, known.clock)
+        reader = operators_of(catalog).answering[standing.id]
+        assert isinstance(reader, RowReader)
+        bound = reader.answered_until(standing, known.progress, known.clock)
         start = start_of(standing, bound)
-        high = high_of(catalog, specs_of(catalog, standing), known.progress)
-        use = TableUse(core.path, catalog, relation, *versions_now(core))
+        high = high_of(catalog, reader.specs, known.progress)
         return _Backfill(
-            core, catalog, standing, relation, use, known, bound, high,
-            QueryProgress(closed=start, start=start), [{} for _ in relation.inputs], [],
+            core, catalog, standing, reader, reader.relation, versions_now(core), known, bound, high,
+            QueryProgress(closed=start, start=start), [{} for _ in reader.inputs], [],
         )  # fmt: skip
 
     def run(self) -> Adoption:
@@ -119,19 +118,19 @@ class _Backfill:
 
     def horizon(self, progress: QueryProgress) -> int:
         """Instants before it are final when a query has come so far."""
-        return horizon_of(self.catalog, self.standing, progress, self.high)
+        return self.reader.horizon(progress, self.high)
 
     def pieces(self, since: int) -> Iterator[int | None]:
         """The last event time of each piece; of the last one None: whatever is left.
 
         What is left out of a scan that is reduced depends on all of it, so it is read at once; so are rows of pairs.
         """
-        if any(item.reduce is not None for item in self.relation.inputs) or is_paired(self.standing):
+        if any(item.reduce is not None for item in self.relation.inputs) or not self.reader.in_pieces:
             yield None
             return
         places: list[tuple[int, float]] = []
         with self.core.pinned():
-            numbers = {s for spec in specs_of(self.catalog, self.standing) for s in spec.streams}
+            numbers = {s for spec in self.reader.specs for s in spec.streams}
             for number in sorted(numbers & self.core.streams.keys()):  # reading tells of a stream that was dropped
                 for segment in segments_in(self.core.streams[number].archive.segments, Range(epoch=self.known.epoch)):
                     count = max(1, min(_PLACES, -(-segment.rows * _PLACES // PIECE)))
@@ -162,22 +161,14 @@ class _Backfill:
 
     def advance(self, inputs: Sequence[Input], bound: int) -> None:
         """Answer the instants up to a bound."""
-        definition = self.standing.definition
-        if is_paired(self.standing):
-            reached = pair_bounds(self.catalog, self.standing, self.known.progress, self.known.clock)
-            done = advance_pairs(
-                connection(), definition.query, definition.options, inputs, self.progress, reached, 0, lambda *_: None
-            )
-        else:
-            done = advance_relation(
-                connection(), definition.query, definition.options, inputs, self.tables, self.progress, bound, FOREVER,
-                lambda low, high: None, self.high, stored=lambda: self.sums,
-            )  # fmt: skip
-            if done.sums is not None:
-                assert definition.query.relation is not None and definition.query.relation.grouping is not None
-                parts = [(t, 1) for t in (*self.sums, done.sums)]
-                self.sums = [total(connection(), definition.query.relation.grouping, parts)]
-        self.progress = trimmed(done.progress, self.horizon(done.progress))
+        known, core = self.known, self.core
+        past = Replayed(core.path, known.progress, known.clock, bound, self.high, *self.tables, self.sums)
+        done = self.reader.replay(connection(), inputs, self.progress, past)
+        if done.sums is not None:
+            assert self.relation.grouping is not None
+            parts = [(t, 1) for t in (*self.sums, done.sums)]
+            self.sums = [total(connection(), self.relation.grouping, parts)]
+        self.progress = done.progress
         if done.answers is not None and done.answers.num_rows:
             home, number = max(0, self.catalog.stores[self.standing.inputs[0]].home), len(self.answers)
             ends = pc.min_max(done.answers["at"].cast(pa.int64())).as_py()
@@ -189,19 +180,11 @@ class _Backfill:
 
     def masks(self, inputs: Sequence[Input], horizon: int) -> dict[str, Any]:
         """Which rows of each store are needed where instants from `horizon` on are looked at."""
-        options = self.standing.definition.options
         masks: dict[str, Any] = {}
-        lows = lows_of(self.catalog, self.standing, self.progress, horizon)
-        for item, owner, each, low in zip(self.relation.inputs, self.standing.inputs, inputs, lows, strict=True):
-            if is_paired(self.standing):
-                masks[owner] = masks.get(owner, False) | (each.rows["_t"].to_numpy() >= low)
-                continue
-            if self.relation.probe(item.alias) is not None:
-                continue
-            spare = spare_of(self.relation, options) if revises(options, each.late) else 0
-            seen = floored(each.rows, self.progress, options, each.late)
-            mine = kept(connection(), self.relation, item, seen, spare, horizon)
-            masks[owner] = masks.get(owner, False) | mine  # inputs with one store read the same rows
+        for place, (owner, each, held) in enumerate(zip(self.standing.inputs, inputs, self.held, strict=True)):
+            if held:
+                mine = self.reader.kept_of(connection(), place, each, self.progress, horizon)
+                masks[owner] = masks.get(owner, False) | mine  # inputs with one store read the same rows
         return masks
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,10 +13,9 @@ from millpond.archive.reading.reducing import Scan, portions, resolve
 from millpond.archive.reading.splits import AtHand, portion_rows
 from millpond.archive.segments import row_schema
 from millpond.catalog.unions import entering, late_of, own_names, progress_of, streams_of
-from millpond.engine.core import Core
 from millpond.manifests.records import Published
-from millpond.operators.relation.merge import Input, empty_rows
-from millpond.operators.relation.probing import Past, marked
+from millpond.operators.relational.probing import Past, marked
+from millpond.operators.relational.reading import Input, empty_rows
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import Rows, merge_rows, needed, rows_needed, rows_of
 from millpond.sources.own_marks import counted
@@ -23,6 +23,9 @@ from millpond.support.errors import QueryError
 from millpond.synopses import connection
 from millpond.synopses.tolerance import tolerant
 from millpond.types import HOLDS, WEIGHT, Relational, RelationInput, StreamDefinition
+
+if TYPE_CHECKING:
+    from millpond.engine.core import Core
 
 
 def archived_rows(

@@ -1,0 +1,323 @@
+"""The contract of operators: rows in, partials by shard; partials and state in, new state and answers out.
+
+An operator is one standing computation over streams that queries share. Map and merge tasks are loops over operators
+and know no kind; operators know nothing of each other. One that reads the state of others names their owners as its
+`inputs`, and finds what they show in `MergeTask.views`.
+
+Laws that `tests/operators` holds every kind to: it makes no difference how rows were cut and ordered within what their
+stream announces; a repeated task gives equal bytes; what a process keeps in memory is a cache; compaction changes no
+answer; what lies outside of `needs` can go; whatever an operator raises is its queries' failure, and nobody else's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.catalog import Catalog, Standing
+from millpond.manifests.records import Manifest, QueryProgress
+from millpond.operators.filters.filter_orders import Screens
+from millpond.progress import NEVER, StreamProgress
+from millpond.sources.own_marks import counted
+from millpond.tables import Chunk, DurableWrites, Segment
+from millpond.tables.chunks import Payload
+from millpond.types import StreamDefinition
+
+# -- map ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a stream as the archive has them, with their hidden columns."""
+
+    rows: pa.Table
+    stream: StreamDefinition
+
+    @cached_property
+    def counting(self) -> pa.Table:
+        """The rows that count: under `late = 'drop'` those that were on time."""
+        return counted(self.rows, self.stream.options)
+
+
+@dataclass(frozen=True)
+class MapTask:
+    """One map task of an epoch: a split of one stream.
+
+    number: of the task within the epoch. screens: adaptive filters of the task. writes: of its files.
+    made: what mappers leave for others of this task, by owner.
+    """
+
+    pond: str
+    manifest: Manifest
+    catalog: Catalog
+    stream: StreamDefinition
+    number: int
+    screens: Screens
+    writes: DurableWrites
+    made: dict[str, pa.Table] = field(default_factory=dict)
+
+    @property
+    def file(self) -> str:
+        """The name of the archive file that the task writes."""
+        return f"e{self.manifest.epoch:012d}-{self.number:05d}.parquet"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """All rows of a map task: as a piece, when an operator asked for them whole, and the archive file they went to.
+
+    file: None when there were no rows.
+    """
+
+    whole: Piece
+    file: Segment | None
+
+
+@dataclass
+class Mapped:
+    """What a mapper gives when all rows have come.
+
+    parcels: (owner, shard, packed table). dead: dead letters. failures: why a synopsis, a store or a query fails.
+    operators: by name, rows in, rows out, seconds. report: further entries of the task's report, under some key.
+    """
+
+    parcels: list[tuple[str, int, Payload]] = field(default_factory=list)
+    dead: list[pa.Table] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    operators: dict[str, list[float]] = field(default_factory=dict)
+    report: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, other: Mapped) -> None:
+        """Take in what another mapper gives, but for its parcels."""
+        self.dead += other.dead
+        self.failures |= other.failures
+        self.operators |= other.operators
+        for key, entries in other.report.items():
+            self.report[key] = self.report.get(key, {}) | entries
+
+
+class Mapper:
+    """The part of an operator in one map task. whole: whether `finish` looks at all rows at once."""
+
+    whole = False
+
+    def add(self, piece: Piece) -> None:
+        """Take in the next rows, in order of intake."""
+
+    def finish(self, taken: Taken) -> Mapped:
+        """What becomes of all rows."""
+        return Mapped()
+
+
+# -- merge -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """One merge task of an epoch: a shard.
+
+    progress: of the streams, and of unions that are read, after the epoch. segments: the shard's committed state files,
+    oldest first. failures: why queries fail in this epoch, by id; an operator answers none of these.
+    views: what operators show to those that have them as inputs, by owner.
+    """
+
+    db: duckdb.DuckDBPyConnection
+    pond: str
+    pond_id: str
+    manifest: Manifest
+    catalog: Catalog
+    shard: int
+    progress: Mapping[str, StreamProgress]
+    segments: Sequence[Segment]
+    failures: Mapping[str, str] = field(default_factory=dict)
+    views: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Step:
+    """What an operator gives in a merge task.
+
+    state, answers: chunks to store. progress: of its queries, as JSON, by id. failures: why queries fail, by id.
+    spent: seconds, by query. merged: seconds spent on state. report: further entries of the task's report, by key.
+    """
+
+    state: list[Chunk] = field(default_factory=list)
+    answers: list[Chunk] = field(default_factory=list)
+    progress: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
+    merged: float = 0.0
+    report: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, other: Step) -> None:
+        """Take in what another operator gives."""
+        self.state += other.state
+        self.answers += other.answers
+        self.progress |= other.progress
+        self.failures |= other.failures
+        self.spent |= other.spent
+        self.merged += other.merged
+        for key, entries in other.report.items():
+            self.report[key] = self.report.get(key, {}) | entries
+
+
+@dataclass(frozen=True)
+class CompactTask:
+    """State files of a shard that are put together.
+
+    files: these. whole: they are all that the shard has.
+    """
+
+    db: duckdb.DuckDBPyConnection
+    pond: str
+    manifest: Manifest
+    catalog: Catalog
+    shard: int
+    whole: bool
+
+
+# -- the contract ------------------------------------------------------------------------------------------------------
+
+
+class Operator(ABC):
+    """A standing computation.
+
+    owner: the name that its state is stored under. inputs: owners of operators whose state it reads.
+    readers: the operators that have it among their inputs. first_epoch: the first epoch whose rows it gets live.
+    """
+
+    owner: str
+    inputs: tuple[str, ...] = ()
+    readers: tuple[Operator, ...] = ()
+    first_epoch: int = 0
+
+    @classmethod
+    @abstractmethod
+    def of(cls, catalog: Catalog) -> Iterable[Operator]:
+        """The operators of this kind in a catalog."""
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """All names that it stores chunks of state under."""
+        return frozenset((self.owner,))
+
+    @abstractmethod
+    def users(self) -> Sequence[Standing]:
+        """The queries that fail when it fails."""
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """Its part in a map task; None when rows of that stream do not concern it."""
+        return None
+
+    def in_shard(self, shard: int, shards: int) -> bool:
+        """Whether it has anything in a shard."""
+        return False
+
+    def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
+        """Take in what the map tasks sent, in order of tasks, and answer."""
+        return Step()
+
+    @classmethod
+    def forget(cls, pond_id: str, owners: Set[str]) -> None:
+        """Drop what this process keeps for operators of this kind, but for those with these owners."""
+        return None
+
+    def compacted_as(self, kind: str) -> str:
+        """The kind under which chunks of a kind are put together."""
+        return kind
+
+    def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
+        """Chunks of one owner and kind as fewer, without what nobody can need any more."""
+        return chunks
+
+    def keeps(self, owner: str) -> bool:
+        """Whether it needs the state of one of its inputs at hand, and not only the epoch's rows."""
+        return True
+
+    def needed_rows(
+        self, db: duckdb.DuckDBPyConnection, manifest: Manifest, owner: str, rows: pa.Table, whole: bool
+    ) -> npt.NDArray[np.bool_]:
+        """Which rows of one of its inputs it can still need.
+
+        Args:
+            rows: of the input's state. whole: these are all that it has, not those of some files.
+        """
+        return np.ones(rows.num_rows, bool)
+
+    def needs(self, progress: Mapping[str, StreamProgress], queries: Mapping[str, Any]) -> int | None:
+        """The event time before which it needs no state (microseconds); NEVER: all of it; None: it has none.
+
+        Args:
+            progress: of the streams, by id. queries: progress of the queries, by id.
+        """
+        return None
+
+
+class Answering(Operator):
+    """An operator that answers standing queries, by windows or by instants; times are microseconds.
+
+    `standing` is one of its users, `known` that query's progress, `progress` that of the streams, by id.
+    """
+
+    @abstractmethod
+    def bound(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """How far its input is complete.
+
+        Args:
+            clock: the reading of the epoch, which says who is idle.
+        """
+
+    @abstractmethod
+    def answered_until(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """The time up to which a query has answered when its streams are so far; arguments as of `bound`."""
+
+    def starts_at(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """The time from which on a query answers that goes live now; arguments as of `bound`."""
+        return self.bound(standing, progress, clock)
+
+    @abstractmethod
+    def due(self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], clock: int) -> bool:
+        """Whether a query has something to answer, when time has passed and no rows have come.
+
+        Args:
+            progress: as an epoch at `clock` would find it.
+        """
+
+    def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
+        """Whether the clock alone makes answers: early ones, or those that wait to go out."""
+        return False
+
+    @abstractmethod
+    def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
+        """Whether a query has use for progress of its one stream from `before` to `bound`; high: of the stream."""
+
+    @abstractmethod
+    def first_epoch_of(self, standing: Standing) -> int:
+        """The first epoch whose rows its state has live, for a query."""
+
+    @abstractmethod
+    def final_until(
+        self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], ended: bool
+    ) -> int:
+        """The time until which answers can no longer change, that time included; NEVER: none is final.
+
+        Args:
+            ended: nothing more comes to its streams, ever.
+        """
+
+
+def least_need(needs: Iterable[int | None]) -> int:
+    """The event time before which no operator needs state; NEVER where none has any or one needs all.
+
+    >>> least_need([None, 30, 20]), least_need([]) == NEVER
+    (20, True)
+    """
+    return min((n for n in needs if n is not None), default=NEVER)

@@ -1,0 +1,1 @@
+"""Reduced copies of archives, written as rows arrive."""

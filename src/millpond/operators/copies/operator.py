@@ -1,0 +1,48 @@
+"""Reduced copies of an archive: written beside the file that an epoch writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from millpond.archive.copies import write_copies
+from millpond.catalog import Catalog, Standing
+from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
+from millpond.types import to_json
+
+
+class CopyWriter(Mapper):
+    """Writes the copies of a map task's archive file."""
+
+    whole = True
+
+    def __init__(self, task: MapTask, fractions: dict[str, float]) -> None:
+        self.task, self.fractions = task, fractions
+
+    def finish(self, taken: Taken) -> Mapped:
+        """See `Mapper`."""
+        mapped, task = Mapped(), self.task
+        if taken.file is not None:
+            rows = taken.whole.rows
+            written = write_copies(task.pond, task.stream, taken.file, rows, self.fractions, task.writes)
+            mapped.report["files"] = {"copies": to_json(written)}
+        return mapped
+
+
+class Copies(Operator):
+    """The reduced copies of all archives; the manifest says which get new rows."""
+
+    owner = "copies"
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[Copies]:
+        """See `Operator`."""
+        return (cls(),)
+
+    def users(self) -> Sequence[Standing]:
+        """See `Operator`: what a copy lacks is made by upkeep."""
+        return ()
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """See `Operator`."""
+        fractions = task.manifest.copies.get(str(task.stream.id))
+        return CopyWriter(task, fractions) if fractions else None

@@ -1,0 +1,56 @@
+"""Derived streams: rows that pass a condition, and answers of a query, become the input of the next epoch."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterable, Sequence
+
+from millpond.archive.dead_letters import failed_letters
+from millpond.catalog import Catalog, Standing
+from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
+from millpond.operators.derived.rows import pass_rows, write_passed
+from millpond.types import StreamDefinition
+
+
+class RowsPasser(Mapper):
+    """Writes the rows of a map task that a derived stream is made of."""
+
+    whole = True
+
+    def __init__(self, task: MapTask, follower: StreamDefinition) -> None:
+        self.task, self.follower = task, follower
+
+    def finish(self, taken: Taken) -> Mapped:
+        """See `Mapper`."""
+        mapped, task, follower, begun = Mapped(), self.task, self.follower, clock.perf_counter()
+        segment, epoch = taken.whole.rows, task.manifest.epoch
+        passed = pass_rows(task.stream, follower, segment, epoch, task.screens)
+        if passed is not None:
+            write_passed(task.pond, follower, epoch, task.number, passed.rows)
+            mapped.report["passed"] = {str(follower.id): passed.rows.num_rows}
+            seconds = clock.perf_counter() - begun
+            mapped.operators[f"s{follower.id}"] = [segment.num_rows, passed.rows.num_rows, seconds]
+            if passed.failed is not None:
+                mapped.dead.append(failed_letters(passed.failed, follower.name, epoch, "stream"))
+        return mapped
+
+
+class DerivedRows(Operator):
+    """A stream that is made of the rows of another one."""
+
+    def __init__(self, catalog: Catalog, stream: StreamDefinition) -> None:
+        self.catalog, self.stream, self.owner = catalog, stream, f"s{stream.id}"
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[DerivedRows]:
+        """See `Operator`."""
+        return [cls(catalog, s) for s in catalog.streams.values() if s.derived is not None and s.derived.query is None]
+
+    def users(self) -> Sequence[Standing]:
+        """See `Operator`: rows on which its expressions fail are dead letters; no query fails with it."""
+        return ()
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """See `Operator`."""
+        derived = self.stream.derived
+        return RowsPasser(task, self.stream) if derived is not None and task.stream.id in derived.sources else None

@@ -1,0 +1,140 @@
+"""Streams of pairs: one query over the rows of two stores, each pair as soon as it is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Catalog, Standing
+from millpond.catalog.unions import progress_of
+from millpond.language.duck import quote
+from millpond.manifests.records import QueryProgress
+from millpond.operators.announcing import announced
+from millpond.operators.contract import CompactTask, MergeTask, Step
+from millpond.operators.pairs.advance import advance_pairs, moved, pairs_final, pairs_needed
+from millpond.operators.relational.bounds import input_states
+from millpond.operators.relational.reading import (
+    Asked,
+    Input,
+    Needed,
+    Replayed,
+    RowReader,
+    check_held,
+    empty_rows,
+    is_paired,
+    reading,
+)
+from millpond.operators.windowed.advance import Advanced
+from millpond.operators.windowed.numbers import put_numbers_together
+from millpond.progress import StreamProgress
+from millpond.relations import all_rows
+from millpond.relations.bands import Reached, marks_of
+from millpond.tables import Chunk
+
+
+class PairsOperator(RowReader):
+    """A stream of pairs. It does not wait for progress: this says what is late, what is kept, and who is alone."""
+
+    in_pieces = False
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[PairsOperator]:
+        """See `Operator`."""
+        return [cls(catalog, q) for q in reading(catalog) if is_paired(q)]
+
+    def answered_until(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """See `Answering`: no result has a smaller largest event time any more."""
+        first, second = self.reached(progress, clock)
+        return marks_of(self.relation, (first.bound, second.bound)).result
+
+    def starts_at(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """See `Answering`."""
+        return self.answered_until(standing, progress, clock)
+
+    def stirring_bound(self, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """See `RowReader`."""
+        return max(max([r.bound, *r.groups.values()]) for r in self.reached(progress, clock))
+
+    def reached(self, progress: Mapping[str, StreamProgress], clock: int) -> tuple[Reached, Reached]:
+        """What each input brings no more of: by its own progress, an idle one by the other's."""
+        states = input_states(self.catalog, self.specs, progress, clock)
+        awake = [bound for bound, idle in states if not idle]
+        other = min(awake) if awake else max(bound for bound, _ in states)
+        found = []
+        for spec, (own, idle) in zip(self.specs, states, strict=True):
+            by = self.catalog.streams[spec.stream].options.marks_by
+            bound = announced(self.options, max(own, other) if idle else own)
+            known = progress_of(self.catalog, spec, progress).groups
+            groups = {g: announced(self.options, b) for g, b in known.items()}
+            further = {g: b for g, b in groups.items() if b > bound}
+            found.append(Reached(bound, further, None if by is None else quote(by)))
+        return found[0], found[1]
+
+    def horizon(self, known: QueryProgress, high: int) -> int:
+        """See `RowReader`."""
+        return pairs_final(self.relation, self.options, self.lates, known)
+
+    def lows(self, known: QueryProgress, horizon: int) -> Sequence[int | None]:
+        """See `RowReader`."""
+        return pairs_needed(self.relation, self.options, self.lates, known)
+
+    def needed_of(
+        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: QueryProgress, needed: Needed
+    ) -> npt.NDArray[np.bool_]:
+        """See `RowReader`."""
+        lows = pairs_needed(self.relation, self.options, self.lates, known)
+        low = min(low for low, store in zip(lows, self.inputs, strict=True) if store == owner)
+        wanted: npt.NDArray[np.bool_] = rows["_t"].to_numpy() >= low
+        fresh: npt.NDArray[np.bool_] = rows["_epoch"].to_numpy() >= needed.since
+        return wanted | fresh
+
+    def moved(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+        """See `RowReader`."""
+        highs = [progress_of(self.catalog, s, task.progress).high for s in self.specs]
+        reached = self.reached(task.progress, task.manifest.clock)
+        return moved(self.relation, self.options, list(zip(self.lates, highs, strict=True)), before, reached)
+
+    def answer(self, task: MergeTask, asked: Asked, step: Step) -> Advanced:
+        """See `RowReader`."""
+        inputs = []
+        rows = self.fetch(task, self.inputs)
+        lows = self.lows(asked.before, 0)
+        for item, owner, spec, low, late in zip(
+            self.relation.inputs, self.inputs, self.specs, lows, self.lates, strict=True
+        ):
+            there = all_rows(rows[owner]) if rows[owner] else empty_rows(task.db, item.columns)
+            # A new row may be alone, however far it is behind the other stream.
+            new = pc.greater_equal(there["_epoch"], asked.since)
+            high = progress_of(self.catalog, spec, task.progress).high
+            inputs.append(Input(there.filter(pc.or_(new, pc.greater_equal(there["_t"], low))), late, high))
+        check_held(self.options.held_rows, self.relation.inputs, [i.rows.num_rows for i in inputs])
+        reached = self.reached(task.progress, task.manifest.clock)
+        return advance_pairs(
+            task.db, self.standing.definition.query, self.options, inputs, asked.before, reached, asked.since,
+            self.given(task),
+        )  # fmt: skip
+
+    def replay(
+        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: QueryProgress, past: Replayed
+    ) -> Advanced:
+        """See `RowReader`."""
+        reached = self.reached(past.progress, past.clock)
+        query = self.standing.definition.query
+        return advance_pairs(db, query, self.options, inputs, before, reached, 0, lambda low, high: None)
+
+    def kept_of(
+        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int
+    ) -> npt.NDArray[np.bool_]:
+        """See `RowReader`."""
+        low = pairs_needed(self.relation, self.options, self.lates, known)[place]
+        kept: npt.NDArray[np.bool_] = each.rows["_t"].to_numpy() >= low
+        return kept
+
+    def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
+        """See `Operator`: it has nothing but revision numbers."""
+        return [put_numbers_together(task.db, owner, chunks)]

@@ -1,0 +1,208 @@
+"""Windows that end at instants, of any kind, from pane partials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Catalog, Standing
+from millpond.catalog.unions import late_of, progress_of
+from millpond.manifests.places import query_owner
+from millpond.manifests.records import Manifest, QueryProgress
+from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.panes.adapting import MODES, choose, eager_groups, forget_modes, put_together
+from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, settled, tuples_of
+from millpond.operators.panes.prefixes import fold_prefix
+from millpond.operators.panes.state import PANES, PaneState, forget, pane_chunk
+from millpond.operators.windowed.advance import Advanced, advance, revise_for
+from millpond.operators.windowed.catching_up import catch_up
+from millpond.operators.windowed.early import open_answers
+from millpond.operators.windowed.mapper import SynopsisMapper
+from millpond.operators.windowed.needs import open_pane, settled_pane
+from millpond.operators.windowed.operator import Closing, WindowOperator
+from millpond.operators.windowed.smoothing import due as flush_due
+from millpond.operators.windowed.smoothing import smoothed
+from millpond.progress import NEVER
+from millpond.synopses import PanesSpec, merge_partials, partial
+from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
+from millpond.synopses.tolerance import FAULTS
+from millpond.tables import Chunk
+from millpond.windows import Cover, Panes, first_end_after, last_end_until
+
+
+class PanesMapper(SynopsisMapper):
+    """Makes pane partials, or tuples where the synopsis keeps these."""
+
+    def make(self, db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
+        """See `SynopsisMapper`."""
+        return partial(db, spec, rows) if spec.form == "eager" else tuples_of(db, spec, rows)
+
+    def settle(self, db: duckdb.DuckDBPyConnection, made: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Table]]:
+        """See `SynopsisMapper`."""
+        if self.spec.form == "eager":
+            whole = merge_partials(db, self.spec, list(made))
+            return whole, [whole]
+        whole = pa.concat_tables(made)
+        return whole, settled(db, self.spec, [], [whole]).tables
+
+
+class PanesOperator(WindowOperator):
+    """Windows over the pane partials of one synopsis."""
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[PanesOperator]:
+        """See `Operator`."""
+        return [cls(catalog, s) for s in catalog.synopses.values() if s.spec.rows is None]
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """See `Operator`."""
+        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
+        return PanesMapper(task, self.synopsis) if fed else None
+
+    def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[PaneState, list[Chunk], pa.Table, int]:
+        """See `WindowOperator`."""
+        db, spec, epoch = task.db, self.spec, task.manifest.epoch
+        forms = None
+        if spec.form == "eager":
+            delta = merge_partials(db, spec, list(parts))
+        else:
+            tuples = [t for t in parts if are_tuples(t)]
+            forms = settled(db, spec, [t for t in parts if not are_tuples(t)], tuples)
+            delta = merge_partials(db, spec, [as_partials(db, spec, t) for t in forms.tables])
+        state = PaneState(db, task.pond, task.pond_id, task.segments, task.shard, self.owner, spec, epoch, delta,
+                          forms=forms)  # fmt: skip
+        chunks = choose(db, task.manifest, self.catalog, self.synopsis, state)
+        stored = self._marked(task.manifest, delta)
+        tables = [stored] if state.forms is None else [self._marked(task.manifest, t) for t in state.forms.tables]
+        return state, [*chunks, *(pane_chunk(self.owner, spec, epoch, t) for t in tables if t.num_rows)], stored, 0
+
+    def _marked(self, manifest: Manifest, delta: pa.Table) -> pa.Table:
+        """Pane rows as they are stored: with late exclusions where a query will need them."""
+        waiting = [q for q in self.users() if self.waits(manifest, q)]
+        if not waiting:
+            return delta
+        known = progress_of(self.catalog, self.spec, manifest.progress)
+        if late_of(self.catalog, self.spec) == "drop":
+            return with_cut(self.spec, delta, known.bound)
+        spare = min(revise_for(q.definition.query, q.definition.options) for q in waiting)
+        return with_cut(self.spec, delta, min(known.bound, known.high), spare)
+
+    def as_of(self, task: MergeTask, state: Any, since: int) -> PaneState:
+        """See `WindowOperator`."""
+        return PaneState(task.db, task.pond, task.pond_id, task.segments, task.shard, self.owner, self.spec,
+                         task.manifest.epoch, state.delta, since)  # fmt: skip
+
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
+        """See `WindowOperator`."""
+        definition = closing.standing.definition
+        return advance(
+            db, self.spec, definition.query, definition.options, closing.late, state, closing.before, closing.until,
+            closing.known, closing.given, closing.groups, closing.high,
+        )  # fmt: skip
+
+    def catch_up(
+        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing
+    ) -> Advanced:
+        """See `WindowOperator`."""
+        definition = closing.standing.definition
+        return catch_up(
+            db, self.spec, definition.query, definition.options, closing.late, state, parts, closing.before,
+            closing.until, closing.known, closing.given, closing.groups, closing.high,
+        )  # fmt: skip
+
+    def open_now(
+        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
+    ) -> pa.Table | None:
+        """See `WindowOperator`."""
+        definition = standing.definition
+        return open_answers(db, self.spec, definition.query, definition.options, state, high, progress)
+
+    def smooth(
+        self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing, result: Advanced, clock: int
+    ) -> Advanced:
+        """See `WindowOperator`."""
+        definition = closing.standing.definition
+        return smoothed(
+            db, self.spec, definition.query, definition.options, state, closing.before, result, closing.until, clock,
+            query_owner(closing.standing.id), closing.high,
+        )  # fmt: skip
+
+    def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
+        """See `WindowOperator`."""
+        window = standing.definition.query.window
+        assert window is not None
+        # The first end that is not closed yet; nothing was closed while the bound was not known.
+        end = first_end_after(window, known.closed if known.closed > NEVER else high)
+        start = NEVER if window.kind is not None else int(Cover(Panes(1), window).starts(np.array([end]))[0])
+        return end <= reached and (standing.definition.options.empty == "report" or start <= high)
+
+    def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
+        """See `Answering`."""
+        definition = standing.definition
+        return super().due_by_clock(standing, known, clock) or flush_due(
+            definition.query, definition.options, known, clock
+        )
+
+    def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
+        """See `Answering`."""
+        window, delay = standing.definition.query.window, standing.definition.options.delay
+        assert window is not None
+        return last_end_until(window, bound - delay) > before - delay
+
+    def low_of(self, standing: Standing, answered: int) -> int:
+        """See `WindowOperator`: a pane."""
+        return open_pane(self.synopsis, standing, answered)
+
+    def settle(self, manifest: Manifest, state: PaneState) -> None:
+        """See `WindowOperator`."""
+        state.settled = self._settled(manifest)
+
+    def _settled(self, manifest: Manifest) -> int:
+        return settled_pane(self.catalog, self.synopsis, manifest.progress.get, manifest.queries.get)
+
+    @classmethod
+    def forget(cls, pond_id: str, owners: Set[str]) -> None:
+        """See `Operator`."""
+        forget(pond_id, owners)
+        forget_modes(pond_id, owners)
+
+    def compacted_as(self, kind: str) -> str:
+        """See `Operator`: both forms of pane rows together."""
+        return PANES if kind == TUPLES else kind
+
+    def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """See `WindowOperator`."""
+        if chunks[0].kind == MODES:
+            return put_together(task.db, task.manifest, self.catalog, self.synopsis, chunks)
+        try:
+            return self._partials(task, chunks) if self.spec.form == "eager" else self._forms(task, chunks)
+        except FAULTS:  # its queries fail for that; their state stays as it is until they are dropped
+            return list(chunks)
+
+    def _partials(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
+        table = merge_cuts(task.db, self.spec, [c.table for c in chunks])
+        if not any(self.waits(task.manifest, q) for q in self.users()):
+            table = without_cut(task.db, self.spec, table)
+        table = fold_prefix(task.db, self.spec, table, self._settled(task.manifest))
+        low = self.spec.panes.pane(self.needed_since(task.manifest))
+        table = table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
+        return [pane_chunk(self.owner, self.spec, max(c.epoch for c in chunks), table)] if table.num_rows else []
+
+    def _forms(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """Pane rows of both forms put together, each in the form that is smaller now."""
+        db, spec = task.db, self.spec
+        eager = eager_groups(db, task.pond, task.manifest, self.catalog, self.synopsis, task.shard)
+        low = spec.panes.pane(self.needed_since(task.manifest))
+        tables = [c.table.filter(pc.greater_equal(c.table["pane"], low)) for c in chunks]
+        tuples = [t for t in tables if are_tuples(t)]
+        partials = [t for t in tables if not are_tuples(t)]
+        if not any(self.waits(task.manifest, q) for q in self.users()):
+            tuples = [t.drop_columns([CUT]) if CUT in t.column_names else t for t in tuples]
+            partials = [without_cut(db, spec, t) for t in partials]
+        forms = settled(db, spec, partials, tuples, eager)
+        return [pane_chunk(self.owner, spec, max(c.epoch for c in chunks), t) for t in forms.tables]

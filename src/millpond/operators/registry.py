@@ -1,0 +1,81 @@
+"""The kinds of operators there are, and the operators of a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from millpond.catalog import Catalog
+from millpond.operators.contract import Answering, Operator
+from millpond.operators.copies.operator import Copies
+from millpond.operators.derived.operator import DerivedRows
+from millpond.operators.pairs.operator import PairsOperator
+from millpond.operators.panes.operator import PanesOperator
+from millpond.operators.relation.operator import RelationOperator
+from millpond.operators.row_query.operator import RowQueries
+from millpond.operators.rows.operator import RowsOperator
+from millpond.operators.stores.operator import StoreOperator
+from millpond.operators.summaries.operator import SummaryOperator
+
+#: A line for each kind, behind those that it reads.
+KINDS: tuple[type[Operator], ...] = (
+    Copies,
+    PanesOperator,
+    RowsOperator,
+    SummaryOperator,
+    StoreOperator,
+    RelationOperator,
+    PairsOperator,
+    DerivedRows,
+    RowQueries,
+)
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The operators of one catalog, each behind those that it reads."""
+
+    all: tuple[Operator, ...]
+
+    def __iter__(self) -> Iterator[Operator]:
+        return iter(self.all)
+
+    @cached_property
+    def storing(self) -> Mapping[str, Operator]:
+        """By the names that they store chunks of state under."""
+        return {owner: operator for operator in self.all for owner in operator.owners}
+
+    @cached_property
+    def answering(self) -> Mapping[int, Answering]:
+        """By the queries that they answer."""
+        found = [operator for operator in self.all if isinstance(operator, Answering)]
+        return {standing.id: operator for operator in found for standing in operator.users()}
+
+    def failing(self, reasons: Mapping[str, str]) -> dict[str, str]:
+        """Why queries fail, by id, when operators fail, by owner."""
+        failed = [o for o in self.all if o.owner in reasons]
+        return {str(standing.id): reasons[o.owner] for o in failed for standing in o.users()}
+
+    def forget(self, pond_id: str) -> None:
+        """Drop what this process keeps for operators of a pond that are not among these."""
+        owners = {operator.owner for operator in self.all}
+        for kind in KINDS:
+            kind.forget(pond_id, owners)
+
+
+#: The operators of the catalog that was asked for last.
+_last: list[tuple[Catalog, Operators]] = []
+
+
+def operators_of(catalog: Catalog) -> Operators:
+    """The operators of a catalog."""
+    for known, operators in _last:
+        if known is catalog:
+            return operators
+    found = tuple(operator for kind in KINDS for operator in kind.of(catalog))
+    for operator in found:
+        operator.readers = tuple(o for o in found if operator.owner in o.inputs)
+    operators = Operators(found)
+    _last[:] = [(catalog, operators)]
+    return operators

@@ -1,0 +1,234 @@
+"""Relations of CQL: one query over the rows of its stores, at every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.archive.reading.scan import Counters
+from millpond.catalog import Catalog, Standing, Store
+from millpond.catalog.unions import progress_of
+from millpond.language.spreading import EVERYWHERE
+from millpond.manifests.records import Floor, Manifest, QueryProgress
+from millpond.operators.announcing import announced
+from millpond.operators.contract import CompactTask, MergeTask, Step
+from millpond.operators.relation.advance import advance_relation
+from millpond.operators.relation.early import Speculation, early_chunk, shown_early
+from millpond.operators.relation.group_sums import GROUPS, put_together, read_sums, sums_chunk
+from millpond.operators.relation.join_orders import JoinOrders
+from millpond.operators.relation.table_use import TableUse, trimmed
+from millpond.operators.relational.bounds import high_of
+from millpond.operators.relational.probing import Past
+from millpond.operators.relational.reading import (
+    Asked,
+    Input,
+    Needed,
+    Replayed,
+    RowReader,
+    check_held,
+    empty_rows,
+    is_paired,
+    reading,
+)
+from millpond.operators.relational.visibility import floored, revises
+from millpond.operators.windowed.advance import Advanced
+from millpond.operators.windowed.early import EARLY, due
+from millpond.operators.windowed.numbers import put_numbers_together
+from millpond.operators.windowed.operator import shown_early as shown_before
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.relations import Run, all_rows, kept, needed, spare_of
+from millpond.tables import Chunk
+from millpond.types import StreamDefinition
+
+
+class RelationOperator(RowReader):
+    """A relational query."""
+
+    def __init__(self, catalog: Catalog, standing: Standing) -> None:
+        super().__init__(catalog, standing)
+        self._counters: Counters | None = None
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[RelationOperator]:
+        """See `Operator`."""
+        return [cls(catalog, q) for q in reading(catalog) if not is_paired(q)]
+
+    def answered_until(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """See `Answering`."""
+        return announced(self.options, self.bound(standing, progress, clock))
+
+    def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
+        """See `Answering`."""
+        return known.stirred and due(self.options, known, clock)
+
+    def horizon(self, known: QueryProgress, high: int) -> int:
+        """See `RowReader`."""
+        revising = any(revises(self.options, late) for late in self.lates)
+        spare = spare_of(self.relation, self.options) if revising else 0
+        return max(NEVER, known.start, max(known.edge, min(known.closed, high)) - spare)
+
+    def lows(self, known: QueryProgress, horizon: int) -> Sequence[int | None]:
+        """See `RowReader`."""
+        return [needed(item, horizon - 1) for item in self.relation.inputs]
+
+    def needed_of(
+        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: QueryProgress, needed: Needed
+    ) -> npt.NDArray[np.bool_]:
+        """See `RowReader`."""
+        wanted = np.zeros(rows.num_rows, bool)
+        horizon = self.horizon(known, needed.high)
+        # Rows that it has not answered yet may get a floor.
+        mine = Floor(needed.since, needed.epoch, known.closed, max(known.edge, min(known.closed, needed.high)))
+        floors = known if len(self.inputs) == 1 else replace(known, floors=(*known.floors, mine))
+        for item, store, late in zip(self.relation.inputs, self.inputs, self.lates, strict=True):
+            if store == owner and self.relation.probe(item.alias) is None:
+                spare = spare_of(self.relation, self.options) if revises(self.options, late) else 0
+                seen = floored(rows, floors, self.options, late)
+                wanted |= kept(db, self.relation, item, seen, spare, horizon, needed.since, needed.whole)
+        return wanted
+
+    def moved(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+        """See `RowReader`."""
+        return before
+
+    def stirred(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+        """See `RowReader`: early answers are made of rows that came."""
+        if self.options.early is None:
+            return before
+        streams = {s.id for s in self.catalog.streams_of(self.standing)}
+        return replace(before, stirred=before.stirred or any(s.stream in streams for s in task.manifest.splits))
+
+    def is_silent(self, task: MergeTask, asked: Asked) -> bool:
+        """See `RowReader`."""
+        speculates = asked.before.stirred and due(self.options, asked.before, task.manifest.clock)
+        changes = self._tables(task).changes(asked.before)
+        return not speculates and not changes and super().is_silent(task, asked) and not self._is_unsummed(task, asked)
+
+    def _is_unsummed(self, task: MergeTask, asked: Asked) -> bool:
+        """Whether it keeps sums of groups and has rows here, older than itself, that are in no sum yet."""
+        if self.relation.grouping is None or asked.before.summed:
+            return False
+        return any(self.fetch(task, self.inputs).values())
+
+    def answer(self, task: MergeTask, asked: Asked, step: Step) -> Advanced:
+        """See `RowReader`."""
+        known = high_of(self.catalog, self.specs, task.manifest.progress)
+        horizon = self.horizon(asked.before, known)
+        inputs = self._inputs(task, self.lows(asked.before, horizon))
+        self._check_size(task, asked.before, horizon, inputs)
+        speculation = None
+        if self.options.early is not None:
+            shown = partial(shown_before, task, self.owner)
+            speculation = Speculation(shown, task.manifest.clock, asked.before.stirred)
+        orders = JoinOrders(self.standing, task.manifest.filters)
+        done = advance_relation(
+            task.db, self.standing.definition.query, self.options, inputs, self._tables(task), asked.before,
+            asked.bound, asked.since, self.given(task), known, speculation, orders, partial(self._sums, task),
+        )  # fmt: skip
+        step.report["filters"] = orders.report()
+        if self._counters is not None:
+            step.report["scans"] = {self.owner: {"groups": self._counters.groups, "bytes": self._counters.bytes}}
+        return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, known)))
+
+    def store(self, manifest: Manifest, step: Step, result: Advanced, late: bool) -> None:
+        """See `RowReader`."""
+        super().store(manifest, step, result, late)
+        if result.early is not None and result.early.num_rows:
+            step.state.append(early_chunk(self.owner, manifest.epoch, result.early))
+        if result.sums is not None:
+            step.state.append(sums_chunk(self.owner, manifest.epoch, result.sums))
+
+    def replay(
+        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: QueryProgress, past: Replayed
+    ) -> Advanced:
+        """See `RowReader`."""
+        use = TableUse(past.pond, self.catalog, self.relation, past.tables, past.unread)
+        done = advance_relation(
+            db, self.standing.definition.query, self.options, inputs, use, before, past.bound, FOREVER,
+            lambda low, high: None, past.high, stored=lambda: past.sums,
+        )  # fmt: skip
+        return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, past.high)))
+
+    def kept_of(
+        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int
+    ) -> npt.NDArray[np.bool_]:
+        """See `RowReader`."""
+        item = self.relation.inputs[place]
+        spare = spare_of(self.relation, self.options) if revises(self.options, each.late) else 0
+        seen = floored(each.rows, known, self.options, each.late)
+        return kept(db, self.relation, item, seen, spare, horizon)
+
+    def _inputs(self, task: MergeTask, lows: Sequence[int | None]) -> list[Input]:
+        items = list(zip(self.relation.inputs, self.inputs, lows, strict=True))
+        rows = self.fetch(task, [owner for item, owner, _ in items if self.relation.probe(item.alias) is None])
+        inputs = []
+        for (item, owner, low), late in zip(items, self.lates, strict=True):
+            store = self.catalog.stores[owner]
+            high = progress_of(self.catalog, store.spec, task.progress).high
+            if self.relation.probe(item.alias) is not None:
+                delta = task.views[owner].delta
+                fresh = empty_rows(task.db, item.columns) if delta is None else delta
+                stream = self.catalog.streams[store.spec.stream]
+                inputs.append(Input(fresh, stream.options.late, high, self._past(task, store, stream)))
+                continue
+            runs = rows[owner]
+            if low is not None and low > NEVER:
+                runs = tuple(r for r in runs if r.times[-1] >= low)
+            there = all_rows(runs) if runs else empty_rows(task.db, item.columns)
+            below = _first_from(runs, low)
+            if self.relation.joins and not item.signed:
+                counted = store.spread != EVERYWHERE or task.shard == 0
+                inputs.append(Input(there, late, high, runs=runs, below=below, counted=counted))
+            else:
+                inputs.append(Input(there.slice(below), late, high))
+        return inputs
+
+    def _past(self, task: MergeTask, store: Store, stream: StreamDefinition) -> Past:
+        """What earlier epochs have archived of a stream that is probed."""
+        manifest = task.manifest
+        self._counters = self._counters or Counters()
+        known = manifest.progress.get(str(stream.id), StreamProgress())
+        files = manifest.archive.get(str(stream.id), ())
+        return Past(task.pond, stream, store.spec, files, manifest.epoch - 1, known, self._counters)
+
+    def _sums(self, task: MergeTask) -> list[pa.Table]:
+        query = self.standing.definition.query
+        return read_sums(task.db, task.pond, task.pond_id, task.segments, query, self.owner, task.shard)
+
+    def _tables(self, task: MergeTask) -> TableUse:
+        return TableUse(task.pond, self.catalog, self.relation, task.manifest.tables, task.manifest.unread)
+
+    def _check_size(self, task: MergeTask, before: QueryProgress, horizon: int, inputs: Sequence[Input]) -> None:
+        """Raises: ValueError when its windows hold more rows than they may."""
+        sizes = [i.rows.num_rows - i.below for i in inputs]
+        if sum(sizes) <= self.options.held_rows:
+            return
+        for n, (item, each) in enumerate(zip(self.relation.inputs, inputs, strict=True)):
+            if item.window.kind == "rows":  # some of those at hand may be needed no more
+                spare = spare_of(self.relation, self.options) if revises(self.options, each.late) else 0
+                seen = floored(each.rows, before, self.options, each.late)
+                mine = kept(task.db, self.relation, item, seen, spare, horizon, task.manifest.epoch)
+                sizes[n] = int(mine.sum())
+        check_held(self.options.held_rows, self.relation.inputs, sizes)
+
+    def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
+        """See `Operator`."""
+        query = self.standing.definition.query
+        if kind == GROUPS:
+            return put_together(task.db, query, owner, chunks)
+        if kind != EARLY:
+            return [put_numbers_together(task.db, owner, chunks)]
+        known = task.manifest.queries.get(str(self.standing.id), QueryProgress())
+        left = shown_early(task.db, query, [c.table for c in chunks], known.closed)
+        return [] if left is None else [early_chunk(owner, max(c.epoch for c in chunks), left)]
+
+
+def _first_from(runs: Sequence[Run], low: int | None) -> int:
+    """The first row of runs that is not older than an event time."""
+    return int(np.searchsorted(runs[0].times, low)) if runs and low is not None and low > NEVER else 0

@@ -1,0 +1,366 @@
+"""Queries that read stores: relations and streams of pairs have this in common."""
+
+from __future__ import annotations
+
+import time as clock
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Catalog, Standing
+from millpond.catalog.unions import late_of
+from millpond.language.duck import quote
+from millpond.language.spreading import are_together
+from millpond.manifests.places import query_owner
+from millpond.manifests.records import Manifest, QueryProgress
+from millpond.operators.contract import Answering, MergeTask, Step
+from millpond.operators.relational.bounds import high_of, least_bound
+from millpond.operators.relational.probing import Past
+from millpond.operators.relational.visibility import revises
+from millpond.operators.windowed.advance import Advanced
+from millpond.operators.windowed.numbers import REVISIONS, numbers_in
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.relations import Rows, Run
+from millpond.support.errors import SourceError
+from millpond.synopses import query_table, tolerance
+from millpond.synopses.parallel import at_most, side_by_side
+from millpond.synopses.tolerance import one_line
+from millpond.tables import Chunk
+from millpond.types import QueryOptions, Relational, RelationInput, to_json
+
+#: What a query's own data can raise: it fails the query, not the epoch.
+FAULTS = (*tolerance.FAULTS, SourceError)
+
+#: (low, high) -> revision numbers given so far to instants in that range, both included: columns end, revision.
+Given = Callable[[int, int], pa.Table | None]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What an epoch has for one input of a query.
+
+    rows: of its store, this epoch's included; of one that is probed this epoch's only. late: what late ones do.
+    high: the high watermark after the epoch. past: of one that is probed, where the rows of earlier epochs are.
+    runs: the rows in runs, where the query has use for them. below: how many of the first rows it cannot need.
+    counted: late ones are counted here; of rows that every shard has one shard counts them.
+    """
+
+    rows: pa.Table
+    late: str
+    high: int
+    past: Past | None = None
+    runs: tuple[Run, ...] = ()
+    below: int = 0
+    counted: bool = True
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A stretch of the past that is answered at once.
+
+    pond: its folder. progress, clock: of the streams, and of the epoch, before the query's first live one.
+    bound: until when to answer. high: the least watermark of streams that have rows. tables, unread: as of `Manifest`.
+    sums: what is known of groups.
+    """
+
+    pond: str
+    progress: Mapping[str, StreamProgress]
+    clock: int
+    bound: int
+    high: int
+    tables: Mapping[str, int]
+    unread: Mapping[str, str]
+    sums: Sequence[pa.Table] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one epoch asks of a query. bound: until when it answers. since: the first epoch that it has not answered."""
+
+    before: QueryProgress
+    bound: int
+    since: int
+
+
+class RowReader(Answering):
+    """An operator of one query that reads the rows of stores.
+
+    in_pieces: whether its past can be answered stretch by stretch of event time.
+    """
+
+    in_pieces = True
+
+    def __init__(self, catalog: Catalog, standing: Standing) -> None:
+        assert standing.definition.query.relation is not None
+        self.catalog, self.standing = catalog, standing
+        self.owner, self.inputs = query_owner(standing.id), standing.inputs
+        self.relation: Relational = standing.definition.query.relation
+        self.options = standing.definition.options
+
+    # -- what each kind has its own of
+
+    def stirring_bound(self, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """What it has reason to report when it lies before (`QueryProgress.pending`); as `answered_until`."""
+        return self.answered_until(self.standing, progress, clock)
+
+    @abstractmethod
+    def horizon(self, known: QueryProgress, high: int) -> int:
+        """Instants before it are final: nothing looks at them again. high: of its streams, the least watermark."""
+
+    @abstractmethod
+    def lows(self, known: QueryProgress, horizon: int) -> Sequence[int | None]:
+        """The event time from which each input's rows can still matter; None: whenever they were."""
+
+    @abstractmethod
+    def needed_of(
+        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: QueryProgress, needed: Needed
+    ) -> npt.NDArray[np.bool_]:
+        """Which rows of a store it can still need, when its progress is `known`."""
+
+    @abstractmethod
+    def moved(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+        """Its progress after an epoch that brought it nothing."""
+
+    @abstractmethod
+    def answer(self, task: MergeTask, asked: Asked, step: Step) -> Advanced:
+        """Answer, with the rows that its inputs show."""
+
+    def keeps(self, owner: str) -> bool:
+        """Whether it needs the rows of a store at hand; those that are probed are looked up in the archive."""
+        items = zip(self.relation.inputs, self.inputs, strict=True)
+        return any(o == owner and self.relation.probe(item.alias) is None for item, o in items)
+
+    # -- what they share
+
+    def users(self) -> Sequence[Standing]:
+        """See `Operator`."""
+        return (self.standing,)
+
+    @property
+    def specs(self) -> list[Rows]:
+        """What its inputs are fed by: a stream each, or a union."""
+        return [self.catalog.stores[owner].spec for owner in self.inputs]
+
+    @property
+    def lates(self) -> list[str]:
+        """What late rows of each input do."""
+        return [late_of(self.catalog, spec) for spec in self.specs]
+
+    def bound(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """See `Answering`: the least of its inputs that are not idle."""
+        return least_bound(self.catalog, self.specs, progress, clock)
+
+    def due(self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], clock: int) -> bool:
+        """See `Answering`."""
+        return standing.status == "live" and moves(known, self.options, self.stirring_bound(progress, clock))
+
+    def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
+        """See `Answering`."""
+        return known is None or moves(known, self.options, bound)
+
+    def first_epoch_of(self, standing: Standing) -> int:
+        """See `Answering`."""
+        return self.standing.first_epoch
+
+    def final_until(
+        self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], ended: bool
+    ) -> int:
+        """See `Answering`."""
+        if known.closed <= NEVER:
+            return NEVER
+        states = [progress.get(str(s.id), StreamProgress()) for s in self.catalog.streams_of(standing)]
+        complete = known.closed >= FOREVER and all(s.bound >= FOREVER for s in states)
+        if not any(revises(self.options, late) for late in self.lates) or (complete and ended):
+            return known.closed - 1
+        # What the next epoch measures late rows by is this epoch's watermark, if that is further.
+        return self.horizon(known, high_of(self.catalog, self.specs, progress)) - 1
+
+    def unanswered(self, manifest: Manifest, before: QueryProgress) -> int:
+        """The first epoch whose rows it has not answered: this one, or one of its pause or its back-fill."""
+        if before.paused is not None:
+            return before.paused
+        return self.standing.first_epoch if str(self.standing.id) in manifest.adopt else manifest.epoch
+
+    @abstractmethod
+    def replay(
+        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: QueryProgress, past: Replayed
+    ) -> Advanced:
+        """Answer a stretch of the past as if every row had come in order, in one epoch."""
+
+    @abstractmethod
+    def kept_of(
+        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int
+    ) -> npt.NDArray[np.bool_]:
+        """Which rows of one of its inputs it needs where instants from `horizon` on are looked at.
+
+        Args:
+            place: of the input. each: the input. known: its progress.
+        """
+
+    def in_shard(self, shard: int, shards: int) -> bool:
+        """See `Operator`."""
+        return self.catalog.stores[self.inputs[0]].in_shard(shard)
+
+    def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
+        """See `Operator`."""
+        step, key = Step(), str(self.standing.id)
+        live = self.standing.status == "live" and key not in task.failures
+        if live and self.inputs[0] in task.views:
+            begun = clock.perf_counter()
+            with at_most(self._threads(task.manifest)):
+                self._answer(task, step)
+            step.spent[key] = clock.perf_counter() - begun
+        return step
+
+    def _answer(self, task: MergeTask, step: Step) -> None:
+        key, manifest = str(self.standing.id), task.manifest
+        before = manifest.queries.get(key, QueryProgress())
+        asked = Asked(
+            self.stirred(task, before),
+            self.answered_until(self.standing, task.progress, manifest.clock),
+            self.unanswered(manifest, before),
+        )
+        if self.is_silent(task, asked):
+            after = self.moved(task, asked.before)
+            closed = max(asked.before.closed, asked.bound)
+            step.progress[key] = to_json(replace(after, closed=closed, paused=None))
+            return
+        for _ in (1, 2):  # a query is given up when it fails an epoch twice
+            try:
+                result = self.answer(task, asked, step)
+                break
+            except FAULTS as error:
+                reason = one_line(error)
+        else:
+            step.failures[key] = reason
+            return
+        step.progress[key] = to_json(replace(result.progress, paused=None))
+        self.store(manifest, step, result, asked.since != manifest.epoch)
+
+    def stirred(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+        """Its progress, when it is known whether the epoch took rows of its streams."""
+        return before
+
+    def is_silent(self, task: MergeTask, asked: Asked) -> bool:
+        """Whether nothing can have changed, so that only its progress moves on."""
+        stirs, pending = self.stirring_bound(task.progress, task.manifest.clock), asked.before.pending
+        fresh = any(task.views[o].delta is not None for o in self.inputs)
+        due = pending is not None and pending < stirs
+        return not fresh and not due and asked.since == task.manifest.epoch and self.options.every is None
+
+    def store(self, manifest: Manifest, step: Step, result: Advanced, late: bool) -> None:
+        """Add what is to be stored of a result to a step."""
+        epoch = manifest.epoch
+        if result.answers is not None and result.answers.num_rows:
+            ends = pc.min_max(result.answers["at"].cast(pa.int64())).as_py()
+            kind = "backfilled" if late else "answers"
+            step.answers.append(Chunk(self.owner, kind, epoch, ends["min"], ends["max"], result.answers))
+        if result.revisions is not None and result.revisions.num_rows:
+            ends = pc.min_max(result.revisions["end"]).as_py()
+            step.state.append(Chunk(self.owner, REVISIONS, epoch, ends["min"], ends["max"], result.revisions))
+
+    def _threads(self, manifest: Manifest) -> int:
+        """How many threads may answer: what is in one shard takes those of the others, which have no rows."""
+        stores = [self.catalog.stores[o] for o in self.inputs]
+        apart = any(s.spread and (not are_together(s.spread) or s.owner in manifest.hot) for s in stores)
+        return 1 if apart else manifest.shards
+
+    def given(self, task: MergeTask) -> Given:
+        """Revision numbers given so far. An instant has one number, whichever shards change it."""
+        files = task.manifest.state
+        return lambda low, high: numbers_in(
+            task.db, task.pond, [s.path for s in files if s.high >= low and s.low <= high], self.owner, low, high
+        )
+
+    def fetch(self, task: MergeTask, owners: Sequence[str]) -> dict[str, tuple[Run, ...]]:
+        """The rows of some stores, fetched side by side."""
+        some = list(dict.fromkeys(owners))
+        found = side_by_side(task.db, [partial(_runs, task.views[o]) for o in some])
+        return dict(zip(some, found, strict=True))
+
+    def needed_rows(
+        self, db: duckdb.DuckDBPyConnection, manifest: Manifest, owner: str, rows: pa.Table, whole: bool
+    ) -> npt.NDArray[np.bool_]:
+        """Which rows of a store it can still need.
+
+        Args:
+            rows: of the store. whole: these are all that it has, not those of some files.
+        """
+        before = manifest.queries.get(str(self.standing.id))
+        if before is None or self.standing.status == "backfilling":
+            return np.ones(rows.num_rows, bool)
+        since = self.unanswered(manifest, before)
+        high = high_of(self.catalog, self.specs, manifest.progress)
+        return self.needed_of(db, owner, rows, before, Needed(since, manifest.epoch, high, whole))
+
+    def needs(self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress]) -> int | None:
+        """See `Operator`."""
+        known = queries.get(str(self.standing.id), QueryProgress())
+        horizon = self.horizon(known, high_of(self.catalog, self.specs, progress))
+        lows = zip(self.relation.inputs, self.lows(known, horizon), strict=True)
+        kept_lows = [low for item, low in lows if self.relation.probe(item.alias) is None]
+        return min((NEVER if low is None else max(NEVER, low) for low in kept_lows), default=NEVER)
+
+
+def _runs(view: Any, db: duckdb.DuckDBPyConnection) -> tuple[Run, ...]:
+    found: tuple[Run, ...] = view.runs(db)
+    return found
+
+
+@dataclass(frozen=True)
+class Needed:
+    """For when it is asked which rows are needed.
+
+    since: the first epoch that the query has not answered; epoch: the running one. high: the least high watermark of
+    its streams. whole: the rows are all that the store has.
+    """
+
+    since: int
+    epoch: int
+    high: int
+    whole: bool
+
+
+def empty_rows(db: duckdb.DuckDBPyConnection, columns: Sequence[Any]) -> pa.Table:
+    """A store without rows."""
+    own = ["NULL::BIGINT AS _t", "NULL::BIGINT AS _id", "NULL::BIGINT AS _epoch", "NULL::BIGINT AS _cut"]
+    fields = [*own, *(f"NULL::{c.type} AS {quote(c.name)}" for c in columns)]
+    return query_table(db, f"SELECT {', '.join(fields)} LIMIT 0")
+
+
+def check_held(most: int, items: Sequence[RelationInput], sizes: Sequence[int]) -> None:
+    """Raises: ValueError when the inputs of a query hold more than `most` rows in a shard."""
+    if sum(sizes) > most:
+        named = ", ".join(f"{s} of {i.stream}" for i, s in zip(items, sizes, strict=True))
+        raise ValueError(
+            f"its windows hold {sum(sizes)} rows in one shard ({named}), and may hold {most}: shorter"
+            " windows, filters below them, a shorter revise_for, or WITH (held_rows=…) help"
+        )
+
+
+def reading(catalog: Catalog) -> list[Standing]:
+    """The queries that read stores."""
+    return [standing for standing in catalog.queries.values() if standing.inputs]
+
+
+def is_paired(standing: Standing) -> bool:
+    """Whether a query is a stream of pairs."""
+    relation = standing.definition.query.relation
+    return relation is not None and relation.plan == "paired"
+
+
+def moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:
+    """Whether a query has something to report when its bound becomes `bound`."""
+    if known.pending is not None and known.pending < bound:
+        return True
+    if options.every is None or known.first is None:
+        return False
+    return -(-max(known.closed, known.first) // options.every) * options.every < bound

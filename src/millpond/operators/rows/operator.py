@@ -1,0 +1,129 @@
+"""Windows that end with rows, from the rows themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from millpond.catalog import Catalog, Standing
+from millpond.catalog.unions import progress_of
+from millpond.manifests.records import Manifest, QueryProgress
+from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.panes.state import pane_chunk
+from millpond.operators.rows.state import RowState, forget_rows
+from millpond.operators.windowed.advance import Advanced, advance
+from millpond.operators.windowed.catching_up import catch_up
+from millpond.operators.windowed.early import open_row_answers
+from millpond.operators.windowed.mapper import SynopsisMapper
+from millpond.operators.windowed.operator import Closing, WindowOperator
+from millpond.progress import FOREVER
+from millpond.synopses import PanesSpec, merge_partials, partial
+from millpond.synopses.rows import fold, on_time
+from millpond.synopses.tolerance import FAULTS
+from millpond.tables import Chunk
+
+
+class RowsMapper(SynopsisMapper):
+    """Keeps each row, with the components of what the queries aggregate."""
+
+    marks = True
+
+    def make(self, db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
+        """See `SynopsisMapper`."""
+        return partial(db, spec, rows)
+
+    def settle(self, db: duckdb.DuckDBPyConnection, made: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Table]]:
+        """See `SynopsisMapper`."""
+        whole = merge_partials(db, self.spec, list(made))
+        return whole, [whole]
+
+
+class RowsOperator(WindowOperator):
+    """Windows that end with rows, over the rows of one synopsis."""
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[RowsOperator]:
+        """See `Operator`."""
+        return [cls(catalog, s) for s in catalog.synopses.values() if s.spec.rows is not None]
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """See `Operator`."""
+        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
+        return RowsMapper(task, self.synopsis) if fed else None
+
+    def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[RowState, list[Chunk], pa.Table, int]:
+        """See `WindowOperator`. Rows that are late for every window do not count."""
+        spec, epoch = self.spec, task.manifest.epoch
+        known = progress_of(self.catalog, spec, task.manifest.progress)
+        delta, too_late = on_time(spec, merge_partials(task.db, spec, list(parts)), known.bound, known.high)
+        state = self._state(task, delta, None)
+        chunks = [pane_chunk(self.owner, spec, epoch, delta)] if delta.num_rows else []
+        return state, chunks, delta, too_late
+
+    def _state(self, task: MergeTask, delta: pa.Table, since: int | None) -> RowState:
+        return RowState(task.db, task.pond, task.pond_id, task.segments, task.shard, self.owner, self.spec,
+                        task.manifest.epoch, delta, since)  # fmt: skip
+
+    def as_of(self, task: MergeTask, state: Any, since: int) -> RowState:
+        """See `WindowOperator`."""
+        return self._state(task, state.delta, since)
+
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
+        """See `WindowOperator`."""
+        definition = closing.standing.definition
+        return advance(
+            db, self.spec, definition.query, definition.options, closing.late, state, closing.before, closing.until,
+            closing.known, closing.given, closing.groups, closing.high,
+        )  # fmt: skip
+
+    def catch_up(
+        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing
+    ) -> Advanced:
+        """See `WindowOperator`."""
+        definition = closing.standing.definition
+        return catch_up(
+            db, self.spec, definition.query, definition.options, closing.late, state, parts, closing.before,
+            closing.until, closing.known, closing.given, closing.groups, closing.high,
+        )  # fmt: skip
+
+    def open_now(
+        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
+    ) -> pa.Table | None:
+        """See `WindowOperator`."""
+        return open_row_answers(db, self.spec, standing.definition.query, state, high, progress)
+
+    def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
+        """See `WindowOperator`: there may be a row to end a window with."""
+        return known.closed <= high
+
+    def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
+        """See `Answering`: the bound must pass a row."""
+        return before <= high
+
+    def open_end(self, known: QueryProgress) -> int:
+        """See `WindowOperator`: progress must be beyond the end of a window, since equal times may still come."""
+        return 0 if known.closed >= FOREVER else 1
+
+    def low_of(self, standing: Standing, answered: int) -> int:
+        """See `WindowOperator`: an instant; rows know what windows that end from it on need."""
+        return answered
+
+    def settle(self, manifest: Manifest, state: RowState) -> None:
+        """See `WindowOperator`."""
+
+    @classmethod
+    def forget(cls, pond_id: str, owners: Set[str]) -> None:
+        """See `Operator`."""
+        forget_rows(pond_id, owners)
+
+    def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """See `WindowOperator`."""
+        epoch, low = max(c.epoch for c in chunks), self.spec.panes.pane(self.needed_since(task.manifest))
+        try:
+            table = fold(task.db, self.spec, merge_partials(task.db, self.spec, [c.table for c in chunks]), low)
+        except FAULTS:  # its queries fail for that; their state stays as it is until they are dropped
+            return list(chunks)
+        return [pane_chunk(self.owner, self.spec, epoch, table)] if table.num_rows else []

@@ -1,0 +1,1 @@
+"""Stores of rows: what relational queries need of a stream, kept once for all that read it."""

@@ -1,0 +1,59 @@
+"""Summary copies whose partials a synopsis makes: an entry beside each file that an epoch writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from millpond.catalog import Catalog, Standing, Summary
+from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
+from millpond.operators.summaries.entries import live_name, write_entry
+from millpond.synopses import connection
+from millpond.synopses.partials.late_exclusions import CUT
+from millpond.synopses.tolerance import tolerant_partial
+from millpond.types import to_json
+
+
+class EntryWriter(Mapper):
+    """Writes the entry of a map task's archive file."""
+
+    def __init__(self, task: MapTask, summary: Summary) -> None:
+        self.task, self.summary = task, summary
+        # On a stream that drops late rows, entries tell these apart by what they were behind.
+        self.whole = task.stream.options.late == "drop"
+
+    def finish(self, taken: Taken) -> Mapped:
+        """See `Mapper`."""
+        mapped, summary, task = Mapped(), self.summary, self.task
+        table = task.made.get(summary.owner)
+        if table is None or taken.file is None:
+            return mapped
+        if task.stream.options.late == "drop":
+            spec = task.catalog.synopses[summary.owner].spec
+            table = tolerant_partial(connection(), spec, taken.whole.counting, f"_bound AS {CUT}")[0]
+        written = write_entry(task.pond, summary.id, taken.file, live_name(summary.id, taken.file.path), table)
+        mapped.report["entries"] = {written.path: to_json(written)}
+        return mapped
+
+
+class SummaryOperator(Operator):
+    """A summary copy that is made as rows arrive. It reads what its synopsis makes of them."""
+
+    def __init__(self, catalog: Catalog, summary: Summary) -> None:
+        self.catalog, self.summary, self.owner = catalog, summary, f"summary {summary.id}"
+        self.inputs = (summary.owner,)
+        self.first_epoch = summary.first_epoch
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[SummaryOperator]:
+        """See `Operator`."""
+        return [cls(catalog, s) for s in catalog.summaries.values() if s.owner]
+
+    def users(self) -> Sequence[Standing]:
+        """See `Operator`: what it lacks is made by upkeep."""
+        return ()
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """See `Operator`."""
+        summary = self.summary
+        fed = summary.owner in self.catalog.synopses and task.stream.id == summary.stream
+        return EntryWriter(task, summary) if fed and summary.first_epoch <= task.manifest.epoch else None

@@ -1,0 +1,112 @@
+"""The map part of operators over windows: the partials of a synopsis, made piece by piece."""
+
+from __future__ import annotations
+
+import time as clock
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import duckdb
+import pyarrow as pa
+
+from millpond.archive.dead_letters import failed_letters
+from millpond.archive.segments import row_schema
+from millpond.catalog import Synopsis
+from millpond.catalog.unions import entering
+from millpond.language.duck import quote
+from millpond.operators.contract import Mapped, Mapper, MapTask, Piece, Taken
+from millpond.operators.windowed.lookups import live_lookup, of_stream, tolerant_join
+from millpond.support.errors import SourceError
+from millpond.synopses import PanesSpec, connection
+from millpond.synopses.partials.shards import cut
+from millpond.synopses.tolerance import FAULTS, one_line, tolerant
+from millpond.tables.chunks import pack
+from millpond.types import HOLDS
+
+
+def casts(spec: PanesSpec) -> tuple[tuple[str, str], ...]:
+    """(quoted column, type) of the columns that a synopsis reads as another type than Arrow carries."""
+    return tuple((dict(spec.casts) | dict(spec.narrowed)).items())
+
+
+def together(one: pa.Table | None, other: pa.Table | None) -> pa.Table | None:
+    """Failing rows of two steps."""
+    found = [t for t in (one, other) if t is not None]
+    return pa.concat_tables(found) if found else None
+
+
+class SynopsisMapper(Mapper):
+    """Makes the partials of one synopsis in one map task."""
+
+    #: Whether the condition chooses among the rows of windows, and not before: windows are of all rows.
+    marks = False
+
+    def __init__(self, task: MapTask, synopsis: Synopsis) -> None:
+        self.task, self.synopsis, self.spec = task, synopsis, synopsis.spec
+        self._made: list[pa.Table] = []
+        self._mapped = Mapped()
+
+    @abstractmethod
+    def make(self, db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
+        """The partial of rows."""
+
+    @abstractmethod
+    def settle(self, db: duckdb.DuckDBPyConnection, made: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Table]]:
+        """The partials of all pieces as one, and as they are sent: in one table or more."""
+
+    def add(self, piece: Piece) -> None:
+        """See `Mapper`. Rows on which an expression fails become dead letters."""
+        owner, counting = self.synopsis.owner, piece.counting
+        if not counting.num_rows or owner in self._mapped.failures:
+            return
+        begun = clock.perf_counter()
+        try:
+            table, failed = self._partial(piece)
+        except (duckdb.Error, SourceError) as error:
+            self._mapped.failures[owner] = one_line(error)
+            return
+        self._made.append(table)
+        seen = self._mapped.operators.setdefault(owner, [0, 0, 0.0])
+        seen[0] += counting.num_rows
+        seen[1] += table.num_rows
+        seen[2] += clock.perf_counter() - begun
+        if failed is not None:
+            catalog = self.task.catalog
+            names = ", ".join(catalog.called(catalog.users(owner)))
+            self._mapped.dead.append(failed_letters(failed, names, self.task.manifest.epoch))
+
+    def _partial(self, piece: Piece) -> tuple[pa.Table, pa.Table | None]:
+        task, spec = self.task, self.spec
+        first = row_schema(task.catalog.streams[spec.stream]) if spec.feeds else piece.rows.schema
+        entered = own = entering(piece.counting, spec, task.stream.id, first)
+        failing: pa.Table | None = None
+        if spec.lookup is not None:
+            lookup = live_lookup(spec.lookup, self.synopsis.owner, task.manifest)
+            entered, failing = tolerant_join(task.pond, entered, lookup, spec.time)
+        screen = task.screens.of(self.synopsis.owner, spec.where, casts(spec))
+        if screen is not None:
+            screened = screen.screen(entered, mark=self.marks)
+            entered, failing = screened.rows, together(failing, of_stream(screened.failed, own.column_names))
+            if screened.marked is not None:
+                entered = screened.marked
+            spec = replace(spec, where=None if screened.marked is None else quote(HOLDS))
+        table, failed = tolerant(partial(self.make, connection(), spec), entered)
+        return table, together(failing, of_stream(failed, own.column_names))
+
+    def finish(self, taken: Taken) -> Mapped:
+        """See `Mapper`."""
+        mapped, owner = self._mapped, self.synopsis.owner
+        if owner in mapped.failures or not self._made:
+            return mapped
+        db, shards = connection(), self.task.manifest.shards
+        try:
+            whole, tables = self.settle(db, self._made)
+            parts = [part for table in tables for part in cut(db, self.spec, owner, table, shards)]
+        except FAULTS as error:
+            mapped.failures[owner] = one_line(error)
+            return mapped
+        self.task.made[owner] = whole
+        mapped.parcels += [(owner, shard, pack(table)) for shard, table in parts]
+        return mapped

@@ -1,0 +1,343 @@
+"""What the operators of windows have in common: the epoch's rows go into state, and every query is answered from it."""
+
+from __future__ import annotations
+
+import os
+import time as clock
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Catalog, Standing, Synopsis
+from millpond.catalog.unions import late_of, progress_of
+from millpond.manifests.places import query_owner, state_folder
+from millpond.manifests.records import Manifest, QueryProgress
+from millpond.operators.announcing import announced
+from millpond.operators.contract import Answering, CompactTask, MergeTask, Step
+from millpond.operators.windowed.advance import Advanced, horizon_of
+from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
+from millpond.operators.windowed.group_bounds import GroupBounds, group_bounds
+from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
+from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
+from millpond.operators.windowed.ordering import in_order
+from millpond.operators.windowed.smoothing import wait
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.synopses.partials.shards import home_shard
+from millpond.synopses.tolerance import FAULTS, one_line
+from millpond.tables import Chunk, read_chunks
+from millpond.types import to_json
+
+
+class WindowState(Protocol):
+    """The state of a synopsis in one shard, before and after the rows of an epoch."""
+
+    delta: pa.Table
+
+    def parts(self) -> list[pa.Table]:
+        """What was stored since the query answered last, with its late exclusions."""
+        ...
+
+    def show(self, delta: pa.Table) -> None:
+        """From now on the state is that before, and `delta`."""
+        ...
+
+    def before(self, low: int) -> pa.Table:
+        """What windows from `low` on need, without the delta."""
+        ...
+
+    def after(self, low: int) -> pa.Table:
+        """The same with the delta."""
+        ...
+
+    def keep(self, low: int, rewritten: bool) -> None:
+        """Keep it in memory for the next epoch."""
+        ...
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What one epoch asks of the windows of one query.
+
+    late: what late rows do. before: how far it had answered. until: windows that end by then close now.
+    known, high: high watermark before and after the epoch. groups: bounds of groups that are ahead.
+    """
+
+    standing: Standing
+    late: str
+    before: QueryProgress
+    until: int
+    known: int
+    high: int
+    groups: GroupBounds | None
+    given: Any
+
+
+class WindowOperator(Answering):
+    """Windows over the state of one synopsis, which all its queries share."""
+
+    def __init__(self, catalog: Catalog, synopsis: Synopsis) -> None:
+        self.catalog, self.synopsis, self.spec, self.owner = catalog, synopsis, synopsis.spec, synopsis.owner
+        self.first_epoch = synopsis.first_epoch
+
+    # -- what each kind has its own of
+
+    @abstractmethod
+    def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[WindowState, list[Chunk], pa.Table, int]:
+        """The state with the epoch's rows, chunks to store, the rows as they are stored, and how many come too late."""
+
+    @abstractmethod
+    def as_of(self, task: MergeTask, state: WindowState, since: int) -> WindowState:
+        """The state as of epoch `since`."""
+
+    @abstractmethod
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
+        """Close windows, and revise those that rows of the epoch change."""
+
+    @abstractmethod
+    def catch_up(
+        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing
+    ) -> Advanced:
+        """Answer what the query missed, as if it had answered all the time."""
+
+    @abstractmethod
+    def open_now(
+        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
+    ) -> pa.Table | None:
+        """What windows that are open would answer now."""
+
+    def smooth(
+        self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing, result: Advanced, clock: int
+    ) -> Advanced:
+        """The answers that go out in this epoch where a query spreads them."""
+        return result
+
+    @abstractmethod
+    def low_of(self, standing: Standing, answered: int) -> int:
+        """From where on state is kept in memory for a query that has answered so far."""
+
+    @abstractmethod
+    def settle(self, manifest: Manifest, state: Any) -> None:
+        """Tell the state what no window can change any more."""
+
+    @abstractmethod
+    def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """Chunks of the synopsis as fewer, without what no query needs."""
+
+    @abstractmethod
+    def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
+        """Whether a window closes when progress is `reached`. high: of the stream."""
+
+    # -- what they share
+
+    def bound(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """See `Answering`."""
+        return progress_of(self.catalog, self.spec, progress).bound
+
+    def answered_until(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """See `Answering`."""
+        return announced(standing.definition.options, self.bound(standing, progress, clock))
+
+    def due(self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], clock: int) -> bool:
+        """See `Answering`."""
+        state = progress_of(self.catalog, self.spec, progress)
+        reached = announced(standing.definition.options, state.bound)
+        return state.high > NEVER and reached > known.closed and self.closes(standing, known, reached, state.high)
+
+    def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
+        """See `Answering`."""
+        return known.stirred and due(standing.definition.options, known, clock)
+
+    def first_epoch_of(self, standing: Standing) -> int:
+        """See `Answering`."""
+        return self.first_epoch
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """See `Operator`: its own, and its queries' for revision numbers and early answers."""
+        return frozenset((self.owner, *(query_owner(q.id) for q in self.users())))
+
+    def users(self) -> Sequence[Standing]:
+        """See `Operator`."""
+        return self.catalog.users(self.owner)
+
+    def in_shard(self, shard: int, shards: int) -> bool:
+        """See `Operator`."""
+        return home_shard(self.spec, self.owner, shards) in (None, shard)
+
+    def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
+        """See `Operator`."""
+        step, begun = Step(), clock.perf_counter()
+        state, chunks, stored, too_late = self.take(task, parts)
+        step.merged = clock.perf_counter() - begun
+        step.state += chunks
+        lowest: list[int] = []
+        for standing in self.users():
+            if standing.status == "live" and str(standing.id) not in task.failures:
+                self._answer(task, step, standing, state, stored, too_late, lowest)
+        # Without what a back-fill is going to bring, a kept table would not be the whole state.
+        if lowest and not any("backfilling" in (q.status, q.reason) for q in self.users()):
+            adopting = any(str(q.id) in task.manifest.adopt for q in self.users())
+            self.settle(task.manifest, state)
+            state.keep(min(lowest), adopting or str(task.shard) in task.manifest.compact)
+        return step
+
+    def _answer(
+        self,
+        task: MergeTask,
+        step: Step,
+        standing: Standing,
+        state: WindowState,
+        stored: pa.Table,
+        too_late: int,
+        lowest: list[int],
+    ) -> None:
+        """Answer one query: its rows, and its progress."""
+        key, manifest, begun = str(standing.id), task.manifest, clock.perf_counter()
+        options, before = standing.definition.options, manifest.queries.get(key, QueryProgress())
+        known = progress_of(self.catalog, self.spec, manifest.progress)
+        since = self.unanswered_since(manifest, standing)
+        for _ in (1, 2):  # a query is given up when it fails an epoch twice
+            try:
+                result = self._result(task, standing, before, state, stored, since)
+                break
+            except FAULTS as error:
+                reason = one_line(error)
+        else:
+            step.failures[key] = reason
+            return
+        lost = result.progress.too_late + too_late
+        step.progress[key] = to_json(replace(result.progress, paused=None, too_late=lost))
+        lowest.append(self.low_of(standing, result.progress.answered))
+        step.spent[key] = clock.perf_counter() - begun
+        late = since is not None or before.closed < announced(options, known.bound)
+        owner, epoch = query_owner(standing.id), manifest.epoch
+        for into, kind, table in (
+            (step.answers, "backfilled" if late else "answers", result.answers),
+            (step.state, REVISIONS, result.revisions),
+            (step.state, EARLY, result.early),
+        ):
+            if table is not None and table.num_rows:
+                ends = table["end"] if kind == REVISIONS else table["window_end"].cast(pa.int64())
+                span = pc.min_max(ends).as_py()
+                into.append(Chunk(owner, kind, epoch, span["min"], span["max"], in_order(task.db, table)))
+
+    def _result(
+        self,
+        task: MergeTask,
+        standing: Standing,
+        before: QueryProgress,
+        state: WindowState,
+        stored: pa.Table,
+        since: int | None,
+    ) -> Advanced:
+        manifest, spec, options = task.manifest, self.spec, standing.definition.options
+        query, owner = standing.definition.query, query_owner(standing.id)
+        known, reached = (progress_of(self.catalog, spec, p) for p in (manifest.progress, task.progress))
+        until = announced(options, reached.bound)
+        late = "drop" if options.delay else late_of(self.catalog, spec)
+        stream = self.catalog.streams[spec.stream]
+        groups = None if options.delay else group_bounds(stream, query, spec, reached.groups)
+        spread = options.flush != "at once"
+        # Windows that close are answered by and by where the query says so: at first nothing but revisions.
+        closing = Closing(
+            standing, late, before, before.closed if spread else until, known.high, reached.high, groups,
+            partial(_given, task, owner),
+        )  # fmt: skip
+        if since is None:
+            result = self.advance(task.db, state, closing)
+        else:
+            missed = self.as_of(task, state, since)
+            result = self.catch_up(task.db, missed, [*missed.parts(), stored], closing)
+        if spread:
+            result = self.smooth(task.db, state, replace(closing, until=until), result, manifest.clock)
+        if options.early is not None:
+            stirred = any(s.stream in spec.streams for s in manifest.splits)
+            speculation = Speculation(
+                query,
+                options,
+                partial(shown_early, task, owner),
+                partial(self.open_now, task.db, state, standing, reached.high),
+                manifest.clock,
+                stirred,
+                partial(wait, task.db, query),
+            )
+            result = with_early(task.db, speculation, before, result)
+        return result
+
+    def final_until(
+        self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], ended: bool
+    ) -> int:
+        """See `Answering`."""
+        if known.closed <= NEVER:
+            return NEVER
+        state = progress_of(self.catalog, self.spec, progress)
+        behind = self.open_end(known)
+        if late_of(self.catalog, self.spec) == "drop" or (state.bound >= FOREVER and ended):
+            return known.answered - behind
+        if state.high <= NEVER:
+            return NEVER
+        definition = standing.definition
+        horizon = horizon_of(definition.query, definition.options, known, state.high)
+        return min(known.answered, horizon) - behind
+
+    def open_end(self, known: QueryProgress) -> int:
+        """How far behind progress windows are closed for certain (microseconds)."""
+        return 0
+
+    def unanswered_since(self, manifest: Manifest, standing: Standing) -> int | None:
+        """The first epoch whose rows a query has not answered, since it was paused or back-filled; else None."""
+        key = str(standing.id)
+        paused = manifest.queries.get(key, QueryProgress()).paused
+        return self.synopsis.first_epoch if paused is None and key in manifest.adopt else paused
+
+    def waits(self, manifest: Manifest, standing: Standing) -> bool:
+        """Whether a query answers the rows of this epoch later, or with those of others."""
+        return standing.status in ("paused", "backfilling") or self.unanswered_since(manifest, standing) is not None
+
+    def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+        """See `Operator`."""
+        if owner == self.owner:
+            return self.compact_state(task, chunks)
+        standing = self.catalog.queries[int(owner[1:])]
+        if kind == REVISIONS:
+            return [put_numbers_together(task.db, owner, chunks)]
+        query = standing.definition.query
+        known = task.manifest.queries.get(str(standing.id), QueryProgress())
+        shown = latest_shown(task.db, query, [c.table for c in chunks], opens(query, known.answered))
+        if shown is None:
+            return []
+        ends = pc.min_max(shown["window_end"].cast(pa.int64())).as_py()
+        return [Chunk(owner, kind, max(c.epoch for c in chunks), ends["min"], ends["max"], shown)]
+
+    def needed_since(self, manifest: Manifest) -> int:
+        """The event time from which any query may still need state."""
+        return needed_since(manifest, self.catalog, self.synopsis)
+
+    def needs(self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress]) -> int | None:
+        """See `Operator`."""
+        known = progress_of(self.catalog, self.spec, progress)
+        stream = self.catalog.streams[self.spec.stream]
+        needs = [summary_since(self.synopsis, known.bound, known.high)] if self.catalog.kept_by(self.owner) else []
+        needs += [
+            keep_since(self.synopsis, q, stream, queries.get(str(q.id), QueryProgress()).answered, known.high)
+            for q in self.users()
+        ]
+        return min(needs, default=None)
+
+
+def _given(task: MergeTask, owner: str, low: int, high: int) -> pa.Table | None:
+    files = [s.path for s in task.segments if s.high >= low and s.low <= high]
+    return numbers_in(task.db, task.pond, files, owner, low, high)
+
+
+def shown_early(task: MergeTask, owner: str, since: int) -> list[pa.Table]:
+    """What was shown early of windows of a query that end from `since` on."""
+    paths = [os.path.join(state_folder(task.pond), s.path) for s in task.segments if s.high >= since]
+    chunks = read_chunks(paths, {owner}, lambda _o, kind, _e, _l, high: kind == EARLY and high >= since)
+    return [c.table for c in chunks]
