@@ -37,15 +37,7 @@ CIRCLES: set[str] = {
     "windows.ids windows.kinds windows.landmarks windows.registered",
 }
 
-CLIENT_IMPORTS: set[str] = {
-    "client.remote -> answers.row_queries.selection",
-    "client.remote -> answers.subscription",
-    "client.remote -> api.handle",
-    "client.remote -> commands.interpreter",
-    "client.remote -> progress",
-    "client.remote -> sources.ingest",
-    "client.remote -> synopses",
-}
+CLIENT_IMPORTS: set[str] = set()
 
 LARGE_FOLDERS: set[str] = {
     "language",

@@ -7,6 +7,8 @@ is paid must be struck off: the lists only shrink. `python -m tests.test_archite
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -228,6 +230,15 @@ def test_there_are_no_circles() -> None:
 
 def test_the_client_imports_little() -> None:
     _check(client_imports(), CLIENT_IMPORTS, "what importing the client imports")
+
+
+def test_what_a_client_loads() -> None:
+    """A process that only asks a server needs neither the engine nor what it is made of."""
+    script = "import sys, millpond.client.remote; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("millpond.")}
+    assert rooms == {*CLIENT, "client"}
+    assert not {"duckdb", "pyspark", "sqlglot", "starlette", "deltalake"} & set(loaded)
 
 
 def test_folders_stay_small() -> None:

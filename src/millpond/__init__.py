@@ -13,11 +13,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millpond.answers.subscription import AnswerBatch, Cursor
     from millpond.api.pond import Pond, open
     from millpond.client.remote import RemotePond, connect
-    from millpond.commands.interpreter import StatementResult
     from millpond.support.errors import EngineError, MillpondError, PondError, QueryError, SourceError, StatementError
+    from millpond.types.results import AnswerBatch, Cursor, StatementResult
 
 __version__ = "0.1.0"
 
@@ -28,13 +27,13 @@ _HOMES = {
     "QueryError": "support.errors",
     "SourceError": "support.errors",
     "StatementError": "support.errors",
-    "StatementResult": "commands.interpreter",
+    "StatementResult": "types.results",
     "Pond": "api.pond",
     "open": "api.pond",
     "RemotePond": "client.remote",
     "connect": "client.remote",
-    "AnswerBatch": "answers.subscription",
-    "Cursor": "answers.subscription",
+    "AnswerBatch": "types.results",
+    "Cursor": "types.results",
 }
 
 __all__ = [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.answers.subscription import Cursor
+from millpond.types.results import Cursor
 from tests.oracle import Script, StreamSpec, assert_rows_equal, trace
 from tests.oracle.case import span
 from tests.properties.harness import Pond, options, pond, table_rows

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import millpond.engine.jobs.maintenance as maintenance
-from millpond.answers.subscription import Cursor
 from millpond.support.errors import QueryError
+from millpond.types.results import Cursor
 
 Factory = Callable[..., Any]
 

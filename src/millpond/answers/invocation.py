@@ -21,7 +21,6 @@ from millpond.catalog import Standing
 from millpond.catalog.unions import is_retained, progress_of
 from millpond.engine.core import Core
 from millpond.language.duck import quote
-from millpond.language.statements import AsOf
 from millpond.manifests.records import published_path, read_published
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -31,6 +30,7 @@ from millpond.synopses import PanesSpec, connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.synopses.panes import window_behind
 from millpond.types import EXACT, NUMBER, Aggregate, BoundQuery, Column, StreamDefinition
+from millpond.types.as_of import AsOf
 from millpond.windows.landmarks import BEGINNING, last_before
 from millpond.windows.registered import axis_of
 

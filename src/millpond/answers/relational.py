@@ -21,7 +21,6 @@ from millpond.engine.core import Core
 from millpond.functions import display
 from millpond.language.reduce_clause import reduction_text
 from millpond.language.spreading import are_together
-from millpond.language.statements import AsOf
 from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.pairs.advance import all_pairs
 from millpond.operators.relation.advance import known_of
@@ -45,6 +44,7 @@ from millpond.types import (
     StreamDefinition,
     TableDefinition,
 )
+from millpond.types.as_of import AsOf
 
 #: Rows that a window may hold when somebody asks for a relation: they are read in the pond's process.
 INPUT_ROWS = 20_000_000

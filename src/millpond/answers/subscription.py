@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,64 +17,10 @@ from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_table
 from millpond.types import STATUS
+from millpond.types.results import AnswerBatch, Cursor, Wanted
 
 #: Answers that are read at a time, as long as they are of more than one epoch.
 AT_ONCE = 250_000
-
-
-#: Which answers a subscription carries: all of them; none of windows that are open; only what can no longer change.
-Wanted = Literal["all", "closed", "final"]
-
-
-@dataclass(frozen=True, order=True)
-class Cursor:
-    """A place in a query's published answers: after `ordinal` rows of epoch `epoch`.
-
-    `query` is the query's id: a cursor of a dropped and recreated query is refused. `wanted` says which answers the
-    subscription carries; with 'final', whose order is that of windows, `epoch` is the end of a window (microseconds).
-    """
-
-    epoch: int = 0
-    ordinal: int = 0
-    query: int = 0
-    wanted: Wanted = "all"
-
-    def __str__(self) -> str:
-        return f"{self.query}:{self.epoch}:{self.ordinal}" + ("" if self.wanted == "all" else f":{self.wanted}")
-
-    @staticmethod
-    def parse(text: str) -> Cursor:
-        """The cursor from its text.
-
-        >>> Cursor.parse("3:7:2")
-        Cursor(epoch=7, ordinal=2, query=3, wanted='all')
-        """
-        first, _, wanted = text.rpartition(":")
-        try:
-            if wanted not in ("closed", "final"):
-                first, wanted = text, "all"
-            query, epoch, ordinal = (int(part) for part in first.split(":"))
-            if min(query, ordinal) < 0 or (epoch < 0 and wanted != "final"):
-                raise ValueError(text)
-        except ValueError:
-            raise QueryError(f"'{text[:80]}' is not a cursor; pass one that a batch of answers carried") from None
-        return Cursor(epoch, ordinal, query, wanted)  # type: ignore[arg-type]  # one of the words
-
-
-@dataclass(frozen=True)
-class AnswerBatch:
-    """Rows that one epoch published for a query.
-
-    rows: the query's columns, then `op` ('+' a row, '-' a row that no longer holds). cursor: where to go on after it.
-    backfilled: the rows are older windows that a registration or RESUME caught up on.
-    replaced: a marker without rows: CREATE OR REPLACE made a new version, whose answers follow.
-    """
-
-    rows: pa.Table
-    cursor: Cursor
-    epoch: int
-    backfilled: bool
-    replaced: bool = False
 
 
 def wanted_of(final: bool, status: str | None, since: Cursor | str | None) -> Wanted:

@@ -20,18 +20,18 @@ from millpond.answers.invocation import invoke
 from millpond.answers.relational import relation_moment
 from millpond.answers.row_queries.deliveries import subscribe_selection
 from millpond.answers.row_queries.ready import ready_of
-from millpond.answers.row_queries.selection import Answer, evaluate
-from millpond.answers.subscription import AnswerBatch, Cursor, subscribe
+from millpond.answers.row_queries.selection import evaluate
+from millpond.answers.subscription import subscribe
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.commands.interpreter import Interpreter
 from millpond.engine.core import Core
 from millpond.language.duck import quote
-from millpond.language.statements import AsOf
 from millpond.progress import NEVER
 from millpond.support.errors import PondError, QueryError
 from millpond.types import Edge, micros_of, to_json
-from millpond.types.durations import parse_timestamp
+from millpond.types.as_of import AsOf, as_of_moment, not_an_edge, timestamp_of
+from millpond.types.results import Answer, AnswerBatch, Cursor
 
 
 class QueryHandle:
@@ -197,27 +197,6 @@ def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer
     return Answer(table, epoch, now, progress.bound, begin, end, final)
 
 
-def as_of_moment(value: Any) -> AsOf:
-    """AS OF from what a caller passes; see `QueryHandle.result`.
-
-    >>> as_of_moment(7), as_of_moment("1970-01-01 00:00:01")
-    (('epoch', 7), ('timestamp', 1000000))
-    """
-    if value is None:
-        return None
-    if isinstance(value, str) and value == "progress":
-        return "progress"
-    if isinstance(value, tuple) and len(value) == 2 and value[0] in ("timestamp", "epoch"):
-        return value[0], int(value[1])
-    if isinstance(value, dt.datetime):
-        return "timestamp", micros_of(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return "epoch", value
-    if isinstance(value, str):
-        return "timestamp", _timestamp(value)
-    raise QueryError(f"as_of = {value!r}: pass 'progress', an instant, or ('epoch', n)")
-
-
 def as_edge(value: Any, which: str) -> Edge | None:
     """An edge of a window from what a caller passes; see `QueryHandle.result`.
 
@@ -236,7 +215,7 @@ def as_edge(value: Any, which: str) -> Edge | None:
     if not isinstance(value, str):
         raise not_an_edge(value, which)
     if not value.strip().upper().startswith(("NOW", "TIMESTAMP", "DATE")):
-        return Edge("constant", _timestamp(value))
+        return Edge("constant", timestamp_of(value))
     return _edge_of(value, which)
 
 
@@ -250,15 +229,3 @@ def _edge_of(text: str, which: str) -> Edge:
     if found is None or other is not None:
         raise QueryError(f"'{text}' is no edge of a window; write for example 'NOW - INTERVAL 5 MINUTES'")
     return found
-
-
-def not_an_edge(value: Any, which: str) -> QueryError:
-    """The error for a value that is no edge of a window."""
-    return QueryError(f"{which.lower()} = {value!r}: pass an instant, or a text such as 'NOW - INTERVAL 5 MINUTES'")
-
-
-def _timestamp(text: str) -> int:
-    try:
-        return parse_timestamp(text)
-    except ValueError as error:
-        raise QueryError(f"{error}; write an instant as '2026-01-01 12:00:00', UTC unless it has an offset") from None

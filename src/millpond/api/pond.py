@@ -21,13 +21,13 @@ import duckdb
 from millpond.answers.describe.describe import status
 from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import start_ready
-from millpond.answers.subscription import AnswerBatch, Cursor, subscribe
+from millpond.answers.subscription import subscribe
 from millpond.api.feeds import Feeds
 from millpond.api.handle import QueryHandle
 from millpond.archive.reading.reduction_functions import drop_reduction, register_reduction
 from millpond.commands.altered_columns import finish_columns
 from millpond.commands.dry_run import check_script
-from millpond.commands.interpreter import Interpreter, StatementResult
+from millpond.commands.interpreter import Interpreter
 from millpond.commands.user_functions import Functions, UserFunctions
 from millpond.commands.window_kinds import WindowKinds
 from millpond.engine.control.draining import Drain
@@ -43,6 +43,7 @@ from millpond.synopses.kernel import reset
 from millpond.tables.executors import Executor, InlineExecutor
 from millpond.types import BoundQuery, QueryOptions, Selection, to_json
 from millpond.types.options import OptionFault, options_of, read
+from millpond.types.results import AnswerBatch, Cursor, StatementResult
 from millpond.windows.kinds import WindowKind
 
 if TYPE_CHECKING:

@@ -19,18 +19,15 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 
-from millpond.answers.row_queries.selection import Answer
-from millpond.answers.subscription import AnswerBatch, Cursor
-from millpond.api.handle import as_of_moment, not_an_edge
 from millpond.client.http import Broken, Http, segment
-from millpond.commands.interpreter import StatementResult
-from millpond.progress import FOREVER, NEVER
-from millpond.sources.ingest import to_table
 from millpond.support import wire
-from millpond.support.errors import MillpondError, PondError, QueryError, SourceError
-from millpond.synopses import connection
-from millpond.types import Edge, QueryOptions, StreamDefinition, from_json, micros_of, moment_of
+from millpond.support.errors import MillpondError, PondError, QueryError
+from millpond.types import Edge, QueryOptions, micros_of, moment_of
+from millpond.types.as_of import as_of_moment, not_an_edge
+from millpond.types.batches import Shape, array_of, columns_of
+from millpond.types.instants import FOREVER, NEVER
 from millpond.types.options import OptionFault, options_of, read
+from millpond.types.results import Answer, AnswerBatch, Cursor, StatementResult
 
 #: How long a subscription tries to find a server again that it has lost, seconds.
 _PATIENCE = 120.0
@@ -107,7 +104,7 @@ class RemotePond:
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 120.0) -> None:
         self._http = Http(url, token, timeout)
-        self._streams: dict[str, StreamDefinition] = {}
+        self._shapes: dict[str, dict[str, Shape]] = {}
         self._closed = False
 
     def __repr__(self) -> str:
@@ -198,37 +195,43 @@ class RemotePond:
         taken once. Arguments and errors as of `Pond.ingest`.
         """
         self._check()
-        table = self._canonical(stream, data)
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        if table is None:  # no such stream: the server says so
-            headers["Content-Type"], body = wire.JSON, b"[]"
-        else:
-            headers["Content-Type"], body = wire.ARROW, wire.ipc_bytes(table)
+        body = wire.ipc_bytes(self._table(stream, data))
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex, "Content-Type": wire.ARROW}
         path = f"/v1/streams/{segment(stream)}/rows"
         try:
             answer = self._http.request("POST", path, {"partition": partition or None}, body, headers, repeat=True)[1]
         except MillpondError:
-            self._streams.pop(stream, None)
+            self._shapes.pop(stream, None)
             raise
         ordinal: int | None = json.loads(answer)["ordinal"]
         return ordinal
 
-    def _canonical(self, stream: str, data: Any) -> pa.Table | None:
-        """The rows in the stream's schema: converted here by the same code as in an embedded pond, with its errors."""
-        known = self._streams.get(stream)
-        if known is not None:
-            try:
-                return to_table(data, known, connection())
-            except SourceError:
-                pass  # the stream may have been made anew with other columns
-        try:
-            found = self.describe(stream)
-        except QueryError:
-            return None
-        if "source" not in (found.get("options") or {}):
-            return None
-        self._streams[stream] = from_json(StreamDefinition, found)
-        return to_table(data, self._streams[stream], connection())
+    def _table(self, stream: str, data: Any) -> pa.Table:
+        """The rows as Arrow, by the code that an open pond has for it; the server makes the stream's types of them."""
+        columns, length = columns_of(data, stream)
+        if columns and all(isinstance(values, pa.ChunkedArray) for values in columns.values()):
+            return pa.table(dict(columns))
+        shapes = self._shapes_of(stream)
+        if not {name.lower() for name in columns} <= shapes.keys():  # the stream may have been made anew
+            del self._shapes[stream]
+            shapes = self._shapes_of(stream)
+        if not columns:  # rows without any value
+            return pa.table({shape.name: pa.nulls(length, shape.arrow) for shape in shapes.values()})
+        found = {}
+        for name, values in columns.items():
+            shape = shapes.get(name.lower())
+            # a column that there is not is refused by the server
+            found[name] = pa.nulls(length) if shape is None else array_of(values, shape, stream)
+        return pa.table(found)
+
+    def _shapes_of(self, stream: str) -> dict[str, Shape]:
+        """The columns that rows of a stream have, by name in small letters."""
+        if stream not in self._shapes:
+            path = f"/v1/streams/{segment(stream)}/schema"
+            schema = pa.ipc.open_stream(self._http.request("GET", path, repeat=True)[1]).schema
+            shapes = [Shape(f.name, f.metadata[wire.DECLARED].decode(), f.type) for f in schema]
+            self._shapes[stream] = {shape.name.lower(): shape for shape in shapes}
+        return self._shapes[stream]
 
     def drain(self, final: bool = False) -> None:
         """Wait until all that the sources hold now is committed; `final` closes all windows."""

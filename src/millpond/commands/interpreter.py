@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,7 +25,6 @@ from millpond.answers.relational import explain_relational, select_relational
 from millpond.answers.relations import select_relations
 from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import evaluate, select_once
-from millpond.answers.text_table import text_table
 from millpond.archive import parse_design
 from millpond.catalog import Catalog, Registered, Standing
 from millpond.commands.altered_columns import alter_columns
@@ -65,6 +64,7 @@ from millpond.types import (
     TableDefinition,
     to_json,
 )
+from millpond.types.results import StatementResult
 
 #: Statements that change the catalog.
 _CHANGES = (
@@ -80,39 +80,6 @@ def _kind(known: StreamDefinition | TableDefinition | QueryDefinition | int) -> 
     """What has a name; a number is that of a row query."""
     kinds = {StreamDefinition: "stream", TableDefinition: "table"}
     return next((word for kind, word in kinds.items() if isinstance(known, kind)), "query")
-
-
-@dataclass(frozen=True, repr=False)
-class StatementResult:
-    """What a statement gave: a message, or rows. Printed, it is the message, or a small table of the rows; what SHOW
-    gives is printed whole.
-
-    kind: 'message' or 'rows'. table: the rows. statement: its text.
-    """
-
-    kind: Literal["message", "rows"]
-    message: str = ""
-    table: pa.Table | None = None
-    statement: str = ""
-
-    def __repr__(self) -> str:
-        if self.table is None:
-            return self.message
-        return text_table(self.table, self.message, whole=self.statement[:5].upper() == "SHOW ")
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """The rows as Python tuples; empty for a message."""
-        if self.table is None:
-            return []
-        return (
-            list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
-            if self.table.num_columns
-            else []
-        )
-
-    def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table; an empty one for a message."""
-        return self.table if self.table is not None else pa.table({})
 
 
 class Interpreter:

@@ -22,7 +22,6 @@ from millpond.language.statements import (
     AlterStream,
     AlterSystem,
     AlterTable,
-    AsOf,
     CreateQuery,
     CreateStream,
     CreateTable,
@@ -42,6 +41,7 @@ from millpond.language.tokens import tokens_of
 from millpond.language.window_clause import parse_window
 from millpond.support.errors import StatementError
 from millpond.types import COVERED, Column, QueryOptions, StreamDefinition
+from millpond.types.as_of import AsOf
 from millpond.types.durations import parse_timestamp
 from millpond.types.options import (
     DerivedTerms,

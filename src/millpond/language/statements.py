@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from sqlglot import exp
 
 from millpond.types import Column, Edge, QueryOptions, StreamDefinition, TableDefinition
-
-AsOf: TypeAlias = "Literal['progress'] | tuple[Literal['timestamp', 'epoch'], int] | None"
+from millpond.types.as_of import AsOf
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from millpond.progress.delays import count, delays_of, estimate, remember
 from millpond.progress.marks import roll_up
 from millpond.types import ARRIVAL, StreamOptions
-
-#: Bounds before the first and after the last possible event time.
-NEVER = -(2**62)
-FOREVER = 2**62
+from millpond.types.instants import FOREVER as FOREVER
+from millpond.types.instants import NEVER as NEVER
 
 #: Rows in one cohort: `ahead` measures a row against the median event time of the cohort before its own.
 COHORT = 8192

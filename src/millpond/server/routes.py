@@ -98,6 +98,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={200: ("Definition and statistics", {_JSON: s.ANYTHING}), 404: ("No such stream", {_JSON: s.ERROR})},
     ),
     Operation(
+        "GET",
+        "/v1/streams/{stream}/schema",
+        "schema",
+        "What rows of a stream have to look like",
+        streams.schema,
+        parameters=(_STREAM,),
+        answers={200: ("An Arrow stream without rows", {wire.ARROW: None}), 404: ("No such stream", {_JSON: s.ERROR})},
+    ),
+    Operation(
         "POST",
         "/v1/streams/{stream}/rows",
         "ingest",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -17,6 +14,7 @@ from millpond.sources.formats.convert import Converted, convert
 from millpond.sources.formats.shape import value_texts
 from millpond.support.errors import SourceError
 from millpond.types import ARRIVAL, StreamDefinition
+from millpond.types.batches import Shape, array_of, columns_of, misfit
 
 
 def to_table(data: Any, definition: StreamDefinition, db: duckdb.DuckDBPyConnection | None = None) -> pa.Table:
@@ -42,7 +40,7 @@ def to_table(data: Any, definition: StreamDefinition, db: duckdb.DuckDBPyConnect
         {'a': None, 'b': 'x', 'arrival_ts': None}
     """
     connection = db or scratch()
-    columns, length = _columns(data, definition)
+    columns, length = columns_of(data, definition.name)
     known = {c.name.lower(): c for c in carriers(definition)}
     matched: dict[str, Any] = {}
     for name, values in columns.items():
@@ -61,112 +59,15 @@ def to_table(data: Any, definition: StreamDefinition, db: duckdb.DuckDBPyConnect
     return pa.Table.from_arrays(arrays, names=[c.name for c in known.values()])
 
 
-def _columns(data: Any, definition: StreamDefinition) -> tuple[Mapping[str, Any], int]:
-    """The data's columns by name, as Arrow or as Python values, and their length."""
-    if isinstance(data, pa.RecordBatch):
-        data = pa.Table.from_batches([data])
-    elif isinstance(data, Mapping):
-        return _of_dict(data, definition)
-    elif isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        if all(isinstance(row, pa.RecordBatch) for row in data) and data:
-            data = pa.concat_tables([pa.Table.from_batches([b]) for b in data], promote_options="permissive")
-        else:
-            return _of_rows(data, definition)
-    if not isinstance(data, pa.Table):
-        if not hasattr(data, "__arrow_c_stream__"):
-            raise SourceError(
-                f"cannot ingest a {type(data).__name__} into stream '{definition.name}': give a pyarrow table or "
-                "record batch, a list of dicts, a dict of columns, or an object that exports an Arrow stream"
-            )
-        data = pa.table(data)
-    names = data.schema.names
-    if len({n.lower() for n in names}) < len(names):
-        twice = next(n for i, n in enumerate(names) if n.lower() in [m.lower() for m in names[:i]])
-        raise SourceError(f"column '{twice}' is given twice (names are case-insensitive)")
-    return dict(zip(names, data.columns, strict=True)), len(data)
-
-
-def _of_dict(data: Mapping[Any, Any], definition: StreamDefinition) -> tuple[Mapping[str, Any], int]:
-    columns: dict[str, Any] = {}
-    lengths: dict[str, int] = {}
-    for name, values in data.items():
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
-            raise SourceError(
-                f"column '{name}' of the data for stream '{definition.name}' is a {type(values).__name__}, not a list "
-                "of values; a single row is [{…}]"
-            )
-        columns[str(name)] = values if isinstance(values, (pa.Array, pa.ChunkedArray, np.ndarray)) else list(values)
-        lengths[str(name)] = len(values)
-    if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{n}: {count}" for n, count in lengths.items())
-        raise SourceError(f"the columns have different lengths ({told})")
-    return columns, next(iter(lengths.values()), 0)
-
-
-def _of_rows(data: Sequence[Any], definition: StreamDefinition) -> tuple[Mapping[str, Any], int]:
-    keys: dict[Any, None] = {}
-    for number, row in enumerate(data):
-        if not isinstance(row, Mapping):
-            raise SourceError(
-                f"row {number} for stream '{definition.name}' is a {type(row).__name__}, not a dict of column names"
-            )
-        keys.update(dict.fromkeys(row))
-    spelled: dict[str, list[Any]] = {}
-    for key in keys:
-        spelled.setdefault(str(key).lower(), []).append(key)
-    columns: dict[str, Any] = {}
-    for same in spelled.values():
-        if len(same) > 1 and any(sum(key in row for key in same) > 1 for row in data):
-            raise SourceError(f"column '{same[1]}' is given twice (names are case-insensitive)")
-        first, *others = same
-        columns[str(first)] = [row.get(next((k for k in others if k in row), first)) for row in data]
-    return columns, len(data)
-
-
 def _fit(values: Any, carrier: Carrier, definition: StreamDefinition, db: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
-    column = values if isinstance(values, pa.ChunkedArray) else _array(values, carrier, definition)
+    shape = Shape(carrier.name, carrier.declared, carrier.arrow)
+    column = values if isinstance(values, pa.ChunkedArray) else array_of(values, shape, definition.name)
     converted: Converted = convert(column, carrier, db)
     if converted.unfit is not None:
         row = int(np.flatnonzero(converted.unfit)[0])
         text = value_texts(column.slice(row, 1), db)[0].as_py()
-        raise _misfit(text, str(column.type), row, carrier, definition)
+        raise misfit(text, str(column.type), row, shape, definition.name)
     return converted.column
-
-
-def _array(values: Any, carrier: Carrier, definition: StreamDefinition) -> pa.ChunkedArray:
-    """Python values as Arrow: by their own type, else by the stream's."""
-    if isinstance(values, pa.Array):
-        return pa.chunked_array([values])
-    try:
-        return _chunked(pa.array(values))
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        pass
-    try:
-        return _chunked(pa.array(values, carrier.arrow))
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        pass
-    if all(v is None or isinstance(v, (str, int, float)) for v in values):  # numbers and text mixed
-        with contextlib.suppress(UnicodeEncodeError):  # half a surrogate pair, say
-            return _chunked(pa.array([v if v is None or isinstance(v, str) else str(v) for v in values], pa.string()))
-        carrier = dataclasses.replace(carrier, arrow=pa.string())
-    for row, value in enumerate(values):
-        try:
-            pa.array([value], carrier.arrow)
-        except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-            raise _misfit(value, type(value).__name__, row, carrier, definition) from error
-    raise SourceError(f"the values of column '{carrier.name}' do not fit {carrier.declared}")
-
-
-def _chunked(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-
-
-def _misfit(value: Any, kind: str, row: int, carrier: Carrier, definition: StreamDefinition) -> SourceError:
-    shown = repr(value)[:100]
-    return SourceError(
-        f"row {row}, column '{carrier.name}' of stream '{definition.name}': {shown} (a {kind}) does not fit "
-        f"{carrier.declared}"
-    )
 
 
 def unknown_stream(name: str, taken: bool) -> SourceError:

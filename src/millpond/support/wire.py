@@ -32,6 +32,9 @@ FINAL: Final = "X-Millpond-Final"
 NEXT: Final = "X-Millpond-Next"
 ROWS: Final = "X-Millpond-Rows"
 
+#: What a field of a stream's schema has as metadata: the type of the column as it was declared.
+DECLARED: Final = b"declared"
+
 #: Rows of a frame, an event, a batch of an Arrow answer: what is in memory twice at a time.
 BATCH_ROWS: Final = 65_536
 
@@ -128,6 +131,7 @@ __all__ = [
     "BATCH_ROWS",
     "BEGIN",
     "CSV",
+    "DECLARED",
     "END",
     "EPOCH",
     "EVENTS",

@@ -8,6 +8,10 @@ from typing import Final
 #: The instant 0, without a zone: UTC is meant everywhere.
 EPOCH: Final = dt.datetime(1970, 1, 1)
 
+#: Bounds before the first and after the last possible event time.
+NEVER: Final = -(2**62)
+FOREVER: Final = 2**62
+
 
 def micros_of(moment: dt.datetime) -> int:
     """Microseconds since 1970 of a datetime; one without a zone is UTC.
@@ -30,4 +34,4 @@ def moment_of(micros: int) -> dt.datetime:
     return EPOCH + dt.timedelta(microseconds=micros)
 
 
-__all__ = ["EPOCH", "micros_of", "moment_of"]
+__all__ = ["EPOCH", "FOREVER", "NEVER", "micros_of", "moment_of"]

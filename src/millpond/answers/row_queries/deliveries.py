@@ -28,12 +28,12 @@ from millpond.answers.row_queries.ready import Ready, ready_of
 from millpond.answers.row_queries.selection import pinned_views, plan_for
 from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.united import entered, own_columns, together
-from millpond.answers.subscription import AnswerBatch, Cursor
 from millpond.catalog.register_lines import Registered
 from millpond.engine.core import Core
 from millpond.support.errors import QueryError
 from millpond.synopses.blocks import event_times
 from millpond.types import Selection
+from millpond.types.results import AnswerBatch, Cursor
 
 #: Rows that are looked up at a time, as long as they are of more than one epoch.
 AT_ONCE = 1_000_000

@@ -19,13 +19,13 @@ from millpond.archive.reading.history import Range, segments_in
 from millpond.archive.segments import archive_folder, read_rows, row_schema
 from millpond.catalog.unions import union_key
 from millpond.engine.core import Core
-from millpond.language.statements import AsOf
 from millpond.manifests.records import Published, published_path, read_published
 from millpond.progress import FOREVER, NEVER, StreamProgress, meld
 from millpond.progress import now as latest
 from millpond.support.errors import QueryError
 from millpond.synopses.blocks import event_times
 from millpond.types import Edge, Span, StreamDefinition
+from millpond.types.as_of import AsOf
 
 #: Nothing lies in it.
 NOTHING = Stretch(1, 0)

@@ -7,9 +7,8 @@ answer = select_once(core, selection)                     # ad hoc: nothing is k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -41,10 +40,11 @@ from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.trees import aggregate_rows
 from millpond.answers.row_queries.united import entered, last_stretches, own_columns, together
 from millpond.engine.core import Core
-from millpond.language.statements import AsOf
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.types import BoundQuery, Edge, QueryOptions, Selection, Side, Span, StreamDefinition
+from millpond.types.as_of import AsOf
+from millpond.types.results import Answer
 
 _NOTHING_KEPT = QueryOptions(materialize="none")
 
@@ -82,45 +82,6 @@ class AdHoc:
     name: str = ""
     options: QueryOptions = _NOTHING_KEPT
     registered_epoch: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """The answer of one invocation, and which prefix of the stream it saw.
-
-    table: the SELECT list's columns. epoch: rows of the epochs up to it were seen, and no others. now: NOW in
-    microseconds, NEVER while there is no row. progress: no row below it is announced to come; NEVER: nothing is
-    announced. begin, end: the window (of the first stream), closed at both ends, microseconds; None: unbounded.
-    final: no row can come into the window any more, unless it is late.
-    """
-
-    table: pa.Table
-    epoch: int
-    now: int
-    progress: int
-    begin: int | None
-    end: int | None
-    final: bool
-    exact: bool = True
-
-    def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        rows: list[dict[str, Any]] = self.table.to_pylist()
-        return rows
-
-    def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
-        return self.table
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.to_pylist())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Any Arrow library reads an answer without a copy."""
-        return self.table.__arrow_c_stream__(requested_schema)
 
 
 def evaluate(

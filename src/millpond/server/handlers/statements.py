@@ -10,7 +10,6 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
 from millpond import language as lang
-from millpond.commands.interpreter import StatementResult
 from millpond.server.call import Call, json_bytes
 from millpond.server.encoding import columns_json, csv_bytes, rows_json
 from millpond.server.failures import bad_request, of_exception
@@ -19,6 +18,7 @@ from millpond.server.pages import PageCursor, gone
 from millpond.server.permissions import check
 from millpond.support import wire
 from millpond.support.errors import MillpondError, QueryError
+from millpond.types.results import StatementResult
 
 SQL = "application/sql"
 _CHANGES = (lang.CreateQuery, lang.AlterQuery, lang.Drop)

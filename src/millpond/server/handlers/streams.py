@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 from starlette.responses import Response
 
 from millpond.server.call import Call, json_response
 from millpond.server.decoding import rows_of
 from millpond.server.failures import Failure, bad_request, not_found
 from millpond.server.operations import fields_of
+from millpond.sources.formats.carriers import carriers
+from millpond.sources.ingest import unknown_stream
+from millpond.support import wire
 from millpond.support.errors import QueryError, SourceError
+from millpond.types import StreamDefinition, from_json
 
 _MOST_KEY = 255
 
@@ -31,6 +36,23 @@ async def inspect(call: Call) -> Response:
             raise not_found(f"there is no stream '{name}'")
         statistics = call.service.pond.status()["streams"].get(definition["name"], {})
         return json_response({**definition, "statistics": statistics})
+
+    return await call.run(work)
+
+
+async def schema(call: Call) -> Response:
+    """What rows of a stream have to look like: an Arrow stream without rows; fields say how they were declared."""
+
+    def work() -> Response:
+        name = call.arguments["stream"]
+        definition = _definition(call, name)
+        if definition is None:
+            raise Failure(404, "SourceError", str(unknown_stream(name, _is_taken(call, name))))
+        fields = [
+            pa.field(c.name, c.arrow, metadata={wire.DECLARED: c.declared})
+            for c in carriers(from_json(StreamDefinition, definition))
+        ]
+        return Response(wire.ipc_bytes(pa.schema(fields).empty_table()), 200, media_type=wire.ARROW)
 
     return await call.run(work)
 
@@ -79,6 +101,13 @@ async def describe(call: Call) -> Response:
     return await call.run(work)
 
 
+def _is_taken(call: Call, name: str) -> bool:
+    try:
+        return bool(call.service.pond.describe(name))
+    except QueryError:
+        return False
+
+
 def _definition(call: Call, name: str) -> dict[str, Any] | None:
     try:
         found = call.service.pond.describe(name)
@@ -87,4 +116,4 @@ def _definition(call: Call, name: str) -> dict[str, Any] | None:
     return found if "source" in (found.get("options") or {}) else None
 
 
-__all__ = ["describe", "drain", "ingest", "inspect", "listing"]
+__all__ = ["describe", "drain", "ingest", "inspect", "listing", "schema"]

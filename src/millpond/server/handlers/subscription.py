@@ -17,13 +17,14 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from millpond.answers.subscription import AnswerBatch, Cursor, final_cursor, wanted_of
+from millpond.answers.subscription import final_cursor, wanted_of
 from millpond.progress import NEVER
 from millpond.server.call import Call
 from millpond.server.encoding import rows_json
 from millpond.server.failures import Failure, bad_request, of_exception
 from millpond.support import wire
 from millpond.support.errors import QueryError
+from millpond.types.results import AnswerBatch, Cursor
 
 #: A comment is sent after this many silent seconds, so that proxies keep the connection and dead ones are noticed.
 _HEARTBEAT = 10.0
