@@ -30,8 +30,6 @@ CIRCLES: set[str] = {
     "engine.jobs.backfill engine.jobs.relation_backfill engine.jobs.tables",
     "language.aggregate_calls language.column_types language.dialect language.enums language.expressions language.from_items language.functions language.reduce_clause language.statistics_calls language.user_functions language.window_clause language.zoned",
     "relations.contents relations.runs relations.stores",
-    "server.call server.operations",
-    "server.handlers.about server.routes",
     "synopses.blocks synopses.predicate_index.grid synopses.predicate_index.match_plans synopses.predicate_index.matches",
     "synopses.panes synopses.rows",
     "windows.ids windows.kinds windows.landmarks windows.registered",
@@ -41,7 +39,6 @@ CLIENT_IMPORTS: set[str] = set()
 
 LARGE_FOLDERS: set[str] = {
     "language",
-    "server",
 }
 
 LONG_FUNCTIONS: set[str] = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.server.limits import Limits, Load
+from millpond.server.access.limits import Limits, Load
 from millpond.support.errors import PondError
 from tests.server.conftest import Served, rows
 
@@ -46,7 +46,7 @@ def test_owners_change_their_own_queries_only(guarded: Served) -> None:
 
 
 def test_owners_outlive_a_restart(guarded: Served) -> None:
-    from millpond.server.owners import Owners
+    from millpond.server.access.owners import Owners
 
     assert run(guarded, "write", QUERY.format("mine")).status == 200
     query = guarded.pond.query("mine").id

@@ -13,7 +13,7 @@ import pytest
 
 import millpond
 from millpond.server import Tokens, make_token
-from millpond.server.auth import hash_of
+from millpond.server.access.auth import hash_of
 from millpond.server.serve import is_loopback
 from millpond.support.errors import PondError
 from tests.server.conftest import SCRIPT, rows

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.server.encoding import csv_bytes, instant, json_texts, rows_json
+from millpond.server.bodies.encoding import csv_bytes, instant, json_texts, rows_json
 from tests.server.conftest import Served
 
 COLUMNS = """ts TIMESTAMP, bo BOOLEAN, t TINYINT, i INTEGER, b BIGINT, u UBIGINT, h HUGEINT, f FLOAT, d DOUBLE,

@@ -7,6 +7,8 @@ import re
 import secrets
 import time
 from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from starlette.datastructures import Headers, QueryParams
@@ -15,12 +17,13 @@ from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from millpond.api.pond import Pond
-from millpond.server.auth import LOCAL, Caller, Tokens
-from millpond.server.body import read_body
-from millpond.server.call import Call, json_response
+from millpond.server.access.auth import LOCAL, Caller, Tokens
+from millpond.server.access.limits import Limits
+from millpond.server.bodies.body import read_body
 from millpond.server.failures import Failure, of_exception
-from millpond.server.limits import Limits
-from millpond.server.operations import Operation
+from millpond.server.openapi import openapi
+from millpond.server.operations import Call, Operation
+from millpond.server.responses import json_response
 from millpond.server.routes import OPERATIONS
 from millpond.server.service import Service
 
@@ -182,7 +185,16 @@ def create_app(pond: Pond, tokens: Tokens | None = None, limits: Limits | None =
 
         uvicorn.run(create_app(millpond.open("my-pond")), host="127.0.0.1", port=7474)
     """
-    return App(Service(pond, tokens, limits or Limits()))
+    return App(Service(pond, tokens, limits or Limits(), _document))
+
+
+@cache
+def _document() -> dict[str, Any]:
+    try:
+        installed = version("millpond")
+    except PackageNotFoundError:
+        installed = "0"
+    return openapi(OPERATIONS, installed)
 
 
 __all__ = ["App", "create_app"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from millpond.server.operations import Operation, Parameter
+from millpond.server.operations import Operation
+from millpond.server.parameters import Parameter
 from millpond.server.schemas import ERROR
 from millpond.support import wire
 

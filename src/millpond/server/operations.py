@@ -1,62 +1,30 @@
-"""An operation of the server as a value: what `app` dispatches to, checks arguments with, and `openapi` documents."""
+"""Operations of the server as values, which `app` dispatches to and `openapi` documents; and a request for one of them.
+
+A request under way says who asks, with which arguments, and what is asked of the service on their behalf.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
-from starlette.datastructures import QueryParams
+from starlette.datastructures import Headers, QueryParams
 
-from millpond.server.auth import Role
-from millpond.server.failures import bad_request
+from millpond.server.access.auth import Caller, Role
+from millpond.server.bodies.decoding import parse_json
+from millpond.server.failures import Failure, bad_request
+from millpond.server.parameters import Parameter
+from millpond.server.service import Service
+from millpond.support import wire
 
-if TYPE_CHECKING:
-    from millpond.server.call import Call
+T = TypeVar("T")
+
+FORMATS = {"json": wire.JSON, "csv": wire.CSV, "arrow": wire.ARROW}
 
 #: A handler gives an ASGI response.
 Handler = Callable[["Call"], Awaitable[Any]]
-
-_MOST_TEXT = 4_000
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of an operation. `least`, `most`: bounds of an integer or number."""
-
-    name: str
-    kind: Literal["string", "integer", "number", "boolean"] = "string"
-    summary: str = ""
-    place: Literal["query", "path", "header"] = "query"
-    least: float | None = None
-    most: float | None = None
-    choices: tuple[str, ...] = ()
-    example: str | None = None
-
-    def read(self, text: str) -> Any:
-        """The value of it. Raises: Failure 400."""
-        if len(text) > _MOST_TEXT or any(ord(c) < 32 or ord(c) == 127 for c in text):
-            raise bad_request(f"'{self.name}' has at most {_MOST_TEXT:,} printable characters")
-        if self.kind == "string":
-            if self.choices and text not in self.choices:
-                raise bad_request(f"'{self.name}' is one of {', '.join(self.choices)}")
-            return text
-        if self.kind == "boolean":
-            if text not in ("true", "false"):
-                raise bad_request(f"'{self.name}' is true or false")
-            return text == "true"
-        try:
-            if not text.isascii() or len(text) > 30 or "_" in text or text != text.strip():
-                raise ValueError
-            value = int(text) if self.kind == "integer" else float(text)
-        except ValueError:
-            what = "a whole number" if self.kind == "integer" else "a number"
-            raise bad_request(f"'{self.name}' is {what}") from None
-        least, most = self.least, self.most
-        if not ((least is None or value >= least) and (most is None or value <= most)):  # false for NaN, too
-            raise bad_request(f"'{self.name}' is from {least:g} on" + (f" to {most:,g}" if most is not None else ""))
-        return value
 
 
 @dataclass(frozen=True)
@@ -104,39 +72,61 @@ class Operation:
         return found
 
 
-def fields_of(body: Any, known: Mapping[str, type | tuple[type, ...]], required: Sequence[str]) -> dict[str, Any]:
-    """The fields of a JSON object, checked by type.
+@dataclass
+class Call:
+    """A request after its arguments, its role and the size of its body were checked."""
 
-    Raises: Failure 400 for a body that is no object, unknown or missing fields, and wrong types.
+    service: Service
+    operation: Operation
+    caller: Caller
+    arguments: Mapping[str, Any]
+    headers: Headers
+    media: str
+    body: bytes
+    id: str
 
-    >>> fields_of({"a": 1}, {"a": int, "b": str}, ["a"])
-    {'a': 1}
-    """
-    if not isinstance(body, dict):
-        raise bad_request("the body is a JSON object")
-    for name, value in body.items():
-        if name not in known:
-            raise bad_request(f"there is no field '{name[:100]}'; known: {', '.join(known)}")
-        kinds = known[name]
-        if not isinstance(value, kinds) or (
-            isinstance(value, bool) and kinds is not bool and bool not in _kinds(kinds)
-        ):
-            raise bad_request(f"field '{name}' is of another type than {_names(kinds)}")
-        if isinstance(value, str) and "\0" in value:
-            raise bad_request(f"field '{name}' has a NUL character")
-    missing = [name for name in required if name not in body]
-    if missing:
-        raise bad_request(f"field '{missing[0]}' is missing")
-    return body
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call something that blocks, in a thread."""
+        run = self.service.run_long if self.operation.long else self.service.run
+        return await run(function, *arguments)
+
+    def json(self) -> Any:
+        """The body as JSON; an empty one, where that is allowed, is {}."""
+        return parse_json(self.body) if self.body else {}
+
+    def accepted(self, offered: tuple[str, ...]) -> str:
+        """The media type to answer in: `format=`, else the Accept header's best, else the first that is offered.
+
+        Raises: Failure 406.
+        """
+        if "format" in self.arguments:
+            return FORMATS[self.arguments["format"]]
+        header = self.headers.get("accept", "")
+        if not header or header == "*/*":
+            return offered[0]
+        best: tuple[float, str] = (0.0, "")
+        for part in header.split(","):
+            media, _, rest = part.strip().lower().partition(";")
+            weight = _weight(rest)
+            for offer in offered:
+                fits = media.strip() in (offer, "*/*", offer.split("/")[0] + "/*")
+                if fits and weight > best[0]:
+                    best = (weight, offer)
+                    break
+        if not best[1]:
+            raise Failure(406, "not_acceptable", f"this is answered as {', '.join(offered)}")
+        return best[1]
 
 
-def _kinds(kinds: type | tuple[type, ...]) -> tuple[type, ...]:
-    return kinds if isinstance(kinds, tuple) else (kinds,)
+def _weight(rest: str) -> float:
+    for option in rest.split(";"):
+        name, _, value = option.strip().partition("=")
+        if name == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
 
 
-def _names(kinds: type | tuple[type, ...]) -> str:
-    names = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
-    return " or ".join(names.get(kind, "null") for kind in _kinds(kinds))
-
-
-__all__ = ["Handler", "Operation", "Parameter", "fields_of"]
+__all__ = ["FORMATS", "Call", "Handler", "Operation"]

@@ -6,7 +6,8 @@ from typing import Final
 
 from millpond.server import schemas as s
 from millpond.server.handlers import about, answers, queries, statements, streams, subscription
-from millpond.server.operations import Operation, Parameter
+from millpond.server.operations import Operation
+from millpond.server.parameters import Parameter
 from millpond.support import wire
 
 _QUERY = Parameter("query", place="path", summary="the query's name, or its id", example="7")

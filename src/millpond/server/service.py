@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from millpond.answers.describe.explain_row_queries import list_queries
 from millpond.api.pond import Pond
-from millpond.server.auth import Caller, Tokens
-from millpond.server.encoding import prepare
+from millpond.server.access.auth import Caller, Tokens
+from millpond.server.access.limits import Limits, Load
+from millpond.server.access.owners import Owners
+from millpond.server.bodies.encoding import prepare
+from millpond.server.bodies.pages import HeldAnswers
+from millpond.server.bodies.replies import Replies
 from millpond.server.failures import forbidden, not_found, over_limit
-from millpond.server.limits import Limits, Load
 from millpond.server.metrics import Metrics
-from millpond.server.owners import Owners
-from millpond.server.pages import HeldAnswers
-from millpond.server.replies import Replies
 from millpond.server.watch import Watch
 from millpond.support.errors import QueryError
 
@@ -34,10 +34,15 @@ _TURN = 0.01
 
 
 class Service:
-    """A pond as the server offers it. Calls into the pond block, so they run in threads: `run`, `run_long`."""
+    """A pond as the server offers it. Calls into the pond block, so they run in threads: `run`, `run_long`.
 
-    def __init__(self, pond: Pond, tokens: Tokens | None, limits: Limits) -> None:
-        self.pond, self.tokens, self.limits = pond, tokens, limits
+    document: the OpenAPI document.
+    """
+
+    def __init__(
+        self, pond: Pond, tokens: Tokens | None, limits: Limits, document: Callable[[], dict[str, Any]] = dict
+    ) -> None:
+        self.pond, self.tokens, self.limits, self.document = pond, tokens, limits, document
         self.load = Load(limits)
         self.owners = Owners(pond.path)
         self.held = HeldAnswers(limits.held_bytes, limits.held_seconds)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
-
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from millpond.server.call import Call, json_response
+from millpond.server.operations import Call
+from millpond.server.responses import json_response
 from millpond.support.errors import MillpondError
 
 
@@ -39,19 +36,7 @@ async def metrics(call: Call) -> Response:
 
 async def document(call: Call) -> Response:
     """The OpenAPI document."""
-    return json_response(_document())
-
-
-@cache
-def _document() -> dict[str, Any]:
-    from millpond.server.openapi import openapi
-    from millpond.server.routes import OPERATIONS
-
-    try:
-        installed = version("millpond")
-    except PackageNotFoundError:
-        installed = "0"
-    return openapi(OPERATIONS, installed)
+    return json_response(call.service.document())
 
 
 __all__ = ["document", "health", "metrics", "status"]

@@ -6,10 +6,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from millpond.server.call import Call, json_bytes
-from millpond.server.encoding import columns_json, csv_bytes, instant, rows_json
+from millpond.server.bodies.encoding import columns_json, csv_bytes, instant, rows_json
+from millpond.server.bodies.pages import PageCursor, gone
 from millpond.server.failures import bad_request
-from millpond.server.pages import PageCursor, gone
+from millpond.server.operations import Call
+from millpond.server.responses import json_bytes
 from millpond.support import wire
 from millpond.support.errors import QueryError
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from millpond.server.call import Call, json_response
-from millpond.server.encoding import rows_json
+from millpond.server.bodies.encoding import rows_json
 from millpond.server.failures import Failure, bad_request
-from millpond.server.operations import fields_of
+from millpond.server.operations import Call
+from millpond.server.parameters import fields_of
+from millpond.server.responses import json_response
 from millpond.types import QueryOptions, to_json
 from millpond.types.options import OptionFault, options_of, read
 

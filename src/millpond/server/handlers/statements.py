@@ -10,12 +10,13 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
 from millpond import language as lang
-from millpond.server.call import Call, json_bytes
-from millpond.server.encoding import columns_json, csv_bytes, rows_json
+from millpond.server.access.permissions import check
+from millpond.server.bodies.encoding import columns_json, csv_bytes, rows_json
+from millpond.server.bodies.pages import PageCursor, gone
 from millpond.server.failures import bad_request, of_exception
-from millpond.server.operations import fields_of
-from millpond.server.pages import PageCursor, gone
-from millpond.server.permissions import check
+from millpond.server.operations import Call
+from millpond.server.parameters import fields_of
+from millpond.server.responses import json_bytes
 from millpond.support import wire
 from millpond.support.errors import MillpondError, QueryError
 from millpond.types.results import StatementResult

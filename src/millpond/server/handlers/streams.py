@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 from starlette.responses import Response
 
-from millpond.server.call import Call, json_response
-from millpond.server.decoding import rows_of
+from millpond.server.bodies.decoding import rows_of
 from millpond.server.failures import Failure, bad_request, not_found
-from millpond.server.operations import fields_of
+from millpond.server.operations import Call
+from millpond.server.parameters import fields_of
+from millpond.server.responses import json_response
 from millpond.sources.formats.carriers import carriers
 from millpond.sources.ingest import unknown_stream
 from millpond.support import wire

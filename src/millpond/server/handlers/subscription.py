@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 
 from millpond.answers.subscription import final_cursor, wanted_of
 from millpond.progress import NEVER
-from millpond.server.call import Call
-from millpond.server.encoding import rows_json
+from millpond.server.bodies.encoding import rows_json
 from millpond.server.failures import Failure, bad_request, of_exception
+from millpond.server.operations import Call
 from millpond.support import wire
 from millpond.support.errors import QueryError
 from millpond.types.results import AnswerBatch, Cursor

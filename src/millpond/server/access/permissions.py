@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from millpond import language as lang
-from millpond.server.auth import Caller, Role
+from millpond.server.access.auth import Caller, Role
 from millpond.server.failures import Failure
 from millpond.support.errors import StatementError
 from millpond.support.wire import error_json

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from millpond.progress import FOREVER, NEVER
-from millpond.server.instants import timestamp_texts
-from millpond.server.integers import EXACT, integer_texts
-from millpond.server.weaving import woven
+from millpond.server.bodies.instants import timestamp_texts
+from millpond.server.bodies.integers import EXACT, integer_texts
+from millpond.server.bodies.weaving import woven
 from millpond.types import moment_of
 
 _ESCAPED: Final = re.compile(rb'["\\\x00-\x1f]')

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.csv
 
-from millpond.server.arrow_input import read_ipc
+from millpond.server.bodies.arrow_input import read_ipc
 from millpond.server.failures import Failure, bad_request, over_limit
 from millpond.support import wire
 

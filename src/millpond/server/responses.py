@@ -1,0 +1,23 @@
+"""Answers as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from millpond.support import wire
+
+
+def json_bytes(value: Any) -> bytes:
+    """A value as JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A response with a value as JSON."""
+    return Response(json_bytes(value), status, headers, wire.JSON)
+
+
+__all__ = ["json_bytes", "json_response"]
