@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import millpond
-from millpond.archive.reading.reducing import description
+from millpond.archive.planning.scans import description
 
 BASE = 1_767_225_600_000_000
 RUN = 64

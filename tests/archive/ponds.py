@@ -13,8 +13,11 @@ import pyarrow as pa
 import millpond
 from millpond.archive import kept_fraction
 from millpond.archive.design.lazy import Scanned
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.scan import Counters, Piece, Section, batches, pieces_of, scanned, sections
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import ScanSplit
+from millpond.archive.planning.sections import Piece, Section, pieces_of, scanned, sections
+from millpond.archive.reading.counters import Counters
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.core import Core
 from millpond.types import StreamDefinition
 
@@ -104,7 +107,8 @@ def scan(
     counters = Counters()
     with core.pinned():
         planned = plan(core, stream, wanted or Range(), reduction, exact, function)
-        found = list(batches(core.path, stream, planned.pieces, planned.wanted, columns, counters))
+        reader = ArchiveReader(core.path, stream, columns, weighted=True, in_order=True, counters=counters)
+        found = list(reader.rows([ScanSplit(planned.wanted, 0.0, planned.pieces)]))
     return (pa.concat_tables(found) if found else pa.table({"a": pa.array([], pa.int64())})), counters, planned
 
 

@@ -17,8 +17,9 @@ from hypothesis import given
 
 from millpond.archive import segments
 from millpond.archive.design import layout
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.scan import batches
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import ScanSplit
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.jobs import maintenance
 from tests.archive.ponds import START, opened, plan, rows, scan
 from tests.oracle.sampling import u
@@ -123,7 +124,7 @@ def test_any_course_of_events(tmp_path_factory: Any, design: str, course: list[A
         for reduction in REDUCTIONS:
             check(reduction)
         core = pond._core
-        assert [n for t in maintenance.tables_of(core) for n in t.orphans()] == []
+        assert [n for t in core.storage.tables() for n in t.orphans()] == []
     finally:
         pond.close()
 
@@ -152,7 +153,8 @@ def test_a6_appends_scans_and_the_vacuumer_beside_each_other(tmp_path: Path, des
                     with core.pinned():
                         epoch, known = core.published.epoch, len(oracle.rows)
                         planned = plan(core, stream, Range(epoch=epoch), reduction)
-                        tables = list(batches(core.path, stream, planned.pieces, planned.wanted, ["a"]))
+                        reader = ArchiveReader(core.path, stream, ["a"], weighted=True, in_order=True)
+                        tables = list(reader.rows([ScanSplit(planned.wanted, 0.0, planned.pieces)]))
                 except Exception as error:
                     faults.append(repr(error))
                     return

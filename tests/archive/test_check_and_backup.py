@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import millpond
 from millpond.archive.design import layout
-from millpond.archive.reading.reduction_functions import _loaded
+from millpond.archive.planning.reduction_functions import _loaded
 from millpond.archive.upkeep.backup import backup, restore
 from millpond.archive.upkeep.checking import check_archives
 from millpond.cli.app import app

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millpond.archive.reading.history import Range
+from millpond.archive.planning.ranges import Range
 from millpond.support.errors import QueryError, StatementError
 from tests.archive.ponds import START, opened, scan, take, values
 

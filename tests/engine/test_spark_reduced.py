@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.answers import adhoc
-from millpond.archive.reading.reducing import description
+from millpond.archive.planning.scans import description
 
 Factory = Callable[..., Any]
 

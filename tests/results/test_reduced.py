@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.archive.design.load import Choice
-from millpond.archive.reading.reducing import description
+from millpond.archive.planning.scans import description
 from millpond.support.errors import QueryError
 from tests.oracle import sampling
 
@@ -313,7 +313,7 @@ def test_functions_survive_a_restart_and_are_dropped(tmp_path: Any) -> None:
         pond.register_reduction("half", lambda run: 0.5)
         kept = pond.sql("SELECT count(*) AS n FROM s REDUCE half()").rows()
     with millpond.open(tmp_path / "p", executor="inline") as pond:
-        from millpond.archive.reading import reduction_functions
+        from millpond.archive.planning import reduction_functions
 
         reduction_functions._loaded.clear()
         assert pond.sql("SELECT count(*) AS n FROM s REDUCE half()").rows() == kept

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.archive.reading.reducing import description
+from millpond.archive.planning.scans import description
 
 SECOND = 1_000_000
 DESIGNS = ("plain", "replicate(0.25, 0.5, 0.75)", "modify", "randomize(8)")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.archive.reading.reducing import description
+from millpond.archive.planning.scans import description
 from tests.oracle import sampling
 
 SECOND = 1_000_000

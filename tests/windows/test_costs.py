@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.answers import adhoc
+from millpond.answers import archive_jobs
 from millpond.windows.costs import Measured, Weights, decide
 from tests.oracle import assert_rows_equal
 from tests.oracle.revisions import final_answers
@@ -86,15 +86,15 @@ def test_without_panes_the_answers_are_the_same(data: st.DataObject) -> None:
     """The engine made to answer straight from rows gives what the definitions give."""
     stream = data.draw(streams(max_rows=16, gaps=False))
     case = data.draw(cases(stream.unit))
-    before = adhoc._is_direct
+    before = archive_jobs._is_direct
     with pond(options(lateness=stream.unit)) as p:
         p.feed(data.draw(cuts(stream.rows)))
         p.finish()
-        adhoc._is_direct = lambda *_: True
+        archive_jobs._is_direct = lambda *_: True
         try:
             table = p.sql(case.query()).table
         finally:
-            adhoc._is_direct = before
+            archive_jobs._is_direct = before
         names = ["window_start", "window_end", *(f"c{i}" for i in range(len(case.select)))]
         expected = wanted(final_answers(case, stream.table))
         assert_rows_equal(expected, table_rows(table.select(names)), floor=floor(stream.rows), what=case.query())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.answers.coverage import with_coverage
-from millpond.answers.fidelity import sampled, with_exactness
+from millpond.answers.fidelity import LeftOut, sampled, with_exactness
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.language.duck import quote
@@ -84,7 +84,7 @@ def read_log(
             log = with_coverage(log, known.covered, query.row_window)
         if not sampled(query):
             return log
-        return with_exactness(log, query, known.reduced, most=known.dropped, coarse=known.coarse)
+        return with_exactness(log, query, LeftOut(known.reduced, known.dropped, known.coarse))
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
 

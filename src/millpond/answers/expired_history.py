@@ -13,8 +13,8 @@ import pyarrow as pa
 from millpond.answers.describe.explain_windows import moment
 from millpond.answers.fidelity import note_of
 from millpond.answers.row_queries.hot import retained_from
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.scan import between_floors, sections
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.sections import between_floors, sections
 from millpond.archive.retention import floors_of
 from millpond.engine.core import Core
 from millpond.operators.summaries.maintenance import reaches, served

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from millpond.archive.design.fidelity import Z
 from millpond.archive.design.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.design.reductions import sample_steps, unmoved, untouched
-from millpond.archive.reading.reducing import Scan, described, description
+from millpond.archive.planning.scans import Scan, described, description
 from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.types import EXACT, BoundQuery, StreamDefinition
@@ -26,21 +26,21 @@ def sampled(query: BoundQuery) -> bool:
     return query.reduce is not None and query.reduce.samples
 
 
-def scan_for(query: BoundQuery, now: int, live_from: int | None = None) -> Scan | None:
-    """The scan of a reduced query; None for one that reads everything.
+def scan_for(query: BoundQuery, now: int, live_from: int | None = None) -> Scan:
+    """The scan that answers a query: as its REDUCE says, or of everything.
 
     Arguments:
         now: its NOW, microseconds. live_from: rows of epochs from this one on are not reduced.
     """
     if query.reduce is None or not query.reduce.samples:
-        return None
+        return Scan()
     return Scan(query.reduce, max(now, NEVER), live_from)
 
 
 def answered(
     core: Core, stream: StreamDefinition, query: BoundQuery, scan: Scan, answer: Callable[[Scan], pa.Table]
 ) -> pa.Table:
-    """The answer of a reduced query, with what its metadata tell of it.
+    """The answer of a query by a scan; of a reduced one with what its metadata tell of it.
 
     Under `REDUCE error(e)` scans are repeated with more rows until the interval of every count, sum and average in the
     answer is the estimate +- e, or everything has been read. Samples are nested: a scan reads what the one before it
@@ -49,6 +49,8 @@ def answered(
     Arguments:
         answer: makes the answer by a scan whose steps are given, or (none are) resolved by it.
     """
+    if scan.reduction is None:
+        return answer(scan)
     if scan.reduction.function != "error":
         return described(answer(scan), scan)
     pairs = interval_columns(query)
@@ -77,14 +79,34 @@ def note_of(answer: pa.Table) -> str:
     return f"REDUCE {told['reduction']}: {share} {told['rows']:,} rows, {bytes_} read{scans}{why}"
 
 
-def with_exactness(
-    answers: pa.Table,
-    query: BoundQuery,
-    stretches: tuple[tuple[int, int], ...],
-    closed: bool = False,
-    most: float = 0.0,
-    coarse: tuple[tuple[int, int, int], ...] = (),
-) -> pa.Table:
+@dataclass(frozen=True)
+class LeftOut:
+    """What a reduced scan has left out.
+
+    stretches: where rows were left out. most: the largest fraction that was: a count none of whose rows stands for
+    others may have lost some all the same, and its interval says so. coarse: (low, high, interval): where rows were
+    seen at the start of their interval. A window that begins or ends within one is not exact, and has no interval for
+    it.
+    """
+
+    stretches: tuple[tuple[int, int], ...]
+    most: float = 0.0
+    coarse: tuple[tuple[int, int, int], ...] = ()
+
+
+def told_by(answers: pa.Table, query: BoundQuery, scan: Scan, closed: bool = False, moved: bool = False) -> pa.Table:
+    """The answers of a scan; of a reduced one `with_exactness`.
+
+    Arguments:
+        closed: windows hold their end.
+        moved: rows that are seen at the start of their interval may have come into another window.
+    """
+    if not scan.reduced:
+        return answers
+    return with_exactness(answers, query, LeftOut(scan.stretches, scan.most, scan.coarse if moved else ()), closed)
+
+
+def with_exactness(answers: pa.Table, query: BoundQuery, left: LeftOut, closed: bool = False) -> pa.Table:
     """Answers with a further column `exact`: whether nothing was left out of what a row is made of.
 
     A window is exact when it meets no stretch of event time of which rows were left out: a group of which none was read
@@ -92,22 +114,20 @@ def with_exactness(
     since the rows that were read cannot say, always is.
 
     Arguments:
-        stretches: where rows were left out. closed: windows hold their end. most: the largest fraction that was
-            dropped: a count none of whose rows stands for others may have lost some all the same; its interval says so.
-        coarse: (low, high, interval): where rows are seen at the start of their interval. A window that begins or ends
-            within one of them is not exact either, and has no interval for it.
+        closed: windows hold their end.
     """
+    stretches = left.stretches
     if "window_start" in answers.column_names:
         kind = pa.timestamp("us")
         start = answers["window_start"].cast(kind).cast(pa.int64()).fill_null(NEVER).to_numpy()
         end = answers["window_end"].cast(kind).cast(pa.int64()).to_numpy()
         own = closed or query.row_window is not None
         whole = untouched(start, end + 1 if own else end, stretches)
-        exact = whole & unmoved(start, end, coarse)
+        exact = whole & unmoved(start, end, left.coarse)
     else:
         whole = exact = np.full(answers.num_rows, not stretches)
     flags = pa.array(whole, pa.bool_())
-    answers, unsaid = _unseen(answers, query, whole, most)
+    answers, unsaid = _unseen(answers, query, whole, left.most)
     name = small_name(query)
     if name is not None and name in answers.column_names:
         small = pc.or_(pc.and_(answers[name], pc.invert(flags)), pa.array(unsaid))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from millpond.answers.adhoc import last_windows, streams_read, whole
+from millpond.answers.adhoc import last_windows, whole
+from millpond.answers.archive_jobs import Asked, streams_read
 from millpond.answers.coverage import COVERAGE, with_coverage
 from millpond.answers.expired_history import check_reach
-from millpond.answers.fidelity import answered, scan_for, with_exactness
+from millpond.answers.fidelity import answered, scan_for, told_by
 from millpond.answers.relational import invoke_relation
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.reducing import Scan
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scans import Scan
 from millpond.catalog import Standing
 from millpond.catalog.unions import is_retained, progress_of
 from millpond.engine.core import Core
@@ -68,61 +68,73 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
             then = read_published(core.path, value).progress if value else {}
             now, epoch = _now(spec, then), value
     scan = scan_for(query, now, standing.first_epoch)
-    columns = [
-        Column("window_start", "TIMESTAMP"),
-        Column("window_end", "TIMESTAMP"),
-        *(Column(o.name, o.type) for o in query.select),
-        Column("final", "BOOLEAN"),
-        *((COVERAGE,) if is_retained(core.catalog, query) else ()),
-        *((Column(EXACT, "BOOLEAN"),) if scan is not None else ()),
-    ]
+    final = progress.bound > now or as_of == "progress"
+    asked = _Asked(core, standing, stream, now, closed, epoch, final)
     if now <= NEVER:
-        return empty_answers(connection(), columns)
-    if scan is not None:
-        make = partial(_made, core, standing, stream, progress, as_of, now, closed, epoch, columns)
-        return answered(core, stream, query, scan, make)
-    return _made(core, standing, stream, progress, as_of, now, closed, epoch, columns)
+        return asked.nothing(scan)
+    return answered(core, stream, query, scan, asked.answer)
 
 
-def _made(
-    core: Core,
-    standing: Standing,
-    stream: StreamDefinition,
-    progress: StreamProgress,
-    as_of: AsOf,
-    now: int,
-    closed: bool,
-    epoch: int | None,
-    columns: list[Column],
-    scan: Scan | None = None,
-) -> pa.Table:
-    """The answer for the window that ends at `now`, read by `scan`."""
-    query = seen_by(core, standing.definition.query, standing.synopsis)
-    final = "true" if progress.bound > now or as_of == "progress" else "false"
-    shown = ", ".join(quote(o.name) for o in query.select)
-    before = now + 1 if closed else now
-    if query.row_window is not None and query.row_window.range is None:
-        found, removed = last_windows(core, stream, query, Range(None, before, epoch), scan)
-        ends, number = "window_start, window_end", ", window_number"
-    else:
-        # A window that ends with a row is open at its start.
-        opened = query.row_window is not None
-        start = _start_of(query, now, before)
-        if start >= before:  # no landmark has come yet
-            return empty_answers(connection(), columns)
-        wanted = Range(start + opened, before, epoch)
-        begin = None if start <= BEGINNING else start + opened
-        check_reach(core, streams_read(core, query, stream), begin, before - 1, scan is not None, files=True)
-        found, removed = whole(core, stream, _bounded(query, start, now, before), wanted, strict=False, scan=scan)
-        ends, number = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end", ""
-    if found is None or not found.num_rows:
+@dataclass(frozen=True)
+class _Asked:
+    """An invocation of a query over windows.
+
+    now, closed: where its window ends, and whether it holds its end. epoch: rows of later ones are not seen.
+    final: whether no further row can change the answer.
+    """
+
+    core: Core
+    standing: Standing
+    stream: StreamDefinition
+    now: int
+    closed: bool
+    epoch: int | None
+    final: bool
+
+    def nothing(self, scan: Scan) -> pa.Table:
+        """The answer without rows."""
+        query = self.standing.definition.query
+        columns = [
+            Column("window_start", "TIMESTAMP"),
+            Column("window_end", "TIMESTAMP"),
+            *(Column(o.name, o.type) for o in query.select),
+            Column("final", "BOOLEAN"),
+            *((COVERAGE,) if is_retained(self.core.catalog, query) else ()),
+            *((Column(EXACT, "BOOLEAN"),) if scan.reduced else ()),
+        ]
         return empty_answers(connection(), columns)
-    table = query_table(connection(), f"SELECT {ends}{number}, {shown}, {final} AS final FROM a", a=found)
-    if is_retained(core.catalog, query):
-        table = with_coverage(table, removed, query.row_window)
-    if scan is not None:
-        table = with_exactness(table, query, scan.stretches, closed, scan.most)
-    return table.drop_columns([NUMBER.name]) if number else table
+
+    def answer(self, scan: Scan) -> pa.Table:
+        """The answer, read by a scan."""
+        query, now = seen_by(self.core, self.standing.definition.query, self.standing.synopsis), self.now
+        before = now + 1 if self.closed else now
+        number = ""
+        if query.row_window is not None and query.row_window.range is None:
+            asked = Asked(self.stream, query, Range(None, before, self.epoch))
+            found, removed = last_windows(self.core, asked, scan)
+            ends, number = "window_start, window_end", ", window_number"
+        else:
+            # A window that ends with a row is open at its start.
+            opened = query.row_window is not None
+            start = _start_of(query, now, before)
+            if start >= before:  # no landmark has come yet
+                return self.nothing(scan)
+            begin = None if start <= BEGINNING else start + opened
+            streams = streams_read(self.core, query, self.stream)
+            check_reach(self.core, streams, begin, before - 1, scan.reduced, files=True)
+            wanted = Range(start + opened, before, self.epoch)
+            asked = Asked(self.stream, _bounded(query, start, now, before), wanted, strict=False)
+            found, removed = whole(self.core, asked, scan)
+            ends = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end"
+        if found is None or not found.num_rows:
+            return self.nothing(scan)
+        shown = ", ".join(quote(o.name) for o in query.select)
+        sql = f"SELECT {ends}{number}, {shown}, {str(self.final).lower()} AS final FROM a"
+        table = query_table(connection(), sql, a=found)
+        if is_retained(self.core.catalog, query):
+            table = with_coverage(table, removed, query.row_window)
+        table = told_by(table, query, scan, self.closed)
+        return table.drop_columns([NUMBER.name]) if number else table
 
 
 def _now(spec: PanesSpec, progress: dict[str, StreamProgress]) -> int:

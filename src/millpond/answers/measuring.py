@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import duckdb
 import pyarrow.compute as pc
 
-from millpond.archive.segments import archive_folder, read_rows, row_schema
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.core import Core
 from millpond.synopses import PanesSpec, connection, partial
 from millpond.synopses.folds import is_exact
@@ -34,12 +35,9 @@ def decision_for(
     ):
         return None
     newest = max(segments, key=lambda s: (s.high, s.path))
-    time = stream.options.time
-    names = list(dict.fromkeys([*spec.columns_of(stream), "_id", "_epoch", "_bound", time]))
-    path = os.path.join(archive_folder(core.path, stream), newest.path)
     # As long a stretch at the end of the file as holds about so many rows: the rest of it is not read.
     low = newest.high - (newest.high - newest.low) * min(SAMPLE, newest.rows) // max(1, newest.rows)
-    rows = read_rows([path], row_schema(stream), names, time, low, None)
+    rows = ArchiveReader(core.path, stream, spec.columns_of(stream)).table([whole_files([newest], Range(low))])
     rows = rows.slice(max(0, rows.num_rows - SAMPLE))
     try:
         made = partial(connection(), spec, rows)

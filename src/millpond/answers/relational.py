@@ -14,7 +14,7 @@ from millpond.answers.describe.tables import table_line
 from millpond.answers.describe.work import work_lines
 from millpond.answers.expired_history import check_reach
 from millpond.answers.row_queries.moments import Inputs, now_of, progress_of, record_of
-from millpond.archive.reading.reducing import Scan, described
+from millpond.archive.planning.scans import Scan, described
 from millpond.catalog import Standing, Store
 from millpond.catalog.unions import late_of
 from millpond.engine.core import Core
@@ -25,7 +25,7 @@ from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.pairs.advance import all_pairs
 from millpond.operators.relation.advance import known_of
 from millpond.operators.relation.table_use import version_at
-from millpond.operators.relational.history import read_inputs
+from millpond.operators.relational.history import InputReader
 from millpond.operators.relational.reading import FAULTS, Input
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
@@ -69,17 +69,15 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
         begin = now - item.window.range if item.window.kind == "range" else None
         begin = _since(query.relation, now) - item.window.range if query.relation.plan == "paired" else begin
         check_reach(core, streams, begin, now, item.reduce is not None, files=True)
-    scans: list[Scan] = []
-    first = standing.first_epoch
+    reader = InputReader(core, query.relation, published, most=INPUT_ROWS, live_from=standing.first_epoch)
     final = "true" if progress_of(core.published, inputs) > now else "false"
     shown_at = f'make_timestamp({now}) AS "at"'
     if query.relation.plan == "paired":
-        found, shown_at = _pairs_at(core, query, published, now), 'make_timestamp(_at) AS "at"'
+        found, shown_at = _pairs_at(reader, query, now), 'make_timestamp(_at) AS "at"'
     else:
-        versions = _versions(core, standing, published, now)
-        found = _at(core, query, published, now, live_from=first, scans=scans, versions=versions)
+        found = _at(reader, query, now, versions=_versions(core, standing, published, now))
     sql = f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL"
-    return _told(query_table(connection(), sql, f=found), scans)
+    return _told(query_table(connection(), sql, f=found), reader.scans)
 
 
 def _told(table: pa.Table, scans: Sequence[Scan]) -> pa.Table:
@@ -113,9 +111,9 @@ def current_relation(core: Core, standing: Standing) -> pa.Table:
         return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
     last = max((_end(core, i, core.published) for i in query.relation.inputs), default=NEVER)
     instant = known.closed - 1 if known.closed < FOREVER else last
-    options, first = standing.definition.options, standing.first_epoch
+    reader = InputReader(core, query.relation, core.published, most=INPUT_ROWS, live_from=standing.first_epoch)
     versions = _versions(core, standing, core.published, instant)
-    found = _at(core, query, core.published, instant, options, first, versions=versions)
+    found = _at(reader, query, instant, standing.definition.options, versions)
     return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
 
 
@@ -133,20 +131,17 @@ def _select(core: Core, query: BoundQuery) -> pa.Table:
     published = core.published
     now = now_of(published, _inputs(core, query))
     outputs = [Column(o.name, o.type) for o in query.select]
-    scans: list[Scan] = []
+    reader = InputReader(core, query.relation, published, most=INPUT_ROWS)
     if query.relation.operator is None:
         if now is None:
             now = -FOREVER  # the relation over nothing
-        found = _at(core, query, published, now, scans=scans)
+        found = _at(reader, query, now)
         sql = f"SELECT {_outputs(query)} FROM f ORDER BY ALL"
-        return _told(query_table(connection(), sql, f=found), scans)
+        return _told(query_table(connection(), sql, f=found), reader.scans)
     paired = query.relation.plan == "paired"  # pairs do not wait for the stream that is behind
     if now is None and not paired:
         return empty_answers(connection(), [Column("at", "TIMESTAMP"), *outputs])
-    inputs = read_inputs(
-        core, query.relation.inputs, published, NEVER, None if paired else now, most=INPUT_ROWS, scans=scans,
-        relation=query.relation,
-    )  # fmt: skip
+    inputs = reader.read(NEVER, None if paired else now)
     try:
         if paired or now is None:
             found = all_pairs(connection(), query, inputs, _bounds(core, published, query))
@@ -158,7 +153,7 @@ def _select(core: Core, query: BoundQuery) -> pa.Table:
         table = shown(connection(), query, found.append_column("_revision", zeros))
     except FAULTS as error:
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
-    return _told(table.drop_columns(["revision", "op"]), scans)
+    return _told(table.drop_columns(["revision", "op"]), reader.scans)
 
 
 def _bounds(core: Core, published: Published, query: BoundQuery) -> tuple[int, int]:
@@ -203,13 +198,10 @@ def _moment(core: Core, streams: Inputs, as_of: AsOf) -> tuple[int | None, Publi
 
 
 def _at(
-    core: Core,
+    reader: InputReader,
     query: BoundQuery,
-    published: Published,
     instant: int,
     options: QueryOptions | None = None,
-    live_from: int | None = None,
-    scans: list[Scan] | None = None,
     versions: Mapping[str, int] | None = None,
 ) -> pa.Table:
     """R(τ), columns c0, c1, …
@@ -218,16 +210,12 @@ def _at(
         options: late rows count as they do for a standing query; None: like all others.
         versions: of the tables that it reads, by id; those that are not there are read as they are now.
     """
-    relation = query.relation
-    assert relation is not None
+    core = reader.core
     with core.pinned():
-        inputs = read_inputs(
-            core, relation.inputs, published, instant, instant, most=INPUT_ROWS, live_from=live_from,
-            scans=scans, relation=relation,
-        )  # fmt: skip
+        inputs = reader.read(instant, instant)
         try:
             contents = _contents(query, inputs, options)
-            return snapshot(connection(), query, contents, _tables(core, relation, versions), instant)
+            return snapshot(connection(), query, contents, _tables(core, reader.relation, versions), instant)
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
@@ -238,16 +226,14 @@ def _since(relation: Relational, now: int) -> int:
     return now - ((now - window.origin) % window.range if window.kind == "tumbling" else window.range)
 
 
-def _pairs_at(core: Core, query: BoundQuery, published: Published, now: int) -> pa.Table:
+def _pairs_at(reader: InputReader, query: BoundQuery, now: int) -> pa.Table:
     """The pairs of the window that ends at `now`, as they are known now: columns `_at`, c0, c1, …
 
     Whatever comes later, a row has no partner yet when there is none up to `now`.
     """
-    relation = query.relation
-    assert relation is not None
-    since = _since(relation, now)
-    with core.pinned():
-        inputs = read_inputs(core, relation.inputs, published, since, now, most=INPUT_ROWS, relation=relation)
+    since = _since(reader.relation, now)
+    with reader.core.pinned():
+        inputs = reader.read(since, now)
         try:
             found = all_pairs(connection(), query, inputs, (FOREVER, FOREVER))
         except FAULTS as error:

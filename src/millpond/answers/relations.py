@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 from millpond.answers.answers import all_revisions, latest_answers
 from millpond.answers.finals import final_answers
 from millpond.answers.relational import current_relation
-from millpond.archive.reading.history import Range, batches, segments_in
+from millpond.archive.planning.ranges import Range, segments_in
+from millpond.archive.planning.scan_tasks import whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.core import Core
 from millpond.language import RelationQuery, RelationRef
 from millpond.support.errors import QueryError
@@ -57,10 +59,8 @@ def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
     runtime = core.streams[stream.id]
     wanted = Range(epoch=core.published.epoch)
     with core.pinned():
-        parts = [
-            t.filter(pc.is_valid(t["_bound"]))
-            for t in batches(core.path, stream, segments_in(runtime.archive.segments, wanted), wanted)
-        ]
+        split = whole_files(segments_in(runtime.archive.segments, wanted), wanted)
+        parts = [t.filter(pc.is_valid(t["_bound"])) for t in ArchiveReader(core.path, stream).rows([split])]
     table = pa.concat_tables(parts) if parts else runtime.schema.empty_table()
     ordered = table.sort_by([(stream.options.time, "ascending"), ("_id", "ascending")])
     return ordered.select([c.name for c in stream.all_columns])

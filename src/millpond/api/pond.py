@@ -24,7 +24,7 @@ from millpond.answers.row_queries.selection import start_ready
 from millpond.answers.subscription import subscribe
 from millpond.api.feeds import Feeds
 from millpond.api.handle import QueryHandle
-from millpond.archive.reading.reduction_functions import drop_reduction, register_reduction
+from millpond.archive.planning.reduction_functions import drop_reduction, register_reduction
 from millpond.commands.altered_columns import finish_columns
 from millpond.commands.dry_run import check_script
 from millpond.commands.interpreter import Interpreter

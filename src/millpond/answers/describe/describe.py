@@ -21,7 +21,7 @@ from millpond.answers.describe.tables import show_tables, table_line
 from millpond.answers.describe.work import filters_table, work_lines, work_table
 from millpond.answers.measuring import decision_for
 from millpond.answers.row_queries.hot import retained_from
-from millpond.archive.reading.history import Range
+from millpond.archive.planning.ranges import Range
 from millpond.archive.retention import keep_of_rows
 from millpond.catalog import Catalog, Standing
 from millpond.engine.control.reporting import memory_bytes

@@ -10,9 +10,9 @@ import pyarrow as pa
 from millpond.answers.describe.explain_windows import moment
 from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.design.reductions import END, START, Step
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.reducing import Scan, description, portions, resolve
-from millpond.archive.reading.splits import Portion
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import ScanPlan
+from millpond.archive.planning.scans import Scan, description, plan_scan
 from millpond.archive.retention import floors_of
 from millpond.catalog import Standing
 from millpond.engine.core import Core
@@ -50,12 +50,10 @@ def reduction_lines(core: Core, query: BoundQuery, stream: StreamDefinition, sta
     if query.reduce.function in core.catalog.reductions:
         return [*lines, f"{query.reduce.function}() is called for each run of the archive when it is read"]
     with core.pinned():
-        wanted = Range(epoch=core.published.epoch)
-        scan.steps = resolve(core, [stream], scan, wanted)
-        found = portions(core, stream, scan, wanted)
+        plan = plan_scan(core, [stream], Range(epoch=core.published.epoch), scan)
     lines += step_lines(scan.steps)
     lines += [f"load: {scan.reason}"] if scan.reason else []
-    return [*lines, *plan_lines(found, scan)]
+    return [*lines, *plan_lines(plan, scan)]
 
 
 def step_lines(steps: tuple[Step, ...]) -> list[str]:
@@ -70,15 +68,14 @@ def step_lines(steps: tuple[Step, ...]) -> list[str]:
     return lines + ([f"  and {len(steps) - _STEPS} steps more"] if len(steps) > _STEPS else [])
 
 
-def plan_lines(found: list[Portion], scan: Scan) -> list[str]:
+def plan_lines(plan: ScanPlan, scan: Scan) -> list[str]:
     """Which copies are chosen, and how much of them."""
     copies: Counter[str] = Counter()
     groups = size = 0
-    for portion in found:
-        for piece in portion.pieces:
-            copies[piece.copy or "the archive"] += 1
-            groups += piece.groups or 0
-            size += piece.size
+    for piece in (p for task in plan.tasks for split in task.splits for p in split.pieces):
+        copies[piece.copy or "the archive"] += 1
+        groups += piece.groups or 0
+        size += piece.size
     named = ", ".join(f"{count} runs of {name}" for name, count in sorted(copies.items()))
     part = f", {groups} blocks of randomized runs" if groups else ""
     return [f"reads {named or 'nothing'}{part}: about {size:,} of {scan.size:,} bytes in {scan.sections} runs"]

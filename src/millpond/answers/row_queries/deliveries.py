@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from millpond.answers.adhoc import ANSWER_ROWS
+from millpond.answers.archive_jobs import ANSWER_ROWS
 from millpond.answers.row_queries.hot import Outdated, View
 from millpond.answers.row_queries.matching import (
     Wanted,

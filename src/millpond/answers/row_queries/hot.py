@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.retention import row_retention
-from millpond.archive.segments import archive_folder, read_rows, row_schema
+from millpond.archive.segments import row_schema
 from millpond.engine.core import Core
 from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -256,12 +258,9 @@ class HotStore:
             # A task that ran when the stream had other columns wrote those.
             if made and whole and made[0][0].rows.schema.equals(row_schema(stream)):
                 return made
-        path = os.path.join(archive_folder(core.path, stream), segment.path)
         low = None if hot.horizon <= NEVER else hot.horizon
-        rows = read_rows([path], row_schema(stream), None, stream.options.time, low, None)
-        if segment.first_epoch <= hot.epoch or segment.last_epoch > until:
-            epoch = rows["_epoch"]
-            rows = rows.filter(pc.and_(pc.greater(epoch, hot.epoch), pc.less_equal(epoch, until)))
+        split = whole_files([segment], Range(low, None, until, hot.epoch + 1))
+        rows = ArchiveReader(core.path, stream).table([split])
         return [(b, None) for b in Block.build(rows, stream.options.time)]
 
     def _add(self, hot: _Hot, block: Block, matches: Matches | None) -> None:

@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.answers.adhoc import ANSWER_ROWS
+from millpond.answers.archive_jobs import ANSWER_ROWS
 from millpond.answers.row_queries.join_keys import key_values, numbers
 from millpond.answers.row_queries.pairing import Ints, Sorted, count, expand, sorted_runs
 from millpond.answers.row_queries.trees import FAULTS, aggregate_rows, order_matters

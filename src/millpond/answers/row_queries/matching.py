@@ -19,10 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.answers.adhoc import ANSWER_ROWS, QUICK_ROWS
+from millpond.answers.archive_jobs import ANSWER_ROWS, QUICK_ROWS
 from millpond.answers.row_queries.hot import HotBlock, View, archive_segments
 from millpond.answers.row_queries.stretch import Matching, Stretch
-from millpond.archive.reading.history import Range, batches, segments_in, tasks_of
+from millpond.archive.planning.ranges import Range, segments_in
+from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.core import Core
 from millpond.language.duck import quote
 from millpond.progress import NEVER
@@ -32,10 +34,9 @@ from millpond.synopses.blocks import event_times
 from millpond.synopses.panes import as_declared, casts_of
 from millpond.synopses.predicate_index.matches import rows_of
 from millpond.synopses.tolerance import FAULTS, one_line
-from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
 from millpond.tables.executors import InlineExecutor, Parcel
-from millpond.types import Side, StreamDefinition, from_json, to_json
+from millpond.types import Side, StreamDefinition
 
 Rows = npt.NDArray[Any]
 
@@ -292,22 +293,17 @@ def archive_rows(
         return None
     stream = view.stream
     names = list(dict.fromkeys([*columns, stream.options.time, "_id", "_epoch"]))
-    job = {
-        "stream": to_json(stream),
-        "wanted": to_json(Range(cold.begin, None if cold.end is None else cold.end + 1, wanted.epoch)),
-        "after": wanted.after,
-        "first": None if cold.first_id is None else (cold.begin, cold.first_id),
-        "where": wanted.side.where,
-        "columns": names,
-    }
+    job = _ColdRows(core.path, stream, tuple(names), wanted.side.where, wanted.after, cold)
+    span = Range(cold.begin, None if cold.end is None else cold.end + 1, wanted.epoch)
     with core.pinned():
-        segments = _segments(core, view, cold, wanted)
-        if not segments:
+        found = segments_in(archive_segments(core, view), span)
+        split = whole_files([s for s in found if s.last_epoch > wanted.after], span)
+        if not split.pieces:
             return None
-        tasks = tasks_of(segments, max(1, core.executor.cores - 1))
-        quick = sum(s.rows for s in segments) <= QUICK_ROWS
+        tasks = divided([split], max(1, core.executor.cores - 1))
+        quick = sum(s.rows for s in split.segments) <= QUICK_ROWS
         executor = InlineExecutor() if quick else core.executor
-        task = partial(_map_rows, core.path, job, [[to_json(s) for s in t] for t in tasks])
+        task = partial(job.map, tasks)
         try:
             outcomes = executor.run(task, len(tasks), _forward, 1, background=True)
         except FAULTS as error:
@@ -330,32 +326,35 @@ def check_rows(count: int, most: int) -> None:
         )
 
 
-def _segments(core: Core, view: View, cold: Stretch, wanted: Wanted) -> list[Segment]:
-    high = None if cold.end is None else cold.end + 1
-    found = segments_in(archive_segments(core, view), Range(cold.begin, high, wanted.epoch))
-    return [s for s in found if s.last_epoch > wanted.after]
+@dataclass(frozen=True)
+class _ColdRows:
+    """The map tasks of `archive_rows`. after: rows of epochs up to it are left out."""
 
+    pond: str
+    stream: StreamDefinition
+    columns: tuple[str, ...]
+    where: str | None
+    after: int
+    cold: Stretch
 
-def _map_rows(pond: str, job: Any, tasks: list[list[Any]], task: int) -> Iterator[Parcel]:
-    stream = from_json(StreamDefinition, job["stream"])
-    segments = [from_json(Segment, s) for s in tasks[task]]
-    where, after = job["where"], job["after"]
-    read = list(job["columns"])
-    if where:
-        read += [c.name for c in stream.all_columns if quote(c.name) in where and c.name not in read]
-    for rows in batches(pond, stream, segments, from_json(Range, job["wanted"]), read):
+    def map(self, tasks: Sequence[Sequence[ScanSplit]], task: int) -> Iterator[Parcel]:
+        stream, where, cold = self.stream, self.where, self.cold
+        read = list(self.columns)
         if where:
-            rows = rows.take(pa.array(holds(stream, rows, where)))
-        keep = np.ones(rows.num_rows, bool)
-        if after:
-            keep &= rows["_epoch"].to_numpy() > after
-        if job["first"] is not None:
-            begin, first = job["first"]
-            keep &= Stretch(begin, None, first).mask(event_times(rows, stream.options.time), rows["_id"].to_numpy())
-        rows = rows.select(job["columns"])
-        rows = rows if bool(keep.all()) else rows.filter(pa.array(keep))
-        if rows.num_rows:
-            yield Parcel(0, "", task, pack(rows))
+            read += [c.name for c in stream.all_columns if quote(c.name) in where and c.name not in read]
+        for rows in ArchiveReader(self.pond, stream, read).rows(tasks[task]):
+            if where:
+                rows = rows.take(pa.array(holds(stream, rows, where)))
+            keep = np.ones(rows.num_rows, bool)
+            if self.after:
+                keep &= rows["_epoch"].to_numpy() > self.after
+            if cold.first_id is not None:
+                first = Stretch(cold.begin, None, cold.first_id)
+                keep &= first.mask(event_times(rows, stream.options.time), rows["_id"].to_numpy())
+            rows = rows.select(list(self.columns))
+            rows = rows if bool(keep.all()) else rows.filter(pa.array(keep))
+            if rows.num_rows:
+                yield Parcel(0, "", task, pack(rows))
 
 
 def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:

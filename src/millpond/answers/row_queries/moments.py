@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow.compute as pc
 
 from millpond.answers.row_queries.hot import Ints, Snapshot, View, archive_segments
 from millpond.answers.row_queries.stretch import Stretch
-from millpond.archive.reading.history import Range, segments_in
-from millpond.archive.segments import archive_folder, read_rows, row_schema
+from millpond.archive.planning.ranges import Range, segments_in
+from millpond.archive.planning.scan_tasks import whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.catalog.unions import union_key
 from millpond.engine.core import Core
 from millpond.manifests.records import Published, published_path, read_published
@@ -213,15 +213,12 @@ def _archived(core: Core, view: View, count: int, limit: int, epoch: int) -> tup
     low = None if view.retained <= NEVER else view.retained
     times, ids = np.empty(0, np.int64), np.empty(0, np.int64)
     with core.pinned():
-        folder = archive_folder(core.path, stream)
+        reader = ArchiveReader(core.path, stream, ())
         segments = segments_in(archive_segments(core, view), Range(low, limit + 1, epoch))
         for segment in sorted(segments, key=lambda s: -s.high):
             if low is not None and segment.high < low:
                 break
-            path = os.path.join(folder, segment.path)
-            rows = read_rows([path], row_schema(stream), [time, "_id", "_epoch"], time, low, limit + 1)
-            if segment.last_epoch > epoch:
-                rows = rows.filter(pc.less_equal(rows["_epoch"], epoch))
+            rows = reader.table([whole_files([segment], Range(low, limit + 1, epoch))])
             times = np.concatenate([times, event_times(rows, time)])
             ids = np.concatenate([ids, rows["_id"].to_numpy()])
             if len(times) >= count:

@@ -6,50 +6,46 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from millpond.answers.adhoc import plain_rows, whole
-from millpond.answers.fidelity import answered, scan_for, with_exactness
+from millpond.answers.adhoc import whole
+from millpond.answers.archive_jobs import Asked, plain_rows
+from millpond.answers.fidelity import answered, scan_for, told_by
+from millpond.answers.row_queries.hot import View
+from millpond.answers.row_queries.moments import Moment
 from millpond.answers.row_queries.stretch import Stretch
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.reducing import Scan
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of
 from millpond.engine.core import Core
 from millpond.language.duck import quote
-from millpond.types import BoundQuery, Side, StreamDefinition
+from millpond.progress import NEVER
+from millpond.types import BoundQuery, Side
 
 
 def reduced_answer(
-    core: Core,
-    stream: StreamDefinition,
-    query: BoundQuery,
-    side: Side,
-    stretch: Stretch,
-    epoch: int,
-    now: int,
-    live_from: int | None,
-    retained: int,
+    core: Core, view: View, query: BoundQuery, side: Side, stretch: Stretch, moment: Moment, live_from: int | None
 ) -> pa.Table:
     """The answer of a row query with REDUCE.
 
     Arguments:
-        stretch: its window. epoch: rows up to this one are seen. now: NOW, microseconds. live_from: rows from this
-        epoch on are not reduced (None: all are). retained: rows before it are past the stream's retention,
-        microseconds; what copies have of them is seen as long as their own.
+        view: of its stream; rows before `view.retained` are past the stream's retention, and what copies have of them
+            is seen as long as their own says.
+        stretch: its window. moment: says NOW, and up to which epoch rows are seen.
+        live_from: rows from this epoch on are not reduced; None: all are.
     """
-    scan = scan_for(query, now, live_from)
-    assert scan is not None
-    scan.floors = {stream.id: floors_of(stream, retained)}
-    wanted = Range(stretch.begin, None if stretch.end is None else stretch.end + 1, epoch)
+    stream = view.stream
+    scan = scan_for(query, NEVER if moment.now is None else moment.now, live_from)
+    scan.floors = {stream.id: floors_of(stream, view.retained)}
+    wanted = Range(stretch.begin, None if stretch.end is None else stretch.end + 1, moment.epoch)
     # A row on which the condition fails does not match.
     conditions = [] if side.where is None else [f"coalesce(TRY({side.where}), false)"]
     if stretch.first_id is not None and stretch.begin is not None:
         time = f"epoch_us({quote(stream.options.time)})"
         conditions.append(f"({time} > {stretch.begin} OR _id >= {stretch.first_id})")
-    asked = replace(query, where=" AND ".join(conditions) or None)
+    asked = Asked(stream, replace(query, where=" AND ".join(conditions) or None), wanted)
 
     def answer(tried: Scan) -> pa.Table:
         if not query.grouped:
-            return plain_rows(core, stream, asked, wanted, tried)
-        table = whole(core, stream, asked, wanted, scan=tried)[0]
-        return with_exactness(table, query, tried.stretches, most=tried.most)
+            return plain_rows(core, asked, tried)
+        return told_by(whole(core, asked, tried)[0], query, tried)
 
     return answered(core, stream, query, scan, answer)

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.answers.adhoc import ANSWER_ROWS, QUICK_ROWS, whole
+from millpond.answers.adhoc import whole
+from millpond.answers.archive_jobs import ANSWER_ROWS, QUICK_ROWS, Asked
 from millpond.answers.expired_history import check_reach
 from millpond.answers.fidelity import sampled
 from millpond.answers.row_queries.hot import HotBlock, Outdated, Snapshot, View
@@ -39,6 +40,7 @@ from millpond.answers.row_queries.reduced_rows import reduced_answer
 from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.trees import aggregate_rows
 from millpond.answers.row_queries.united import entered, last_stretches, own_columns, together
+from millpond.archive.planning.scans import Scan
 from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
@@ -277,10 +279,7 @@ class _Call:
             stretch = Stretch(self.since[0], stretch.end, self.since[1])
         registered = self.registered.registered_epoch
         live_from = None if registered is None else registered + 1
-        now = NEVER if self.moment.now is None else self.moment.now
-        answer = reduced_answer(
-            self.ready.core, view.stream, query, side, stretch, self.moment.epoch, now, live_from, view.retained
-        )
+        answer = reduced_answer(self.ready.core, view, query, side, stretch, self.moment, live_from)
         check_rows(answer.num_rows, self.most)
         return answer
 
@@ -348,7 +347,7 @@ class _Call:
         """Groups over the whole stretch, all of it read from the archive by a background job."""
         wanted = archive_range(self.views[0], self.stretches[0], self.moment.epoch)
         query: BoundQuery = replace(self.plan.query, where=_tried(self.plan.selection.sides[0]))
-        return whole(self.ready.core, self.views[0].stream, query, wanted)[0]
+        return whole(self.ready.core, Asked(self.views[0].stream, query, wanted), Scan())[0]
 
     def united(self) -> pa.Table:
         """Rows of a union, or groups over them."""
@@ -357,7 +356,8 @@ class _Call:
         cold = sum(cold_rows(self.ready.core, v, s, self.moment.epoch) for v, s in self._pairs)
         if query.grouped and self.since is None and cold > QUICK_ROWS:
             ranges = [archive_range(v, s, self.moment.epoch) for v, s in self._pairs]
-            return whole(self.ready.core, first, replace(query, where=_tried(plan.selection.sides[0])), ranges)[0]
+            asked = Asked(first, replace(query, where=_tried(plan.selection.sides[0])), ranges)
+            return whole(self.ready.core, asked, Scan())[0]
         most = ANSWER_ROWS if query.grouped or query.limit is not None or query.distinct else self.most
         parts = []
         for number in range(len(query.feeds)):

@@ -1,1 +1,1 @@
-"""Reading the past: which files and row groups of which copy, how much of them, and their rows, in bounded batches."""
+"""Reading the past as it was planned: rows of files and row groups, in bounded batches, counted as they are read."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from millpond.archive.design.reductions import END, START
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.scan import Piece
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.sections import Piece
 from millpond.types import StreamDefinition
 
 #: Rows that are held at most: what an ad hoc scan may read in the pond's own process. A larger one is a job elsewhere.

@@ -13,20 +13,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from millpond.archive.copies import doom_copy, eager_copies, remove_doomed, section_of, write_copies
 from millpond.archive.design.lazy import Make, Vacuum
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.scan import Piece, Section, Version, batches, match
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import ScanSplit
+from millpond.archive.planning.sections import Piece, Section, Version, match
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.retention import keep_of_copies
-from millpond.archive.segments import row_schema
 from millpond.archive.storage import StreamRuntime
 from millpond.manifests.records import read_manifest
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
-from millpond.types import WEIGHT, StreamDefinition, from_json, to_json
+from millpond.types import StreamDefinition, from_json, to_json
 
 if TYPE_CHECKING:
     from millpond.engine.core import Core
@@ -130,9 +129,8 @@ def _make(
     made = []
     for value in tasks[task]:
         job = from_json(Job, value)
-        parts = [rows.drop_columns([WEIGHT]) for rows in batches(pond, stream, [job.source], Range())]
         # Where chance left no row the file is written all the same: a section without one is one still to be made.
-        rows = pa.concat_tables(parts) if parts else row_schema(stream).empty_table()
+        rows = ArchiveReader(pond, stream).table([ScanSplit(Range(), 1 - job.kept, (job.source,))])
         written = write_copies(pond, stream, job.whole, rows, {job.copy: job.kept})
         made.append([job.copy, to_json(written[job.copy])])
     yield Parcel(0, "", task, json.dumps(made).encode())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from millpond import functions
 from millpond.archive.design.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.design.reductions import sample_steps
-from millpond.archive.reading.history import Range, close_history, fed_tasks, map_history, merge_history, tasks_of
-from millpond.archive.reading.reducing import Scan, Sums, count, reduced_tasks, resolve, sums_of
-from millpond.archive.reading.scan import Counters
-from millpond.archive.reading.splits import SCAN, Portion, map_portions, take_counters
-from millpond.catalog import Catalog, Standing
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import ScanPlan, ScanTask
+from millpond.archive.planning.scans import Scan, Sums, plan_scan, settle, sums_of
+from millpond.archive.reading.counters import SCAN, Counters, take_counters
+from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
@@ -31,13 +31,13 @@ from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.records import Published, QueryProgress, read_published
 from millpond.operators.announcing import announced
 from millpond.operators.panes.state import pane_chunk
-from millpond.operators.summaries.maintenance import map_entries, served
 from millpond.operators.windowed.group_bounds import group_bounds
+from millpond.operators.windowed.history import HistoryMap, Until, close_history, merge_history
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.operators.windowed.needs import keep_since, read_since
-from millpond.progress import NEVER
+from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import QueryError
-from millpond.synopses import PanesSpec, connection
+from millpond.synopses import connection
 from millpond.synopses.panes import by_interval
 from millpond.synopses.partials.shards import home_shard
 from millpond.synopses.rows import fold
@@ -148,55 +148,13 @@ def _run(core: Core, owner: str) -> None:
         catalog = core.catalog
         if owner not in catalog.synopses:
             return
-        synopsis = catalog.synopses[owner]
-        users = catalog.users(owner)
-        stream = catalog.streams[synopsis.spec.stream]
-        before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
-        streams = streams_of(catalog, synopsis.spec)
-        snapshots = [core.streams[s.id].archive.snapshot[1] for s in streams]
-        removed = max((gone for gone in snapshots if gone is not None), default=None)
-    queries = [q.definition.query for q in users]
-    lookup = seen_by(core, queries[0], owner).lookup
-    synopsis = replace(synopsis, spec=replace(synopsis.spec, lookup=lookup))
-    state = progress_of(catalog, synopsis.spec, before.progress)
-    low = min(read_since(q, start_of(q, state.bound), state.high) for q in users)
-    wanted = Range(low if low > NEVER else None, None, synopsis.first_epoch - 1)
-    tasks, _, _ = fed_tasks(core, streams, wanted)
-    found = None
-    if not synopsis.spec.weighted:
-        found = served(core, stream, by_interval(synopsis.spec), queries, wanted, hard=False)
-    if found is not None:
-        tasks = [(0, t) for t in tasks_of(found.left, max(1, core.executor.cores - 1))]
-        removed = found.removed
-    covered = NEVER if removed is None else removed
-    starts = {
-        str(q.id): QueryProgress(closed=s, start=s, covered=covered) for q in users for s in [start_of(q, state.bound)]
-    }
-    plan: dict[str, Any] = {
-        "stream": to_json(stream),
-        "streams": to_json(streams),
-        "wanted": to_json(wanted),
-        "bound": state.bound,
-        "high": state.high,
-        "groups": state.groups,
-    }
-    plan |= {} if found is None else found.job
-    plan |= {
-        "users": to_json(users),
-        "starts": to_json(starts),
-        "synopsis": to_json(synopsis),
-        "shards": core.settings.shards,
-    }
+        past = _Past.of(core, catalog, catalog.synopses[owner])
     remove_file(_record(core, owner))  # of an earlier run, which did not cover every user
     path = _record(core, owner) + ".plan"
-    if synopsis.spec.weighted:
-        sums = sums_of(queries[0], stream) if len(queries) == 1 else None
-        reports = _reduced(core, plan, path, synopsis.spec, streams, wanted, state.high, sums)
-    else:
-        reports = _job(core, plan | {"tasks": to_json(tasks)}, path, found is not None)
+    starts, reports = past.run(path)
     adoption = Adoption(
         owner,
-        tuple(q.id for q in users),
+        tuple(q.id for q in past.users),
         {
             q: start.after([from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]])
             for q, start in starts.items()
@@ -212,51 +170,108 @@ def _run(core: Core, owner: str) -> None:
         core.notify()
 
 
-def _job(core: Core, plan: dict[str, Any], path: str, entries: bool = False) -> list[dict[str, Any]]:
-    """Run a plan; the reports of its merge tasks. `entries`: a further task reads the entries of a summary."""
-    write_json(path, plan)
-    outcomes = core.executor.run(
-        partial(_map, core.path, path),
-        len(plan["tasks"]) + entries,
-        partial(_merge, core.path, path),
-        core.settings.shards,
-        background=True,
-    )
-    return [r for r, _ in outcomes]
+@dataclass(frozen=True)
+class _Past:
+    """The back-fill of a synopsis: what it is made of, and for whom.
 
+    state: the progress of its streams before its first live epoch.
+    """
 
-def _reduced(
-    core: Core,
-    plan: dict[str, Any],
-    path: str,
-    spec: PanesSpec,
-    streams: Sequence[StreamDefinition],
-    wanted: Range,
-    now: int,
-    sums: Sums | None,
-) -> list[dict[str, Any]]:
-    """Run a plan over part of the rows; under `error`, over more of them until the answers are good enough."""
-    reduction = spec.reduce
-    assert reduction is not None
-    narrowing = Narrowing(reduction.error, sum(s.rows for f in streams for s in core.streams[f.id].archive.segments))
-    counters = Counters()
-    while True:
-        counters.full_groups = counters.full_bytes = 0  # a full scan would be one
-        scan = Scan(reduction, now, counters=counters, sums=sums)
-        error = reduction.function == "error"
-        scan.steps = sample_steps(narrowing.drop) if error else resolve(core, streams, scan, wanted)
-        tasks, _, _ = reduced_tasks(core, streams, scan, wanted)
-        scan.held.forget()
-        known = {"reduced": to_json(scan.stretches), "dropped": scan.most, "scanned": scan.summary()}
-        known["coarse"] = to_json(scan.coarse)
-        starts = {q: p | known for q, p in plan["starts"].items()}
-        tried = plan | {"tasks": to_json(tasks), "starts": starts, "fraction": narrowing.fraction if error else None}
-        reports = _job(core, tried, path)
-        count(scan, reports)
-        # A shard without answers says nothing, unless none has any.
-        needed = [r["needed"] for r in reports if r["needed"] is not None] or [1.0]
-        if not error or narrowing.done(max(needed)):
-            return reports
+    core: Core
+    synopsis: Synopsis
+    users: tuple[Standing, ...]
+    streams: tuple[StreamDefinition, ...]
+    state: StreamProgress
+
+    @staticmethod
+    def of(core: Core, catalog: Catalog, synopsis: Synopsis) -> _Past:
+        """The back-fill of a synopsis that has not begun."""
+        users = tuple(catalog.users(synopsis.owner))
+        before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
+        lookup = seen_by(core, users[0].definition.query, synopsis.owner).lookup
+        synopsis = replace(synopsis, spec=replace(synopsis.spec, lookup=lookup))
+        state = progress_of(catalog, synopsis.spec, before.progress)
+        return _Past(core, synopsis, users, tuple(streams_of(catalog, synopsis.spec)), state)
+
+    @property
+    def wanted(self) -> Range:
+        """The rows that are read."""
+        low = min(read_since(q, start_of(q, self.state.bound), self.state.high) for q in self.users)
+        return Range(low if low > NEVER else None, None, self.synopsis.first_epoch - 1)
+
+    def run(self, path: str) -> tuple[dict[str, QueryProgress], list[dict[str, Any]]]:
+        """Run the job, its plan written to `path`.
+
+        Returns: the progress from which each query starts, and the reports of the merge tasks.
+
+        Under `error` the job is repeated over more of the rows until the answers are good enough.
+        """
+        core, spec = self.core, self.synopsis.spec
+        reduction = spec.reduce if spec.weighted else None
+        error = reduction is not None and reduction.function == "error"
+        total = sum(s.rows for f in self.streams for s in core.streams[f.id].archive.segments)
+        narrowing = Narrowing(reduction.error if reduction is not None else 0.0, total)
+        counters = Counters()
+        while True:
+            counters.full_groups = counters.full_bytes = 0  # a full scan would be one
+            scan = Scan(reduction, self.state.high, counters=counters, sums=self.sums())
+            scan.steps = sample_steps(narrowing.drop) if error else ()
+            plan = plan_scan(core, self.streams, self.wanted, scan)
+            starts = self.starts(scan, plan)
+            write_json(path, self.job(starts, plan, narrowing.fraction if error else None))
+            outcomes = core.executor.run(
+                partial(_map, core.path, path),
+                len(plan.tasks),
+                partial(_merge, core.path, path),
+                core.settings.shards,
+                background=True,
+            )
+            reports = [r for r, _ in outcomes]
+            settle(scan, reports)
+            # A shard without answers says nothing, unless none has any.
+            needed = [r["needed"] for r in reports if r["needed"] is not None] or [1.0]
+            if not error or narrowing.done(max(needed)):
+                return starts, reports
+
+    def sums(self) -> Sums | None:
+        """What may stand in for rows."""
+        queries, spec = tuple(q.definition.query for q in self.users), self.synopsis.spec
+        if not spec.weighted:
+            return Sums(by_interval(spec), queries, hard=False)
+        return sums_of(queries[0], self.streams[0]) if len(queries) == 1 else None
+
+    def starts(self, scan: Scan, plan: ScanPlan) -> dict[str, QueryProgress]:
+        """The progress from which each query starts, by id."""
+        covered, found = NEVER if plan.removed is None else plan.removed, {}
+        for query in self.users:
+            start = start_of(query, self.state.bound)
+            known = QueryProgress(closed=start, start=start, covered=covered)
+            if scan.reduced:
+                known = replace(
+                    known, reduced=scan.stretches, dropped=scan.most, scanned=scan.summary(), coarse=scan.coarse
+                )
+            found[str(query.id)] = known
+        return found
+
+    def job(self, starts: dict[str, QueryProgress], plan: ScanPlan, fraction: float | None) -> dict[str, Any]:
+        """What the tasks have to know, JSON-ready.
+
+        Args:
+            fraction: of the rows that is read, where it is asked how good the answers are.
+        """
+        return {
+            "streams": to_json(self.streams),
+            "since": self.wanted.low,
+            "bound": self.state.bound,
+            "high": self.state.high,
+            "groups": self.state.groups,
+            "users": to_json(self.users),
+            "starts": to_json(starts),
+            "synopsis": to_json(self.synopsis),
+            "shards": self.core.settings.shards,
+            "tasks": to_json(plan.tasks),
+            "fraction": fraction,
+        }
 
 
 def start_of(standing: Standing, bound: int) -> int:
@@ -280,48 +295,29 @@ def _plan(path: str) -> Any:
 
 
 def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
-    from millpond.catalog.state import Synopsis
-
     registered.use(pond)
     functions.use(pond)
     plan = _plan(path)
-    synopsis = from_json(Synopsis, plan["synopsis"])
-    spec = by_interval(synopsis.spec)
-    if task == len(plan["tasks"]):
-        low = from_json(Range, plan["wanted"]).low
-        yield from map_entries(pond, plan, spec, synopsis.owner, plan["shards"], task, low)
-        return
-    place, listed = plan["tasks"][task]
-    stream, first = from_json(StreamDefinition, plan["streams"][place]), from_json(StreamDefinition, plan["stream"])
-    wanted, shards = from_json(Range, plan["wanted"]), plan["shards"]
+    synopsis, scan = from_json(Synopsis, plan["synopsis"]), from_json(ScanTask, plan["tasks"][task])
+    spec, streams = synopsis.spec, tuple(from_json(StreamDefinition, s) for s in plan["streams"])
+    users = [from_json(Standing, user).definition for user in plan["users"]]
+    history = HistoryMap(pond, streams, by_interval(spec), users[0].query, synopsis.owner, plan["shards"])
     failed: list[pa.Table] = []
-    segments: list[Segment] | None = None
-    if not spec.weighted:
-        segments = [from_json(Segment, s) for s in listed]
-        yield from map_history(
-            pond, stream, segments, wanted, spec, synopsis.owner, shards, task, first=first, letters=failed
-        )
-    else:
-        portions = [from_json(Portion, p) for p in listed]
-        query = from_json(Standing, plan["users"][0]).definition.query
-        yield from map_portions(
-            pond, stream, portions, wanted, spec, query, synopsis.owner, shards, task, first, letters=failed
-        )
-    names = ", ".join(sorted(from_json(Standing, user).definition.name for user in plan["users"]))
-    epoch = synopsis.first_epoch - 1
-    written = write_letters(pond, stream, synopsis.owner, task, failed, names, epoch, segments)
+    yield from history.run(task, scan, failed)
+    names = ", ".join(sorted(user.name for user in users))
+    segments = None if spec.weighted else [s for split in scan.splits for s in split.segments]
+    stream = streams[scan.place]
+    written = write_letters(pond, stream, synopsis.owner, task, failed, names, synopsis.first_epoch - 1, segments)
     if written is not None:
         yield letters_parcel(task, stream, written)
 
 
 def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
-    from millpond.catalog.state import Synopsis
-
     registered.use(pond)
     functions.use(pond)
     plan = _plan(path)
     synopsis = from_json(Synopsis, plan["synopsis"])
-    stream = from_json(StreamDefinition, plan["stream"])
+    stream = from_json(StreamDefinition, plan["streams"][0])
     parcels, read = take_counters(parcels)
     parcels, dead = take_letters(parcels)
     if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
@@ -339,7 +335,8 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
         start = from_json(QueryProgress, plan["starts"][str(standing.id)])
         until = announced(options, plan["bound"])
         groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
-        answers, after = close_history(db, synopsis.spec, query, options, parts, start, until, groups, plan["high"])
+        ends = Until(until, plan["high"], groups)
+        answers, after = close_history(db, synopsis.spec, query, options, parts, start, ends)
         progress[str(standing.id)] = to_json(after)
         if plan.get("fraction") is not None and answers is not None and answers.num_rows and query.reduce is not None:
             pairs = interval_columns(query)
@@ -347,8 +344,8 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
             needed = asked if needed is None else max(needed, asked)
         keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
         if answers is not None and answers.num_rows:
-            ends = pc.min_max(answers["window_end"].cast("int64")).as_py()
-            results.append(Chunk(query_owner(standing.id), "backfilled", epoch, ends["min"], ends["max"], answers))
+            span = pc.min_max(answers["window_end"].cast("int64")).as_py()
+            results.append(Chunk(query_owner(standing.id), "backfilled", epoch, span["min"], span["max"], answers))
     state = []
     panes = merge_history(db, synopsis.spec, parts)
     if panes.num_rows:

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive.dead_letters import failed_letters
-from millpond.archive.reading.history import Range, batches
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.segments import dead_folder, row_schema, write_rows
 from millpond.tables import Segment
 from millpond.tables.executors import Parcel
@@ -52,7 +54,7 @@ def write_letters(
     names = [*row_schema(stream).names, "_reason"]
     rows = [t.select([n for n in names if n in t.column_names]) for t in tables]
     if segments is not None:
-        found = batches(pond, stream, segments, Range(epoch=epoch))
+        found = ArchiveReader(pond, stream).rows([whole_files(segments, Range(epoch=epoch))])
         wanted = pa.array(sorted(reasons), pa.int64())
         rows = [t for t in (r.filter(pc.is_in(r["_id"], wanted)) for r in found) if t.num_rows]
         rows = [t.append_column("_reason", pa.array([reasons[i] for i in t["_id"].to_pylist()])) for t in rows]

@@ -17,8 +17,10 @@ from millpond.archive import parse_design
 from millpond.archive.copies import eager_copies, section_of, write_copies, write_section
 from millpond.archive.design.layout import blocks_for
 from millpond.archive.design.lazy import Merged
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.remote import marked_elsewhere, remove_elsewhere
-from millpond.archive.segments import archive_folder, read_rows, row_schema
 from millpond.archive.storage import StreamRuntime
 from millpond.archive.upkeep.copy_maintenance import sweep_copies, unmark, vacuum
 from millpond.archive.upkeep.expiry import expire
@@ -140,9 +142,8 @@ def _merge_rows(
 ) -> Iterator[Parcel]:
     stream = from_json(StreamDefinition, definition)
     segments = [from_json(Segment, s) for s in chosen]
-    folder = archive_folder(pond, stream)
     time = stream.options.time
-    rows = read_rows([os.path.join(folder, s.path) for s in segments], row_schema(stream))
+    rows = ArchiveReader(pond, stream).table([whole_files(segments, Range())])
     rows = rows.sort_by([(time, "ascending"), ("_id", "ascending")])
     epochs = min(s.first_epoch for s in segments), max(s.last_epoch for s in segments)
     level = 1 + max(s.level for s in segments)

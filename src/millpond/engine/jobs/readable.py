@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.reducing import Scan, portions, resolve
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scans import Scan, plan_scan
 from millpond.catalog import Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
@@ -58,9 +58,7 @@ def _check(
     scan = Scan(reduction, max(now, NEVER), told=False)
     try:
         with core.pinned():
-            scan.steps = resolve(core, streams, scan, wanted)
-            for stream in streams:
-                portions(core, stream, scan, wanted)
+            plan_scan(core, streams, wanted, scan)
     except QueryError as error:
         name = standing.definition.name
         raise QueryError(f"query '{name}' cannot be back-filled: {error}") from None

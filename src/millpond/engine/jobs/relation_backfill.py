@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.reading.history import Range, segments_in
+from millpond.archive.planning.ranges import Range, segments_in
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import RELATION, start_of
@@ -28,7 +28,7 @@ from millpond.manifests.records import Published, QueryProgress, read_published
 from millpond.operators.registry import operators_of
 from millpond.operators.relation.group_sums import by_shard, sums_chunk
 from millpond.operators.relational.bounds import high_of
-from millpond.operators.relational.history import read_inputs
+from millpond.operators.relational.history import InputReader
 from millpond.operators.relational.placing import placed
 from millpond.operators.relational.reading import Input, Replayed, RowReader
 from millpond.operators.stores.state import row_chunk
@@ -147,10 +147,8 @@ class _Backfill:
     def read(self, since: int, after: int | None, until: int | None) -> list[Input]:
         """The rows of each input in a stretch of event time."""
         specs = [self.catalog.stores[owner].spec for owner in self.standing.inputs]
-        inputs = read_inputs(
-            self.core, self.relation.inputs, self.known, since, until, specs, relation=self.relation,
-            letters=self.failed, after=after,
-        )  # fmt: skip
+        reader = InputReader(self.core, self.relation, self.known, specs, failed=self.failed)
+        inputs = reader.read(since, until, after)
         if self.progress.first is None:
             seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
             first = min(seen, default=None)

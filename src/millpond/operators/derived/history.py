@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from millpond.archive.reading.history import Range, batches, segments_in, tasks_of
+from millpond.archive.planning.ranges import Range, segments_in
+from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.manifests.records import read_published
 from millpond.operators.derived.rows import project, write_passed
 from millpond.progress import StreamProgress
 from millpond.sources.derived import DerivedSource, derived_folder, write_history
 from millpond.sources.system import SystemSource
-from millpond.tables import Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
@@ -57,8 +58,8 @@ def run_history(core: Core, number: int) -> None:
         wanted = Range(derivation.since, None, epoch)
         # In the order of intake, so that rows of equal time keep theirs.
         chosen = sorted(segments_in(segments, wanted), key=lambda s: (s.first_epoch, s.path))
-        tasks = tasks_of(chosen, max(1, core.executor.cores - 1))
-        job = partial(_map, core.path, to_json(source), to_json(stream), to_json(wanted), to_json(tasks))
+        tasks = divided([whole_files(chosen, wanted)], max(1, core.executor.cores - 1))
+        job = partial(_map, core.path, to_json(source), to_json(stream), to_json(tasks))
         reports = core.executor.run(job, len(tasks), _collect, 1, background=True)
         bound = before.progress.get(str(source.id), StreamProgress()).bound
         with core.lock:
@@ -82,15 +83,12 @@ def caught_up(core: Core) -> bool:
         return True
 
 
-def _map(
-    pond: str, source: dict[str, Any], stream: dict[str, Any], wanted: dict[str, Any], tasks: list[Any], task: int
-) -> Iterator[Parcel]:
+def _map(pond: str, source: dict[str, Any], stream: dict[str, Any], tasks: list[Any], task: int) -> Iterator[Parcel]:
     taken, given = from_json(StreamDefinition, source), from_json(StreamDefinition, stream)
     assert given.derived is not None
-    segments = [from_json(Segment, s) for s in tasks[task]]
     names = []
-    rows_of = batches(pond, taken, segments, from_json(Range, wanted), None)
-    for number, rows in enumerate(rows_of):
+    splits = [from_json(ScanSplit, s) for s in tasks[task]]
+    for number, rows in enumerate(ArchiveReader(pond, taken).rows(splits)):
         # Files of the past are named by task and batch; their epoch is the one before the first live one.
         name = write_passed(
             pond,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.archive.reading.scan import Counters
+from millpond.archive.reading.counters import Counters
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import progress_of
 from millpond.language.spreading import EVERYWHERE

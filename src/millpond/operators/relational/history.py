@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from millpond.archive.reading.history import Range, batches, segments_in
-from millpond.archive.reading.reducing import Scan, portions, resolve
-from millpond.archive.reading.splits import AtHand, portion_rows
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scans import Scan, plan_scan
+from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.archive.segments import row_schema
 from millpond.catalog.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.manifests.records import Published
@@ -27,113 +28,121 @@ from millpond.types import HOLDS, WEIGHT, Relational, RelationInput, StreamDefin
 if TYPE_CHECKING:
     from millpond.engine.core import Core
 
-
-def archived_rows(
-    core: Core,
-    streams: Sequence[StreamDefinition],
-    spec: Rows,
-    item: RelationInput,
-    wanted: Range,
-    most: int | None = None,
-    now: int = NEVER,
-    live_from: int | None = None,
-    scans: list[Scan] | None = None,
-    letters: dict[int, list[pa.Table]] | None = None,
-) -> pa.Table:
-    """The rows of a range of the archives that a store would keep. Rows on which an expression fails are left out.
-
-    Arguments:
-        streams: that feed the store.
-        now, live_from: of a reduced input, NOW of the scan, and the first epoch whose rows are whole. scans: gets it.
-        letters: gets the rows on which an expression fails, with their `_reason`, by stream.
-    Raises: QueryError when they are more than `most`.
-    """
-    db = connection()
-    parts = []
-    held = 0
-    first = streams[0]
-    schema = row_schema(first)
-    with core.pinned():
-        scan = None if item.reduce is None else Scan(item.reduce, now, live_from)
-        if scan is not None:
-            scan.steps = resolve(core, streams, scan, wanted)
-            if scans is not None:
-                scans.append(scan)
-        for stream in streams:
-            named = own_names(spec, stream, [c for c in spec.columns if c not in (WEIGHT, HOLDS)])
-            columns = [c for c in dict.fromkeys(named) if c != stream.options.time]
-            if scan is not None:
-                found_by = portions(core, stream, scan, wanted)
-                read = portion_rows(core.path, stream, found_by, columns, scan.counters, AtHand(scan.held))
-            else:
-                segments = segments_in(core.streams[stream.id].archive.segments, wanted)
-                read = batches(core.path, stream, segments, wanted, columns)
-            for segment in read:
-                rows = entering(counted(segment, stream.options), spec, stream.id, schema)
-                found, failed = tolerant(partial(rows_of, db, spec), rows)
-                if letters is not None and failed is not None:
-                    letters.setdefault(stream.id, []).append(failed)
-                if found.num_rows:
-                    parts.append(found)
-                    held += found.num_rows
-                if most is not None and held > most:
-                    raise QueryError(
-                        f"the windows over {stream.name} hold more than {most} rows, which are read in this process;"
-                        " a shorter window, or a filter below it, helps"
-                    )
-    return merge_rows(parts) if parts else empty_rows(db, item.columns)
+#: Rows on which an expression fails, with their `_reason`, by stream.
+Failed = dict[int, list[pa.Table]]
 
 
-def read_inputs(
-    core: Core,
-    items: Sequence[RelationInput],
-    published: Published,
-    since: int,
-    until: int | None,
-    specs: Sequence[Rows] | None = None,
-    most: int | None = None,
-    live_from: int | None = None,
-    scans: list[Scan] | None = None,
-    relation: Relational | None = None,
-    letters: Sequence[dict[int, list[pa.Table]]] | None = None,
-    after: int | None = None,
-) -> list[Input]:
-    """The rows of each input that are in its window at instants from `since` on, up to event time `until`.
+@dataclass
+class InputReader:
+    """Reads the past of a relation's inputs from the archive.
 
-    Arguments:
+    Args:
+        core: of the pond.
+        relation: of the query; what it probes is not read yet.
         published: the epoch up to which rows are seen, and how far the streams were then.
         specs: of the stores to fill; None: what each input needs.
-        most, live_from, scans: see `archived_rows`.
-        relation: of the query; what it probes is not read yet.
-        letters: of each input, gets the rows on which its expressions fail, by stream.
-        after: only rows behind this event time; None: whatever is in a window.
+        most: rows that an input may have; None: any number.
+        live_from: of a reduced input, the first epoch whose rows are whole.
+        failed: of each input, gets the rows on which its expressions fail; None: they are just left out.
+
+    Attributes:
+        scans: the reduced scans that were made.
     """
-    found = []
-    catalog = core.catalog
-    probes = [relation is not None and relation.probe(i.alias) is not None for i in items]
-    for n, item in enumerate(items):
-        failed = None if letters is None else letters[n]
+
+    core: Core
+    relation: Relational
+    published: Published
+    specs: Sequence[Rows] | None = None
+    most: int | None = None
+    live_from: int | None = None
+    failed: Sequence[Failed] | None = None
+    scans: list[Scan] = field(default_factory=list)
+
+    def read(self, since: int, until: int | None, after: int | None = None) -> list[Input]:
+        """The rows of each input that are in its window at instants from `since` on, up to event time `until`.
+
+        Args:
+            after: only rows behind this event time; None: whatever is in a window.
+        Raises: QueryError when a stream was dropped, or the rows of an input are more than `most`.
+        """
+        return [self._input(number, since, until, after) for number in range(len(self.relation.inputs))]
+
+    def _input(self, number: int, since: int, until: int | None, after: int | None) -> Input:
+        catalog, item, published = self.core.catalog, self.relation.inputs[number], self.published
         first = catalog.stream(item.stream)
         if first is None:
             raise QueryError(f"the stream '{item.stream}' was dropped")
-        if probes[n]:
-            spec = rows_needed(item, first) if specs is None else specs[n]
+        spec = rows_needed(item, first) if self.specs is None else self.specs[number]
+        if self._is_probed(item):
             known = published.progress.get(str(first.id), StreamProgress())
-            past = Past(core.path, first, spec, core.streams[first.id].archive.segments, published.epoch, known)
-            found.append(Input(empty_rows(connection(), item.columns), first.options.late, known.high, past))
-            continue
-        held = [i for i, probed in zip(items, probes, strict=True) if i.names == item.names and not probed]
-        lows = [needed(i, since) for i in held]
-        low = None if any(each is None or each <= NEVER for each in lows) else min(e for e in lows if e is not None)
-        low = low if after is None else after + 1 if low is None else max(low, after + 1)
-        wanted = Range(low, None if until is None else until + 1, published.epoch)
-        spec = rows_needed(item, first) if specs is None else specs[n]
+            files = self.core.streams[first.id].archive.segments
+            past = Past(self.core.path, first, spec, files, published.epoch, known)
+            return Input(empty_rows(connection(), item.columns), first.options.late, known.high, past)
         state, late = progress_of(catalog, spec, published.progress), late_of(catalog, spec)
-        fed = streams_of(catalog, spec)
-        rows = archived_rows(core, fed, spec, item, wanted, most, state.high, live_from, scans, failed)
+        wanted = Range(self._low(item, since, after), None if until is None else until + 1, published.epoch)
+        rows = self._rows(spec, number, wanted, state.high)
         if spec.feeds:  # the archive says what a row was behind in its own stream only: all of them count
             rows = rows.set_column(rows.column_names.index("_cut"), "_cut", pa.nulls(rows.num_rows, pa.int64()))
         else:
             rows = marked(spec, late, state, rows)
-        found.append(Input(rows, late, state.high))
-    return found
+        return Input(rows, late, state.high)
+
+    def _is_probed(self, item: RelationInput) -> bool:
+        return self.relation.probe(item.alias) is not None
+
+    def _low(self, item: RelationInput, since: int, after: int | None) -> int | None:
+        """The event time from which rows are read: inputs with one store read the same ones."""
+        held = [i for i in self.relation.inputs if i.names == item.names and not self._is_probed(i)]
+        lows = [needed(i, since) for i in held]
+        low = None if any(each is None or each <= NEVER for each in lows) else min(e for e in lows if e is not None)
+        return low if after is None else after + 1 if low is None else max(low, after + 1)
+
+    def _rows(self, spec: Rows, number: int, wanted: Range, now: int) -> pa.Table:
+        """The rows of a range of the archives that a store would keep, without those on which an expression fails."""
+        core, item = self.core, self.relation.inputs[number]
+        streams = streams_of(core.catalog, spec)
+        parts: list[pa.Table] = []
+        held = 0
+        with core.pinned():
+            scan = Scan() if item.reduce is None else Scan(item.reduce, now, self.live_from)
+            plan = plan_scan(core, streams, wanted, scan)
+            self.scans += [scan] if scan.reduced else []
+            for task in plan.tasks:
+                stream = streams[task.place]
+                reader = ArchiveReader(
+                    core.path,
+                    stream,
+                    _columns(spec, stream),
+                    scan.reduced,
+                    counters=scan.counters,
+                    at_hand=AtHand(scan.held),
+                )
+                for read in together(reader.rows(task.splits)):
+                    found = self._kept(spec, number, streams[0], stream, read)
+                    parts += [found] if found.num_rows else []
+                    held += found.num_rows
+                    if self.most is not None and held > self.most:
+                        raise QueryError(
+                            f"the windows over {stream.name} hold more than {self.most} rows, which are read in this"
+                            " process; a shorter window, or a filter below it, helps"
+                        )
+        return merge_rows(parts) if parts else empty_rows(connection(), item.columns)
+
+    def _kept(
+        self, spec: Rows, number: int, first: StreamDefinition, stream: StreamDefinition, read: pa.Table
+    ) -> pa.Table:
+        """What a store keeps of rows of a stream."""
+        rows = entering(counted(read, stream.options), spec, stream.id, row_schema(first))
+        found, failed = tolerant(partial(rows_of, connection(), spec), rows)
+        if self.failed is not None and failed is not None:
+            self.failed[number].setdefault(stream.id, []).append(failed)
+        return found
+
+
+def _columns(spec: Rows, stream: StreamDefinition) -> list[str]:
+    """The columns that are read of a stream."""
+    named = own_names(spec, stream, [c for c in spec.columns if c not in (WEIGHT, HOLDS)])
+    return [c for c in dict.fromkeys(named) if c != stream.options.time]
+
+
+__all__ = ["Failed", "InputReader"]

@@ -21,7 +21,7 @@ from millpond.tables import Segment
 from millpond.types import HOLDS, Relational, StreamDefinition
 
 if TYPE_CHECKING:
-    from millpond.archive.reading.scan import Counters
+    from millpond.archive.reading.counters import Counters
 
 
 @dataclass(frozen=True)
@@ -53,23 +53,21 @@ class Past:
         Arguments:
             first, last: only rows of epochs from `first` on, up to `last`. fresh: rows that are not archived yet.
         """
-        from millpond.archive.reading.history import Range  # these import the room's core, which imports the merge step
-        from millpond.archive.reading.scan import Piece, batches
+        # These import the room's core, which imports the merge step.
+        from millpond.archive.planning.ranges import Range
+        from millpond.archive.planning.scan_tasks import whole_files
+        from millpond.archive.reading.counters import Counters
+        from millpond.archive.reading.reader import ArchiveReader
 
         db = connection()
         upto = self.epoch if last is None else min(self.epoch, last)
         columns = [c for c in dict.fromkeys(self.spec.columns) if c not in (self.stream.options.time, HOLDS)]
+        counters = Counters() if self.counters is None else self.counters
+        reader = ArchiveReader(self.pond, self.stream, columns, in_order=True, counters=counters)
         for low, high in where:
-            pieces = [
-                Piece(s.path, "", s, None, 1.0, False, s)
-                for s in self.segments
-                if s.high >= low and s.low < high and s.first_epoch <= upto and (first is None or s.last_epoch >= first)
-            ]
-            wanted = Range(low, high, upto)
-            for rows in batches(self.pond, self.stream, pieces, wanted, columns, self.counters):
+            wanted = Range(low, high, upto, first)
+            for rows in reader.rows([whole_files([s for s in self.segments if wanted.meets(s)], wanted)]):
                 found = tolerant(partial(rows_of, db, self.spec), counted(rows, self.stream.options))[0]
-                if first is not None:
-                    found = found.filter(pc.greater_equal(found["_epoch"], first))
                 yield marked(self.spec, self.stream.options.late, self.known, found)
             if fresh is not None:
                 times = fresh["_t"]

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.reading.history import Range, batches, tasks_of
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.catalog import Summary
 from millpond.manifests.places import summaries_folder
 from millpond.operators.summaries.entries import live_name, settled_name, write_entry
@@ -31,11 +33,10 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
 from millpond.synopses import PanesSpec, connection
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, without_cut
-from millpond.synopses.partials.shards import cut
 from millpond.synopses.rollup import rolled_up, rolls_up
 from millpond.synopses.tolerance import tolerant_partial
 from millpond.tables import Segment, read_chunks
-from millpond.tables.chunks import Payload, pack
+from millpond.tables.chunks import Payload
 from millpond.tables.executors import InlineExecutor, Parcel
 from millpond.types import BoundQuery, StreamDefinition, from_json, to_json
 from millpond.windows.panes import WHOLE
@@ -67,11 +68,6 @@ class Served:
     left: tuple[Segment, ...]
     removed: int | None
     settled: int
-
-    @property
-    def job(self) -> dict[str, Any]:
-        """What a map task needs to read the entries."""
-        return {"entries": [to_json(s) for s in self.entries], "have": to_json(self.summary.spec)}
 
 
 def by_cut(stream: StreamDefinition) -> bool:
@@ -144,19 +140,11 @@ def _cannot_fail(spec: PanesSpec) -> bool:
 def _within(segment: Segment, wanted: Range, hard: bool) -> bool:
     """Whether the entry of a file can stand for it: all of its rows are wanted, or do no harm."""
     timely = (wanted.low is None or segment.low >= wanted.low) and (wanted.high is None or segment.high < wanted.high)
-    return (timely or not hard) and _meets(segment, wanted) and _of_epochs(segment, wanted)
+    return (timely or not hard) and wanted.meets(segment) and _of_epochs(segment, wanted)
 
 
 def _of_epochs(segment: Segment, wanted: Range) -> bool:
     return wanted.epoch is None or segment.last_epoch <= wanted.epoch
-
-
-def _meets(segment: Segment, wanted: Range) -> bool:
-    return (
-        (wanted.low is None or segment.high >= wanted.low)
-        and (wanted.high is None or segment.low < wanted.high)
-        and (wanted.epoch is None or segment.first_epoch <= wanted.epoch)
-    )
 
 
 def _scan(
@@ -175,7 +163,7 @@ def _scan(
         entry = there.get(live_name(summary.id, segment.path))
         if entry is not None and not may_fail and _within(segment, wanted, hard):
             entries.append(entry)
-        elif _meets(segment, wanted):
+        elif wanted.meets(segment):
             left.append(segment)
     left.sort(key=lambda s: (s.low, s.path))
     if hard and (wanted.low is not None or wanted.high is not None):
@@ -183,7 +171,7 @@ def _scan(
         return Served(summary, tuple(entries), tuple(left), removed, 0)
     prefix = settled_name(summary.id, "")
     gone = [s for p, s in there.items() if p.startswith(prefix) and p[len(prefix) :] not in names]
-    settled = [s for s in gone if _meets(s, wanted) and _of_epochs(s, wanted)]
+    settled = [s for s in gone if wanted.meets(s) and _of_epochs(s, wanted)]
     reach = None if removed is None else reaches(core, summary)
     return Served(summary, (*entries, *settled), tuple(left), reach, len(settled))
 
@@ -199,21 +187,11 @@ def _application(summary: int) -> str:
     return f"summary {summary}"
 
 
-def map_entries(
-    pond: str, job: dict[str, Any], needed: PanesSpec, owner: str, shards: int, task: int, low: int | None = None
-) -> Iterator[Parcel]:
-    """Map task: entries of a summary (`Served.job`) as partials of a synopsis, cut by shard.
+def entry_partials(paths: Sequence[str], have: PanesSpec, needed: PanesSpec, low: int | None = None) -> pa.Table:
+    """Entries of a summary `have` as the partials of a synopsis, merged.
 
     low: panes that end by then are of no use.
     """
-    paths = [os.path.join(summaries_folder(pond), from_json(Segment, s).path) for s in job["entries"]]
-    merged = entry_partials(paths, from_json(PanesSpec, job["have"]), needed, low)
-    for shard, part in cut(connection(), needed, owner, merged, shards):
-        yield Parcel(shard, owner, task, pack(part))
-
-
-def entry_partials(paths: Sequence[str], have: PanesSpec, needed: PanesSpec, low: int | None = None) -> pa.Table:
-    """Entries of a summary `have` as the partials of a synopsis, merged; see `map_entries`."""
     db = connection()
     parts = [rolled_up(db, have, needed, c.table) for c in read_chunks(paths) if c.table.num_rows]
     if needed.panes.width >= WHOLE:  # all rows count, whatever they were behind
@@ -242,12 +220,8 @@ def fill_entries(core: Core, stream: StreamDefinition, summary: Summary, segment
         files = missing(core, summary, segments)
         if not files:
             return 0
-        tasks = tasks_of(files, max(1, core.executor.cores - 1))
-        job = {
-            "stream": to_json(stream),
-            "summary": to_json(summary),
-            "tasks": [[to_json(s) for s in t] for t in tasks],
-        }
+        tasks = divided([whole_files(files, Range())], max(1, core.executor.cores - 1))
+        job = {"stream": to_json(stream), "summary": to_json(summary), "tasks": to_json(tasks)}
         executor = InlineExecutor() if sum(s.rows for s in files) <= QUICK_ROWS else core.executor
         outcomes = executor.run(partial(_fill, core.path, job), len(tasks), _collect, 1, background=True)
         made = [from_json(Segment, s) for report, _ in outcomes for s in report["segments"]]
@@ -261,10 +235,9 @@ def fill_entries(core: Core, stream: StreamDefinition, summary: Summary, segment
 def _fill(pond: str, job: dict[str, Any], task: int) -> Iterator[Parcel]:
     stream, summary = from_json(StreamDefinition, job["stream"]), from_json(Summary, job["summary"])
     made = []
-    for value in job["tasks"][task]:
-        file = from_json(Segment, value)
-        rows = batches(pond, stream, [file], Range(), summary.spec.columns_of(stream))
-        table = entry_of(summary.spec, stream, rows)
+    reader = ArchiveReader(pond, stream, summary.spec.columns_of(stream))
+    for file in (s for value in job["tasks"][task] for s in from_json(ScanSplit, value).segments):
+        table = entry_of(summary.spec, stream, reader.rows([whole_files([file], Range())]))
         made.append(to_json(write_entry(pond, summary.id, file, live_name(summary.id, file.path), table)))
     yield Parcel(0, "", task, json.dumps(made).encode())
 

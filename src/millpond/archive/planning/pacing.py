@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from millpond.archive.design.load import Choice
 from millpond.archive.design.reductions import Step
-from millpond.archive.reading.history import Range
-from millpond.archive.reading.scan import Piece, Section, pieces_of
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.sections import Piece, Section, pieces_of
 from millpond.types import StreamDefinition
 
 
@@ -40,9 +40,7 @@ class Pace:
         section = self._known[key].get(planned.section)
         if section is None:
             return planned
-        low, high = planned.segment.low, planned.segment.high + 1
-        low = low if wanted.low is None else max(low, wanted.low)
-        high = high if wanted.high is None else min(high, wanted.high)
+        low, high = wanted.within(planned.segment.low, planned.segment.high + 1)
         self.steps.append(Step(low, high, choice.drop))
         self.reason = choice.reason
         return pieces_of(stream, [(section, choice.drop)])[0]

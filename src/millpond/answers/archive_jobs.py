@@ -1,0 +1,246 @@
+"""Jobs over what is kept of streams: groups of windows, and plain rows, for whoever asks now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from millpond import functions
+from millpond.answers.measuring import decision_for
+from millpond.archive.planning.ranges import Range, segments_in
+from millpond.archive.planning.scan_tasks import ScanPlan, ScanTask
+from millpond.archive.planning.scans import Scan, at_hand, plan_scan, settle, sums_of
+from millpond.archive.reading.counters import SCAN, counted_parcel, take_counters
+from millpond.archive.reading.reader import ArchiveReader, AtHand, together
+from millpond.archive.segments import row_schema
+from millpond.catalog.unions import Union, entering
+from millpond.engine.core import Core
+from millpond.language.duck import quote
+from millpond.manifests.records import QueryProgress
+from millpond.operators.windowed.history import HistoryMap, Until, close_history
+from millpond.operators.windowed.lookup_versions import seen_by
+from millpond.progress import NEVER
+from millpond.support.errors import QueryError
+from millpond.synopses import connection, finish_windows, merge_partials, query_ordered, query_table, spec_of
+from millpond.synopses.finish import empty_answers
+from millpond.synopses.panes import as_declared, by_interval, casts_of, windows_of, without_panes
+from millpond.synopses.row_answers import last_row_windows
+from millpond.synopses.tolerance import FAULTS, one_line
+from millpond.tables import Segment
+from millpond.tables.chunks import Payload, pack, unpack
+from millpond.tables.executors import Executor, InlineExecutor, MapTask, MergeTask, Parcel
+from millpond.types import BoundQuery, Column, QueryOptions, StreamDefinition
+from millpond.windows import registered
+from millpond.windows.panes import WHOLE
+
+#: Rows below which a history query is answered in this process, without a job.
+QUICK_ROWS = 3_000_000
+
+#: Rows that an ad hoc answer may have.
+ANSWER_ROWS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question about what is kept of a stream, or of the streams of a union.
+
+    stream: the stream, or the union's first. wanted: the rows that count, of all streams or of each. strict: a row on
+    which an expression fails makes the query fail; else it is left out, as it is live.
+    """
+
+    stream: StreamDefinition
+    query: BoundQuery
+    wanted: Range | Sequence[Range]
+    strict: bool = True
+
+    def ranges(self, streams: Sequence[StreamDefinition]) -> list[Range]:
+        """The rows that count of each stream."""
+        return [self.wanted] * len(streams) if isinstance(self.wanted, Range) else list(self.wanted)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Which windows are answered: those that end until `bound`, or the last of each partition.
+
+    last: of windows of rows those that end with the last row of a partition, whatever its number. high: the largest
+    event time of the streams, microseconds.
+    """
+
+    bound: int
+    last: bool = False
+    high: int = NEVER
+
+
+def streams_read(core: Core, query: BoundQuery, stream: StreamDefinition) -> list[StreamDefinition]:
+    """The streams of a query's union, or its only one."""
+    return [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
+
+
+def grouped(core: Core, asked: Asked, ends: Ends, scan: Scan) -> tuple[pa.Table | None, int | None]:
+    """Windows of a grouped query, hidden columns included.
+
+    Args:
+        scan: what it decides and reads is written into it.
+    Returns: the answers, and the event time below which retention had removed rows (None: it had not).
+    """
+    asked = replace(asked, query=seen_by(core, asked.query))
+    query, stream = asked.query, asked.stream
+    streams = streams_read(core, query, stream)
+    ranges = asked.ranges(streams)
+    spec = by_interval(spec_of(query, stream))
+    shards = 1 if spec.single else core.settings.shards
+    scan.sums = None if ends.last else sums_of(query, stream, asked.strict)
+    with core.pinned():
+        plan = plan_scan(core, streams, ranges, scan)
+        # The rows of a union are not measured, nor are weighted ones: their windows are made from panes.
+        kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, ranges[0])
+        from_entries = any(s.entries for t in plan.tasks for s in t.splits)
+        if query.reduce is None and not from_entries and _is_direct(core, stream, query, kept):
+            spec = without_panes(spec, query)
+        job = _Grouped(HistoryMap(core.path, tuple(streams), spec, query, "adhoc", shards, asked.strict), ends)
+        outcomes = _run(core, plan, scan, job.map, job.merge, shards)
+    return _together([payload for _, payload in outcomes], "a filter, coarser groups or LIMIT"), plan.removed
+
+
+def _run(
+    core: Core, plan: ScanPlan, scan: Scan, read: Callable[..., Iterator[Parcel]], merge: MergeTask, shards: int
+) -> list[tuple[dict[str, Any], Payload]]:
+    """Run a job over what a scan has planned: here, or where executors are when it is much."""
+    started = time.perf_counter()
+    executor: Executor = InlineExecutor() if plan.rows <= QUICK_ROWS else core.executor
+    here = at_hand(core, scan) if isinstance(executor, InlineExecutor) else AtHand()
+    map_task: MapTask = partial(read, plan.tasks, here)
+    try:
+        outcomes = executor.run(map_task, len(plan.tasks), merge, shards, background=True)
+    except FAULTS as error:
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    settle(scan, [report for report, _ in outcomes])
+    if scan.reduced:
+        core.load.scanned(scan.counters.bytes, time.perf_counter() - started)
+    return outcomes
+
+
+def _together(payloads: Sequence[Payload], way: str) -> pa.Table | None:
+    """The answers of all shards; `way`: out of having too many."""
+    tables = [unpack(p) for p in payloads if p]
+    total = sum(t.num_rows for t in tables)
+    if total > ANSWER_ROWS:
+        raise QueryError(f"the answer has {total} rows, at most {ANSWER_ROWS} are allowed; add {way}")
+    return pa.concat_tables(tables, promote_options="permissive") if tables else None
+
+
+def _is_direct(core: Core, stream: StreamDefinition, query: BoundQuery, segments: Sequence[Segment]) -> bool:
+    """Whether windows are cheaper to make straight from rows than from panes; see `millpond.windows.costs`."""
+    if query.window is None or query.window.kind is not None:  # windows of rows have no panes
+        return False
+    spec = spec_of(query, stream)
+    # A window that is one pane is made straight from rows anyhow.
+    if query.window.range in (WHOLE, spec.panes.width) or len(windows_of(query)) > 1:
+        return False
+    decision = decision_for(core, stream, query, spec, segments)
+    return decision is not None and decision.plan == "direct"
+
+
+@dataclass(frozen=True)
+class _Grouped:
+    """The tasks of `grouped`."""
+
+    history: HistoryMap
+    ends: Ends
+
+    def map(self, tasks: Sequence[ScanTask], at_hand: AtHand, task: int) -> Iterator[Parcel]:
+        registered.use(self.history.pond)
+        functions.use(self.history.pond)
+        return self.history.run(task, tasks[task], at_hand=at_hand)
+
+    def merge(self, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
+        registered.use(self.history.pond)
+        functions.use(self.history.pond)
+        db, spec, query = connection(), self.history.spec, self.history.query
+        parcels, report = take_counters(parcels)
+        parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
+        if self.ends.last:
+            folded = last_row_windows(db, spec, query, merge_partials(db, spec, parts))
+            answers = None if folded is None else finish_windows(db, query, spec.time, folded)
+        else:
+            options, until = QueryOptions(since="start"), Until(self.ends.bound, self.ends.high)
+            answers, _ = close_history(db, spec, query, options, parts, QueryProgress(), until)
+        return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
+
+
+def plain_rows(core: Core, asked: Asked, scan: Scan) -> pa.Table:
+    """Rows that pass the filter, in total order or as ORDER BY says; of `asked` it makes no difference if it is strict.
+
+    Args:
+        scan: as of `grouped`.
+    """
+    query = asked.query
+    streams = streams_read(core, query, asked.stream)
+    with core.pinned():
+        plan = plan_scan(core, streams, asked.ranges(streams), scan)
+        job = _Plain(core.path, tuple(streams), query, scan.reduced)
+        outcomes = _run(core, plan, scan, job.map, _forward, 1)
+    table = _together([payload for _, payload in outcomes], "a filter or LIMIT")
+    shown = [Column(o.name, o.type) for o in query.select]
+    if table is None:
+        return empty_answers(connection(), shown)
+    columns = ", ".join(quote(c.name) for c in shown)
+    found = "(SELECT DISTINCT * FROM rows)" if query.distinct else "rows"
+    return query_ordered(
+        connection(), f"SELECT {columns} FROM {found} {_tail(query, bool(query.distinct))}", rows=table
+    )
+
+
+def _tail(query: BoundQuery, distinct: bool) -> str:
+    terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
+    if distinct:
+        terms += [quote(o.name) for o in query.select]
+    else:
+        terms += ["_t", "_id"]
+    limit = "" if query.limit is None else f" LIMIT {query.limit}"
+    return f"ORDER BY {', '.join(terms)}{limit}" + (f" OFFSET {query.offset}" if query.offset else "")
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """The map tasks of `plain_rows`."""
+
+    pond: str
+    streams: tuple[StreamDefinition, ...]
+    query: BoundQuery
+    weighted: bool
+
+    def map(self, tasks: Sequence[ScanTask], at_hand: AtHand, task: int) -> Iterator[Parcel]:
+        query, scan = self.query, tasks[task]
+        first, stream = self.streams[0], self.streams[scan.place]
+        schema, union = row_schema(first), Union(first.id, query.feeds)
+        reader = ArchiveReader(self.pond, stream, weighted=self.weighted, at_hand=at_hand)
+        outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in query.select]
+        outputs += [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
+        outputs += [] if query.distinct else [f"epoch_us({quote(first.options.time)}) AS _t", "_id"]
+        where = f" WHERE ({query.where})" if query.where else ""
+        # Every task keeps what could be among the first LIMIT rows.
+        most = replace(query, limit=None if query.limit is None else query.limit + query.offset, offset=0)
+        for rows in together(reader.rows(scan.splits)):
+            segment = entering(rows, union, stream.id, schema)
+            source = as_declared("segment", casts_of(first), segment.column_names)
+            inner = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(outputs)} FROM {source}{where}"
+            sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
+            found = query_table(connection(), sql, segment=segment)
+            if found.num_rows:
+                yield Parcel(0, "", task, pack(found))
+        yield counted_parcel(task, reader.counters)
+
+
+def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
+    parcels, report = take_counters(parcels)
+    tables = [unpack(p.payload) for p in parcels]
+    return {SCAN: report}, pack(pa.concat_tables(tables, promote_options="permissive")) if tables else b""
+
+
+__all__ = ["ANSWER_ROWS", "QUICK_ROWS", "Asked", "Ends", "grouped", "plain_rows", "streams_read"]
