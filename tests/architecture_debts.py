@@ -41,7 +41,6 @@ LONG_FUNCTIONS: set[str] = {
     "answers.relational.explain_relational",
     "catalog.state.apply",
     "cli.top.look",
-    "engine.control.epoch.propose",
     "engine.control.epoch.run_epoch",
     "engine.intake.split_reader.Taking._taken",
     "engine.tasks.mapping.map_split",

@@ -14,7 +14,7 @@ import pytest
 
 import millpond
 from millpond.adapt import filter_plans
-from millpond.engine.control.epoch import propose, run_epoch
+from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.manifests.records import read_manifest
 from millpond.operators.filters import filter_orders
 from millpond.operators.filters.subjects import subjects
@@ -78,7 +78,7 @@ def run(path, way, drawn=False):
             core.filters.plans = lambda c, chosen=chosen: {
                 name: type(plan)(tuple(rng.sample(plan.order, N)), 0.0) for name, plan in chosen(c).items()
             }
-        epoch = propose(pond._core)
+        epoch = begin_epoch(pond._core)
         if rng.random() < 0.4:  # killed with its manifest written; what it had in memory is gone
             pond._core.close()
             pond = opened(path)
@@ -223,7 +223,7 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     again = opened(tmp_path / "pond")
     assert again.plans("w").to_pylist() == log
     again.ingest("s", batch(number + 8, True))
-    epoch = propose(again._core)
+    epoch = begin_epoch(again._core)
     order = read_manifest(tmp_path / "pond", epoch).filters[subject].order
     assert [f'bit("v", {i})' for i in order] == log[-1]["plan"]
     run_epoch(again._core, epoch)
@@ -286,7 +286,7 @@ def test_a_repeated_epoch_writes_the_same_bytes(tmp_path):
         pond.ingest("s", batch(number, False))
         pond.step()
     pond.ingest("s", batch(3, True))
-    epoch, core = propose(pond._core), pond._core
+    epoch, core = begin_epoch(pond._core), pond._core
     once = core.executor.run
     runs = []
 

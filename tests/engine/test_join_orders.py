@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine.control.epoch import propose, run_epoch
+from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.manifests.records import read_manifest
 from millpond.operators.stores import state as stores
 from tests.engine.written import state_bytes
@@ -103,7 +103,7 @@ def test_answers_do_not_depend_on_the_orders(tmp_path):
                     core.filters.plans = lambda c, drawn=drawn, rng=rng: {
                         name: type(plan)(tuple(rng.sample(plan.order, 3)), 0.0) for name, plan in drawn(c).items()
                     }
-                epoch = propose(core)
+                epoch = begin_epoch(core)
                 orders = {plan.order for plan in read_manifest(path, epoch).filters.values()}
                 assert len(read_manifest(path, epoch).filters) == 4 and (which != "off" or orders == {(0, 1, 2)})
                 if which == "random" and number in (2, 5):  # killed with its manifest written
@@ -175,7 +175,7 @@ def test_joins_of_many_inputs_are_their_definition(tmp_path, graph):
             name: type(plan)(tuple(rng.sample(plan.order, len(plan.order))), 0.0)
             for name, plan in drawn(core.filters, c).items()
         }
-        epoch = propose(core)
+        epoch = begin_epoch(core)
         if step in (2, 5):  # killed, with its manifest written where there was something to take
             pond._core.close()
             stores.forget_contents()
@@ -230,7 +230,7 @@ def test_orders_follow_what_is_seen_and_are_told(tmp_path):
     again = opened(tmp_path / "pond")
     assert [e for e in again.plans("q").to_pylist() if e["pipeline"] == "r"] == log
     feed(again, number + 8, True)
-    epoch = propose(again._core)
+    epoch = begin_epoch(again._core)
     assert read_manifest(tmp_path / "pond", epoch).filters[name].order[0] == 0
     # A repeated epoch writes the same bytes.
     once, core = again._core.executor.run, again._core

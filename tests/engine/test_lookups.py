@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine.control.epoch import propose, run_epoch
+from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.manifests.records import read_manifest
 from millpond.operators.windowed.lookup_versions import with_version
 from millpond.types import TableStretch
@@ -128,7 +128,7 @@ def test_a_row_sees_the_version_that_was_there_when_its_time_came(tmp_path: Path
     with millpond.open(tmp_path / "p", executor="inline", shards=1) as pond:
         pond.ingest("s", rows_of([(13, 1, 16), (3, 1, 32)]))
         core = pond._core
-        epoch = propose(core, settle=False)
+        epoch = begin_epoch(core, settle=False)
         assert epoch is not None
         assert [s.since > 0 for s in next(iter(read_manifest(core.path, epoch).lookups.values()))] == [False, True]
         run_epoch(core, epoch)

@@ -13,7 +13,7 @@ import pytest
 
 import millpond
 from millpond.commands.summary_copies import set_summaries
-from millpond.engine.control.epoch import propose, run_epoch
+from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.engine.jobs import maintenance
 from millpond.operators.summaries import maintenance as summaries
 from millpond.operators.summaries.entries import live_name, settled_name
@@ -174,7 +174,7 @@ def test_between_two_commits_no_row_counts_twice(tmp_path: Path, monkeypatch: py
 def test_a_repeated_epoch_writes_the_same_entry(tmp_path: Path) -> None:
     with make(tmp_path / "p", f"plain + {HOURLY}", "retention='90 days'") as pond:
         pond.ingest("flight", days(0, 2))
-        epoch = propose(pond._core)
+        epoch = begin_epoch(pond._core)
         assert epoch is not None
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "p", copy)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
-from millpond.engine.control.epoch import propose, run_epoch
+from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.manifests.records import manifest_path, read_manifest
 from millpond.operators.stores.state import forget_contents
 from millpond.sources.tables.versions import TableState, due, table_folder
@@ -76,7 +76,7 @@ def test_an_epoch_sees_what_its_manifest_names(tmp_path: Path) -> None:
         # The manifest is written; then the file changes, and goes; the epoch is run, and run again from the start.
         pond.ingest("s", [row(6, "a"), row(8, "b")])
         core = pond._core
-        epoch = propose(core)
+        epoch = begin_epoch(core)
         assert epoch is not None and read_manifest(pond.path, epoch).tables == {"2": 1}
         source.write_text("k,v\na,2\nb,3\n")
         run_epoch(core, epoch)

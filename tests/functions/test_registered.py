@@ -11,7 +11,7 @@ import pytest
 
 import millpond
 import millpond.language.duck as duck
-from millpond.engine.control.epoch import propose, run_epoch
+from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.functions import registry
 from millpond.support.errors import QueryError, SourceError, StatementError
 from millpond.types import Column
@@ -157,7 +157,7 @@ def test_an_epoch_that_is_repeated_has_the_functions_from_when_it_was_proposed(t
         CREATE STREAM passed AS SELECT ts, addr FROM packets WHERE lookup(addr)
     """)
     packets(pond, [("10.0.0.1", "a"), ("10.0.0.2", "b")])
-    epoch = propose(pond._core)
+    epoch = begin_epoch(pond._core)
     pond.sql("DROP QUERY counted; DROP STREAM passed")
     pond.drop_function("lookup")
     pond._core.close()  # killed with its manifest written

@@ -12,7 +12,7 @@ from millpond.adapt.filter_plans import FilterPlan
 from millpond.adapt.matching_pace import UNLIMITED
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment, read_json, write_json
-from millpond.types import TableStretch, from_json, to_json
+from millpond.types import QueryOptions, TableStretch, from_json, to_json
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,13 @@ class QueryProgress:
             return self
         return replace(self, **{name: rule(getattr(self, name), [getattr(s, name) for s in shards])
                                 for name, rule in combining(QueryProgress).items()})  # fmt: skip
+
+
+def start_of(options: QueryOptions, bound: int) -> int:
+    """The event time after which a query's windows end, given the progress of its streams when it goes live."""
+    if options.since is None:
+        return bound
+    return NEVER if options.since == "start" else options.since
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""An epoch: propose it (manifest), run its tasks, commit its tables, publish it. Each step can be repeated safely."""
+"""An epoch: begin it (a manifest), run its tasks, commit its tables, publish it. Each step can be repeated safely."""
 
 from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,183 +11,60 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millpond.catalog import Catalog
-from millpond.catalog.unions import with_unions
+from millpond.engine.control.gathering import gather
+from millpond.engine.control.proposal import Proposal, propose
 from millpond.engine.control.reporting import report_epoch, takes_others, work_of
 from millpond.engine.control.resharing import reshare
-from millpond.engine.control.timers import clock_due, resumed, tick_closes
 from millpond.engine.core import Core
-from millpond.engine.intake.admission import splits_of
-from millpond.engine.intake.stages import choose, learn
+from millpond.engine.intake.stages import learn
 from millpond.engine.jobs.backfill import ready_backfills
-from millpond.engine.jobs.tables import refresh_files, versions_now
+from millpond.engine.jobs.tables import refresh_files
 from millpond.engine.tasks.entry import map_epoch, merge_epoch
-from millpond.engine.tasks.merging import end_of_need
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder
-from millpond.manifests.records import (
-    Manifest,
-    Published,
-    QueryProgress,
-    StreamCounts,
-    read_manifest,
-    write_manifest,
-)
-from millpond.operators.derived.rows import bounds_of, pass_adopted, takeable
-from millpond.operators.relational.bounds import high_of
-from millpond.operators.relational.probing import probed_streams
-from millpond.operators.relational.reading import RowReader
-from millpond.operators.relational.skew import decided, moved
-from millpond.operators.windowed.lookup_versions import stretches_now
-from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.manifests.records import Manifest, Published, QueryProgress, StreamCounts, read_manifest, write_manifest
+from millpond.operators.derived.rows import pass_adopted
+from millpond.progress import StreamProgress
 from millpond.sources.derived import DerivedSource
-from millpond.sources.intake import Item
 from millpond.sources.system import SystemSource
 from millpond.support.errors import EngineError
 from millpond.tables import Segment, SegmentTable
-from millpond.types import ARRIVAL, QueryOptions, from_json
-
-#: State files of one level and shard that are merged into one of the next; larger files are left alone.
-LARGE_STATE = 32 << 20
+from millpond.types import from_json
 
 
-def propose(core: Core, force: bool = False, settle: bool = True) -> int | None:
+def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | None:
     """Write the manifest of the next epoch if there is something to do; returns its number, or None.
 
-    Arguments:
-        force: make an epoch even without work. settle: False takes files that may still be growing (DRAIN).
+    Args:
+        force: make an epoch even without work.
+        settle: False takes files that may still be growing (DRAIN).
     """
     refresh_files(core)
     with core.lock:
         if core.epochs.in_flight is not None:
-            return core.last_manifest
+            return core.epochs.in_flight
         reshare(core)
-        clock = core.now()
-        published = core.published
-        pending = {}
-        streams = {s: r for s, r in sorted(core.streams.items()) if s in core.catalog.streams}
-        for stream, runtime in streams.items():
-            if runtime.source is not None:
-                runtime.source.poll(clock, settle)
-            items = runtime.log.items(published.intake.get(str(stream), 0), None)
-            if items:
-                pending[stream] = takeable(runtime.definition, items[:100_000])
-        taken: dict[int, list[Item]] = {}
-        if pending:
-            taken = choose(core.catalog, core.settings, core.stages, pending, core.pace, core.executor.cores)
-        intake = {str(s): published.intake.get(str(s), 0) + len(taken.get(s, ())) for s in streams}
-        ends = tuple(
-            s
-            for s, r in streams.items()
-            if r.log.ended
-            and intake[str(s)] >= (r.log.ended_at or 0)
-            and not published.progress.get(str(s), StreamProgress()).ended
-        )
-        adoptions = ready_backfills(core)
-        arrivals = {
-            str(s): min([clock, *r.arriving, *(i.arrival for i in r.log.items(intake[str(s)], intake[str(s)] + 1))])
-            for s, r in streams.items()
-            if r.definition.options.time == ARRIVAL
-        }
-        if not (
-            taken
-            or ends
-            or adoptions
-            or force
-            or tick_closes(core, clock, arrivals)
-            or clock_due(core, clock)
-            or resumed(core)
-        ):
+        proposal = propose(gather(core, force, settle))
+        if proposal is None:
             return None
-        for adoption in adoptions:
-            core.catalog_log.record(
-                *({"do": "set_status", "id": q, "status": "live"} for q in adoption.waiting(core.catalog))
-            )
-        catalog = core.catalog
-        core.catalog_log.snapshot(catalog)
-        state = (*core.state.segments, *(s for a in adoptions for s in a.state))
-        progress = {str(s): published.progress.get(str(s), StreamProgress()) for s in catalog.streams}
-        progress = with_unions(catalog, progress, published.progress)
-        queries = dict(published.queries)
-        for adoption in adoptions:
-            queries.update(adoption.progress)
-        answering = core.operators.answering
-        for standing in catalog.queries.values():
-            runs = standing.status == "live" or (standing.status == "paused" and standing.reason != "backfilling")
-            if runs and str(standing.id) not in queries:
-                bound = answering[standing.id].starts_at(standing, progress, clock)
-                start = _start(standing.definition.options, bound)
-                queries[str(standing.id)] = QueryProgress(closed=start, start=start)
-        queries = {
-            k: replace(q, start=max(q.start, catalog.queries[int(k)].floor))
-            for k, q in queries.items()
-            if int(k) in catalog.queries
-        }
-        for key, known in queries.items():
-            standing = catalog.queries[int(key)]
-            if standing.status == "paused" and known.paused is None:
-                # One that was paused while its back-fill ran has seen nothing of what came live.
-                adopted = any(key in a.progress for a in adoptions)
-                first = answering[standing.id].first_epoch_of(standing)
-                since = first if adopted else published.epoch + 1
-                queries[key] = replace(known, paused=since)
-        compact, expire = _upkeep(core, state, catalog, progress, queries)
-        hot = decided(catalog, core.skew, published.hot, core.settings.shards)
-        adopt = tuple(str(q) for a in adoptions for q in a.queries)
-        tables, unread = versions_now(core)
-        manifest = Manifest(
-            published.epoch + 1,
-            clock,
-            catalog.version,
-            core.settings.shards,
-            splits_of({s: some for s, items in taken.items() if (some := _with_rows(items))}, core.executor.cores),
-            intake,
-            ends,
-            progress,
-            queries,
-            tuple(sorted(state, key=lambda s: (s.last_epoch, s.path))),
-            adopt,
-            expire=expire,
-            compact=compact,
-            arrivals=arrivals,
-            register=core.register.ship(taken) if len(core.register) else 0,
-            eager_rows=core.settings.eager_rows,
-            explicit_matches=core.settings.explicit_matches,
-            matching_work=core.matching_pace.told,
-            bounds=bounds_of(taken),
-            copies={str(s): copies for s in taken if (copies := core.storage.copies_entered(s))},
-            archive=_probed(core, catalog, progress, queries),
-            hot=hot,
-            moved=moved(catalog, hot, published.hot, adopt),
-            filters=core.filters.plans(catalog),
-            tables=tables,
-            unread=unread,
-            lookups=stretches_now(catalog, published.lookups, progress, queries, tables),
-        )
-        core.ownership.check_fence()
-        write_manifest(core.path, manifest)
-        core.epochs.last_manifest = manifest.epoch
-        return manifest.epoch
+        return _begun(core, proposal)
 
 
-def _probed(
-    core: Core, catalog: Catalog, progress: dict[str, StreamProgress], queries: dict[str, QueryProgress]
-) -> dict[str, tuple[Segment, ...]]:
-    """The files of archives that queries may look up: those that windows of instants not final yet can reach."""
-    since: dict[int, int] = {}
-    for standing in catalog.queries.values():
-        relation, known = standing.definition.query.relation, queries.get(str(standing.id))
-        if relation is None or not relation.probes or known is None:
-            continue
-        streams = catalog.streams_of(standing)
-        reader = core.operators.answering[standing.id]
-        assert isinstance(reader, RowReader)
-        horizon = reader.horizon(known, high_of(catalog, reader.specs, progress))
-        for stream, length in probed_streams(relation, streams).items():
-            low = NEVER if length is None else max(NEVER, horizon - 1 - length)
-            since[stream] = min(low, since.get(stream, low))
-    files = {s: core.streams[s].archive.segments for s in since}
-    return {str(s): tuple(f for f in files[s] if f.high >= low) for s, low in since.items()}
+def _begun(core: Core, proposal: Proposal) -> int:
+    """Do what is proposed: record the events, ask who has a say, write the manifest."""
+    catalog = core.catalogs.log.record(*proposal.events) if proposal.events else core.catalogs.catalog
+    core.catalogs.log.snapshot(catalog)
+    register = core.catalogs.register
+    manifest = replace(
+        proposal.manifest,
+        register=register.ship(proposal.taken) if len(register) else 0,
+        filters=core.controllers.filters.plans(catalog),
+    )
+    assert manifest.version == catalog.version
+    core.ownership.check_fence()
+    write_manifest(core.path, manifest)
+    core.epochs.last_manifest = manifest.epoch
+    return manifest.epoch
 
 
 def _waiting(core: Core) -> int:
@@ -197,44 +73,6 @@ def _waiting(core: Core) -> int:
     taken = core.published.intake
     starts = {s: taken.get(str(s), 0) for s, _ in outside}
     return sum(i.size for s, r in outside for i in r.log.items(starts[s], starts[s] + 100_000))
-
-
-def _with_rows(items: list[Item]) -> list[Item]:
-    """The items that have something to read: some of a derived stream tell its progress only."""
-    return [i for i in items if i.kind != "derived" or i.parts]
-
-
-def _start(options: QueryOptions, bound: int) -> int:
-    if options.since is None:
-        return bound
-    return NEVER if options.since == "start" else options.since
-
-
-def _upkeep(
-    core: Core,
-    state: Sequence[Segment],
-    catalog: Any,
-    progress: dict[str, StreamProgress],
-    queries: dict[str, QueryProgress],
-) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """State files to merge, per shard, and state files that nobody needs any more."""
-    need = end_of_need(core.operators, progress, queries)
-    expire = tuple(sorted(s.path for s in state if s.high < need))
-    compact: dict[str, tuple[str, ...]] = {}
-    # A paused query will need to tell what came before its pause from what came in it.
-    pauses = sorted(q.paused for q in queries.values() if q.paused is not None)
-    for shard in range(core.settings.shards):
-        levels: dict[tuple[int, int, bool], list[Segment]] = defaultdict(list)
-        for segment in state:
-            # What holds rows for windows that end with rows never expires, so it is put together whatever its size.
-            small = segment.size < LARGE_STATE or segment.high >= FOREVER
-            if segment.shard == shard and small and segment.path not in expire:
-                levels[segment.level, bisect_right(pauses, segment.last_epoch), segment.high >= FOREVER].append(segment)
-        for _, group in sorted(levels.items()):
-            if len(group) >= core.settings.compact_files:
-                compact[str(shard)] = tuple(sorted(s.path for s in group))
-                break
-    return compact, expire
 
 
 def run_epoch(core: Core, epoch: int) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from millpond.engine.control.epoch import propose, run_epoch
+from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import attempt_backfill, waiting_owners
 from millpond.engine.jobs.maintenance import maintain
@@ -38,7 +38,7 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
     with core.stepping:
         ran = False
         refresh_databases(core, core.settings.table_timeout)
-        epoch = propose(core, force, settle)
+        epoch = begin_epoch(core, force, settle)
         if epoch is not None:
             run_epoch(core, epoch)
             ran = True
@@ -143,7 +143,7 @@ class SparkLoop:
             over = self._stop.is_set() or time.monotonic() > deadline
             if over and self.core.epochs.in_flight is None:
                 return None
-            epoch = propose(self.core)
+            epoch = begin_epoch(self.core)
             if epoch is not None:
                 return epoch
             self._work.wait(IDLE)

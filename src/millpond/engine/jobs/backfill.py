@@ -28,7 +28,7 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
-from millpond.manifests.records import Published, QueryProgress, read_published
+from millpond.manifests.records import Published, QueryProgress, read_published, start_of
 from millpond.operators.announcing import announced
 from millpond.operators.panes.state import pane_chunk
 from millpond.operators.windowed.group_bounds import group_bounds
@@ -196,7 +196,7 @@ class _Past:
     @property
     def wanted(self) -> Range:
         """The rows that are read."""
-        low = min(read_since(q, start_of(q, self.state.bound), self.state.high) for q in self.users)
+        low = min(read_since(q, start_of(q.definition.options, self.state.bound), self.state.high) for q in self.users)
         return Range(low if low > NEVER else None, None, self.synopsis.first_epoch - 1)
 
     def run(self, path: str) -> tuple[dict[str, QueryProgress], list[dict[str, Any]]]:
@@ -244,7 +244,7 @@ class _Past:
         """The progress from which each query starts, by id."""
         covered, found = NEVER if plan.removed is None else plan.removed, {}
         for query in self.users:
-            start = start_of(query, self.state.bound)
+            start = start_of(query.definition.options, self.state.bound)
             known = QueryProgress(closed=start, start=start, covered=covered)
             if scan.reduced:
                 known = replace(
@@ -272,14 +272,6 @@ class _Past:
             "tasks": to_json(plan.tasks),
             "fraction": fraction,
         }
-
-
-def start_of(standing: Standing, bound: int) -> int:
-    """The event time after which a query's windows end, given the progress when it went live."""
-    since = standing.definition.options.since
-    if since is None:
-        return bound
-    return NEVER if since == "start" else since
 
 
 _plans: dict[tuple[str, int, int], Any] = {}

@@ -7,7 +7,7 @@ from millpond.archive.planning.scans import Scan, plan_scan
 from millpond.catalog import Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import start_of
+from millpond.manifests.records import start_of
 from millpond.operators.windowed.needs import read_since
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
@@ -28,7 +28,7 @@ def check_windows(core: Core, standing: Standing, synopsis: Synopsis) -> None:
     if reduction is None:
         return
     state = progress_of(core.catalog, synopsis.spec, core.published.progress)
-    low = read_since(standing, start_of(standing, state.bound), state.high)
+    low = read_since(standing, start_of(standing.definition.options, state.bound), state.high)
     wanted = Range(low if low > NEVER else None, None, standing.first_epoch - 1)
     _check(core, standing, reduction, streams_of(core.catalog, synopsis.spec), wanted, state.high)
 

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import RELATION, start_of
+from millpond.engine.jobs.backfill import RELATION
 from millpond.engine.jobs.backfill_dead_letters import write_letters
 from millpond.engine.jobs.tables import versions_now
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
-from millpond.manifests.records import Published, QueryProgress, read_published
+from millpond.manifests.records import Published, QueryProgress, read_published, start_of
 from millpond.operators.registry import operators_of
 from millpond.operators.relation.group_sums import by_shard, sums_chunk
 from millpond.operators.relational.bounds import high_of
@@ -85,10 +85,11 @@ class _Backfill:
         reader = operators_of(catalog).answering[standing.id]
         assert isinstance(reader, RowReader)
         bound = reader.answered_until(standing, known.progress, known.clock)
-        start = start_of(standing, bound)
+        start = start_of(standing.definition.options, bound)
         high = high_of(catalog, reader.specs, known.progress)
+        tables = versions_now(core.tables, catalog, core.now())
         return _Backfill(
-            core, catalog, standing, reader, reader.relation, versions_now(core), known, bound, high,
+            core, catalog, standing, reader, reader.relation, tables, known, bound, high,
             QueryProgress(closed=start, start=start), [{} for _ in reader.inputs], [],
         )  # fmt: skip
 

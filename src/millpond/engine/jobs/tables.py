@@ -6,11 +6,12 @@ import os
 import shutil
 import time
 
+from millpond.catalog import Catalog
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import ready_backfills
 from millpond.manifests.records import last_record, read_manifest, read_published
 from millpond.operators.relation.table_use import table_names, tables_read
-from millpond.sources.tables.versions import TABLES
+from millpond.sources.tables.versions import TABLES, TableVersions
 from millpond.types import TableDefinition
 
 #: Seconds that a round of readings waits for databases.
@@ -37,14 +38,18 @@ def refresh_databases(core: Core, patience: float = PATIENCE) -> None:
             core.tables.refresh(definition, core.now(), patience=wait)
 
 
-def versions_now(core: Core) -> tuple[dict[str, int], dict[str, str]]:
-    """The last versions of the tables that standing queries read, by id; of those that never could be read, why."""
+def versions_now(tables: TableVersions, catalog: Catalog, clock: int) -> tuple[dict[str, int], dict[str, str]]:
+    """The last versions of the tables that standing queries read, by id; of those that never could be read, why.
+
+    Args:
+        clock: a reading (microseconds).
+    """
     versions: dict[str, int] = {}
     unread: dict[str, str] = {}
-    for definition in tables_read(core.catalog):
-        state = core.tables.state(definition)
+    for definition in tables_read(catalog):
+        state = tables.state(definition)
         if not state.version and not state.problem:
-            state = core.tables.refresh(definition, core.now())
+            state = tables.refresh(definition, clock)
         if state.version:
             versions[str(definition.id)] = state.version
         else:

@@ -1,0 +1,248 @@
+"""What the next epoch is to do: a pure decision. Facts in; a manifest and events of the catalog out, or nothing.
+
+Nothing here waits, reads a clock, asks a source or writes; `gathering` finds the facts, `epoch` does what is proposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millpond.catalog import Catalog, Standing, apply
+from millpond.catalog.unions import with_unions
+from millpond.engine.control.facts import Facts
+from millpond.engine.control.state_files import expired, merged
+from millpond.engine.control.timers import is_due
+from millpond.engine.intake.admission import splits_of
+from millpond.engine.intake.stages import choose
+from millpond.engine.tasks.merging import end_of_need
+from millpond.manifests.records import Manifest, QueryProgress, start_of
+from millpond.operators.derived.rows import bounds_of, takeable
+from millpond.operators.registry import Operators, operators_of
+from millpond.operators.relational.bounds import high_of
+from millpond.operators.relational.probing import probed_streams
+from millpond.operators.relational.reading import RowReader
+from millpond.operators.relational.skew import decided, moved
+from millpond.operators.windowed.lookup_versions import stretches_now
+from millpond.progress import NEVER, StreamProgress
+from millpond.sources.intake import Item
+from millpond.tables import Segment
+from millpond.types import ARRIVAL
+
+#: Items of a stream that one epoch looks at.
+MOST_ITEMS = 100_000
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An epoch to be.
+
+    events: of the catalog, to be recorded before the manifest is written, which is made for the catalog after them.
+    manifest: without the version of the register and the orders of filters: what these are is asked when the events
+    are recorded.
+    taken: the streams of which rows are taken.
+    """
+
+    events: tuple[dict[str, Any], ...]
+    manifest: Manifest
+    taken: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What an epoch takes in.
+
+    taken: items by stream. until: per stream, the first item that is not taken yet afterwards. ends: streams that have
+    given all they had. arrivals: per stream that runs on arrival time, the time before which nothing comes any more.
+    """
+
+    taken: Mapping[int, list[Item]]
+    until: dict[str, int]
+    ends: tuple[int, ...]
+    arrivals: dict[str, int]
+
+
+def propose(facts: Facts) -> Proposal | None:
+    """The next epoch; None when there is nothing to do."""
+    intake = intake_of(facts)
+    if not is_wanted(facts, intake):
+        return None
+    events = adopting(facts)
+    catalog = facts.catalog
+    for event in events:
+        catalog = apply(catalog, event)
+    manifest = _manifest(facts, intake, catalog)
+    return Proposal(events, manifest, tuple(intake.taken))
+
+
+def is_wanted(facts: Facts, intake: Intake) -> bool:
+    """Whether there is something to do."""
+    return bool(
+        intake.taken
+        or intake.ends
+        or facts.adoptions
+        or facts.force
+        or is_due(facts.catalog, facts.published, facts.clock, intake.arrivals)
+    )
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def intake_of(facts: Facts) -> Intake:
+    """What the epoch takes in of what waits."""
+    before = facts.published.intake
+    pending = {
+        stream: takeable(facts.catalog.streams[stream], list(of.items[:MOST_ITEMS]))
+        for stream, of in sorted(facts.streams.items())
+        if of.items
+    }
+    taken: dict[int, list[Item]] = {}
+    if pending:
+        taken = choose(facts.catalog, facts.settings, facts.stages, pending, facts.pace, facts.cores)
+    until = {str(s): before.get(str(s), 0) + len(taken.get(s, ())) for s in sorted(facts.streams)}
+    return Intake(taken, until, _ends(facts, until), _arrivals(facts, taken))
+
+
+def _ends(facts: Facts, until: Mapping[str, int]) -> tuple[int, ...]:
+    """The streams whose source has ended, and whose last item was taken."""
+    known = facts.published.progress
+    return tuple(
+        stream
+        for stream, of in sorted(facts.streams.items())
+        if of.ended_at is not None
+        and until[str(stream)] >= of.ended_at
+        and not known.get(str(stream), StreamProgress()).ended
+    )
+
+
+def _arrivals(facts: Facts, taken: Mapping[int, list[Item]]) -> dict[str, int]:
+    """Per stream that runs on arrival time, the time before which nothing can arrive: what waits, or comes just now."""
+    found = {}
+    for stream, of in sorted(facts.streams.items()):
+        if facts.catalog.streams[stream].options.time == ARRIVAL:
+            at = len(taken.get(stream, ()))
+            left = of.items[at : at + 1]
+            found[str(stream)] = min([facts.clock, *of.arriving, *(i.arrival for i in left)])
+    return found
+
+
+def with_rows(taken: Mapping[int, list[Item]]) -> dict[int, list[Item]]:
+    """The items that have something to read: some of a derived stream tell its progress only."""
+    found = {s: [i for i in items if i.kind != "derived" or i.parts] for s, items in taken.items()}
+    return {s: items for s, items in found.items() if items}
+
+
+# -- queries -----------------------------------------------------------------------------------------------------------
+
+
+def adopting(facts: Facts) -> tuple[dict[str, Any], ...]:
+    """The events that make queries live whose back-fills are adopted."""
+    return tuple(
+        {"do": "set_status", "id": query, "status": "live"}
+        for adoption in facts.adoptions
+        for query in adoption.waiting(facts.catalog)
+    )
+
+
+def query_progress(
+    facts: Facts, catalog: Catalog, operators: Operators, progress: Mapping[str, StreamProgress]
+) -> dict[str, QueryProgress]:
+    """How far every query is when the epoch begins: published, adopted, or new.
+
+    Args:
+        catalog, operators: after adoption.
+        progress: of the streams, and of unions that are read.
+    """
+    found = dict(facts.published.queries)
+    for adoption in facts.adoptions:
+        found.update(adoption.progress)
+    for standing in catalog.queries.values():
+        if _runs(standing) and str(standing.id) not in found:
+            bound = operators.answering[standing.id].starts_at(standing, progress, facts.clock)
+            start = start_of(standing.definition.options, bound)
+            found[str(standing.id)] = QueryProgress(closed=start, start=start)
+    adopted = {query for adoption in facts.adoptions for query in adoption.progress}
+    kept = {key: known for key, known in found.items() if int(key) in catalog.queries}
+    for key, known in kept.items():
+        standing = catalog.queries[int(key)]
+        known = replace(known, start=max(known.start, standing.floor))
+        if standing.status == "paused" and known.paused is None:
+            # One that was paused while its back-fill ran has seen nothing of what came live.
+            first = operators.answering[standing.id].first_epoch_of(standing)
+            known = replace(known, paused=first if key in adopted else facts.published.epoch + 1)
+        kept[key] = known
+    return kept
+
+
+def _runs(standing: Standing) -> bool:
+    return standing.status == "live" or (standing.status == "paused" and standing.reason != "backfilling")
+
+
+# -- the manifest ------------------------------------------------------------------------------------------------------
+
+
+def _manifest(facts: Facts, intake: Intake, catalog: Catalog) -> Manifest:
+    """What stands in the manifest, but for what `Proposal.manifest` leaves out."""
+    published, settings, taken = facts.published, facts.settings, intake.taken
+    progress = {str(s): published.progress.get(str(s), StreamProgress()) for s in catalog.streams}
+    progress = with_unions(catalog, progress, published.progress)
+    operators = operators_of(catalog)
+    queries = query_progress(facts, catalog, operators, progress)
+    state = (*facts.state, *(s for adoption in facts.adoptions for s in adoption.state))
+    adopt = tuple(str(q) for adoption in facts.adoptions for q in adoption.queries)
+    expire = expired(state, end_of_need(operators, progress, queries))
+    hot = decided(catalog, facts.skew, published.hot, settings.shards)
+    return Manifest(
+        epoch=published.epoch + 1,
+        clock=facts.clock,
+        version=catalog.version,
+        shards=settings.shards,
+        splits=splits_of(with_rows(taken), facts.cores),
+        intake=intake.until,
+        ends=intake.ends,
+        progress=progress,
+        queries=queries,
+        state=tuple(sorted(state, key=lambda s: (s.last_epoch, s.path))),
+        adopt=adopt,
+        compact=merged(state, expire, queries.values(), settings),
+        arrivals=intake.arrivals,
+        expire=expire,
+        eager_rows=settings.eager_rows,
+        explicit_matches=settings.explicit_matches,
+        matching_work=facts.matching_work,
+        bounds=bounds_of(taken),
+        copies={str(s): dict(copies) for s in taken if (copies := facts.streams[s].copies)},
+        archive=looked_up(facts, catalog, operators, progress, queries),
+        hot=hot,
+        moved=moved(catalog, hot, published.hot, adopt),
+        tables=dict(facts.tables),
+        unread=dict(facts.unread),
+        lookups=stretches_now(catalog, published.lookups, progress, queries, facts.tables),
+    )
+
+
+def looked_up(
+    facts: Facts,
+    catalog: Catalog,
+    operators: Operators,
+    progress: Mapping[str, StreamProgress],
+    queries: Mapping[str, QueryProgress],
+) -> dict[str, tuple[Segment, ...]]:
+    """The files of archives that queries may look up: those that windows of instants not final yet can reach."""
+    since: dict[int, int] = {}
+    for standing in catalog.queries.values():
+        relation, known = standing.definition.query.relation, queries.get(str(standing.id))
+        if relation is None or not relation.probes or known is None:
+            continue
+        reader = operators.answering[standing.id]
+        assert isinstance(reader, RowReader)
+        horizon = reader.horizon(known, high_of(catalog, reader.specs, progress))
+        for stream, length in probed_streams(relation, catalog.streams_of(standing)).items():
+            low = NEVER if length is None else max(NEVER, horizon - 1 - length)
+            since[stream] = min(low, since.get(stream, low))
+    return {str(s): tuple(f for f in facts.streams[s].archive if f.high >= low) for s, low in since.items()}
+
+
+__all__ = ["Intake", "Proposal", "intake_of", "is_wanted", "propose", "query_progress"]
