@@ -4,7 +4,7 @@ Li 2008, section 6.4, with the digest's corrections: a group that goes back to b
 windows close, and an eager group makes any window that is missing, also one behind those it has. A pure state machine
 over batches; groups and windows are arrays, and a batch costs array operations, whatever its number of groups.
 
-    >>> plan = Plan(Window(300, 60), (Accumulator("n", "add"),), mode="lazy")
+    >>> plan = Plan(TimeWindow(300, 60), (Accumulator("n", "add"),), mode="lazy")
     >>> state, _, _ = step(plan, start(plan), batch([7], [10]))
     >>> len(state.buffer), len(state.partials)
     (1, 0)
@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.types import Window
+from millpond.types import TimeWindow
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
@@ -51,13 +51,13 @@ class Plan:
     """What is computed, and how the choice is made.
 
     Arguments:
-        window: RANGE, SLIDE and ORIGIN (`Window`), in units of the windowing attribute.
+        window: RANGE, SLIDE and ORIGIN (`TimeWindow`), in units of the windowing attribute.
         columns: types of the columns of a tuple.
         gap: a group goes back to tuples when it holds fewer than `gap` times as many as it went eager with.
         aggr, tup: bytes of a partial aggregate and of a tuple; None: those of the arrays that hold them.
     """
 
-    window: Window
+    window: TimeWindow
     accumulators: tuple[Accumulator, ...]
     columns: tuple[str, ...] = ()
     mode: Mode = "adaptive"
@@ -218,7 +218,7 @@ def limits(plan: Plan, wed: int) -> tuple[float, float]:
     return upper, plan.gap * upper
 
 
-def wid_bounds(window: Window, time: Ints) -> tuple[Ints, Ints]:
+def wid_bounds(window: TimeWindow, time: Ints) -> tuple[Ints, Ints]:
     """The first and the last window of each time (the floor form; none where the last is before the first)."""
     since = time - window.origin
     return since // window.slide, (since + window.range) // window.slide - 1

@@ -37,7 +37,7 @@ from bench.common import Clock, emit, log, names_of, scratch
 from millpond.operators.panes.forms import TUPLES
 from millpond.operators.panes.state import PANES
 from millpond.tables import read_chunks
-from millpond.types import SECOND, Window
+from millpond.types import SECOND, TimeWindow
 
 #: Share of the records that are in small groups; medium groups have 20 %, large ones the rest.
 SMALL = {"DS1": 0.01, "DS2": 0.03, "DS3": 0.05, "DS4": 0.07, "DS5": 0.09}
@@ -54,7 +54,7 @@ class Query:
     """A query of the experiment."""
 
     name: str
-    window: Window
+    window: TimeWindow
     accumulators: tuple[Accumulator, ...]
     columns: tuple[str, ...]
     sources: int
@@ -62,8 +62,8 @@ class Query:
 
 COUNT, LENGTH = Accumulator("n", "add"), Accumulator("total", "add", 0)
 QUERIES = (
-    Query("Q6-7 one source", Window(SECOND, SECOND), (COUNT, LENGTH), ("int32",), 1),
-    Query("Q6-8 three sources", Window(10 * SECOND, SECOND), (COUNT,), (), 3),
+    Query("Q6-7 one source", TimeWindow(SECOND, SECOND), (COUNT, LENGTH), ("int32",), 1),
+    Query("Q6-8 three sources", TimeWindow(10 * SECOND, SECOND), (COUNT,), (), 3),
 )
 
 

@@ -33,18 +33,19 @@ import pyarrow.compute as pc
 from bench.common import Clock, emit, log, names_of
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import advance
-from millpond.synopses import PanesSpec, connection, merge_partials, partial, spec_of
+from millpond.synopses import PanesSpec, connection, merge_partials, partial
+from millpond.synopses.panes import panes_spec
 from millpond.testing import band, block_sorted, punctuations
 from millpond.types import (
     SECOND,
     Aggregate,
-    BoundQuery,
     Column,
     Output,
     QueryOptions,
     StreamDefinition,
     StreamOptions,
-    Window,
+    TimeWindow,
+    WindowQuery,
 )
 
 Array = np.ndarray[Any, Any]
@@ -58,7 +59,7 @@ class Case:
     """
 
     name: str
-    window: Window
+    window: TimeWindow
     aggregate: Aggregate
     slacks: tuple[float, ...]
     kinds: tuple[str, ...]
@@ -83,7 +84,7 @@ def case_x2(rows: int) -> Case:
     times = band(rows, span, most, seed=2)
     lag = np.maximum.accumulate(times) - times
     values = 100 + 400 * lag / most + np.random.default_rng(2).normal(0, 5, rows)
-    window = Window(64 * SECOND, 6_400_000)
+    window = TimeWindow(64 * SECOND, 6_400_000)
     at, bounds = punctuations(times, window.slide)
     aggregate = Aggregate("a0", "avg", ('"v"',), ("DOUBLE",), type="DOUBLE")
     slacks = (0, 0.32, 0.64, 1.28, 2.56, 3.2)
@@ -101,7 +102,7 @@ def case_x3(rows: int) -> Case:
     aggregate = Aggregate("a0", "count_star", type="BIGINT")
     slacks = (0, 54.4, 109.1, 218.2, 327.3, 434.2, 490.9, 600)
     pace = blocks * block / SECOND / rows
-    window, values = Window(600 * SECOND, 60 * SECOND), np.ones(rows)
+    window, values = TimeWindow(600 * SECOND, 60 * SECOND), np.ones(rows)
     return Case("X3", window, aggregate, slacks, ("consistent",), times, values, at, bounds, pace)
 
 
@@ -168,8 +169,13 @@ class Held:
 def with_punctuation(case: Case) -> tuple[Array, Array, float]:
     """The engine between punctuations: answers, the row behind which each comes, seconds behind the punctuations."""
     stream = StreamDefinition("s", (Column("ts", "TIMESTAMP"), Column("v", "DOUBLE")), StreamOptions(time="ts"))
-    query = BoundQuery("s", case.window, (Output("a", "a0", case.aggregate.type),), aggregates=(case.aggregate,))
-    db, spec = connection(), spec_of(query, stream)
+    query = WindowQuery(
+        stream="s",
+        window=case.window,
+        select=(Output("a", "a0", case.aggregate.type),),
+        aggregates=(case.aggregate,),
+    )
+    db, spec = connection(), panes_spec(query, stream)
     state, progress = Held(spec), QueryProgress()
     found: dict[int, tuple[float, int]] = {}
     begin, high, taken = 0, -(2**62), 0.0

@@ -26,8 +26,6 @@ CIRCLES: set[str] = {
     "language.aggregate_calls language.column_types language.dialect language.enums language.expressions language.from_items language.functions language.reduce_clause language.statistics_calls language.user_functions language.window_clause language.zoned",
     "relations.contents relations.runs relations.stores",
     "synopses.blocks synopses.predicate_index.grid synopses.predicate_index.match_plans synopses.predicate_index.matches",
-    "synopses.panes synopses.rows",
-    "windows.ids windows.kinds windows.landmarks windows.registered",
 }
 
 CLIENT_IMPORTS: set[str] = set()

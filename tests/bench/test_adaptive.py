@@ -22,7 +22,7 @@ from bench.adaptive import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.types import Window
+from millpond.types import TimeWindow
 
 ACCUMULATORS = (
     Accumulator("n", "add"),
@@ -32,7 +32,7 @@ ACCUMULATORS = (
 )
 
 
-def naive(window: Window, rows: list[tuple[int, int, int]]) -> dict[tuple[int, int], tuple[int, int, int, int]]:
+def naive(window: TimeWindow, rows: list[tuple[int, int, int]]) -> dict[tuple[int, int], tuple[int, int, int, int]]:
     """Every window of every group, by its extent."""
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     for group, time, value in rows:
@@ -44,9 +44,9 @@ def naive(window: Window, rows: list[tuple[int, int, int]]) -> dict[tuple[int, i
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[Window, list[tuple[Tuples, int]], list[tuple[int, int, int]]]:
+def runs(draw: st.DrawFn) -> tuple[TimeWindow, list[tuple[Tuples, int]], list[tuple[int, int, int]]]:
     """A window, batches with valid punctuations behind them, and all tuples."""
-    window = Window(draw(st.integers(1, 12)), draw(st.integers(1, 6)), draw(st.integers(-3, 3)))
+    window = TimeWindow(draw(st.integers(1, 12)), draw(st.integers(1, 6)), draw(st.integers(-3, 3)))
     rows: list[tuple[int, int, int]] = []
     steps, bound = [], draw(st.integers(-20, 0))
     for _ in range(draw(st.integers(1, 25))):
@@ -76,7 +76,7 @@ def run(
 
 @given(runs(), st.integers(1, 30), st.floats(0, 1))
 def test_every_mode_is_exact(
-    drawn: tuple[Window, list[tuple[Tuples, int]], list[tuple[int, int, int]]], aggr: int, gap: float
+    drawn: tuple[TimeWindow, list[tuple[Tuples, int]], list[tuple[int, int, int]]], aggr: int, gap: float
 ) -> None:
     window, steps, rows = drawn
     expected = naive(window, rows)
@@ -90,7 +90,7 @@ def test_exact_over_hundreds_of_switches() -> None:
     rng = np.random.default_rng(4)
     switches = 0
     for _ in range(40):
-        window = Window(int(rng.integers(2, 15)), int(rng.integers(1, 5)))
+        window = TimeWindow(int(rng.integers(2, 15)), int(rng.integers(1, 5)))
         bound, steps, rows = 0, [], []
         for number in range(60):
             n = int(rng.integers(0, 12)) if number // 7 % 2 else int(rng.integers(0, 3))
@@ -105,7 +105,7 @@ def test_exact_over_hundreds_of_switches() -> None:
 
 
 def test_late_tuples_make_windows_that_an_eager_group_lacks() -> None:
-    plan = Plan(Window(10, 5), (Accumulator("n", "add"),), mode="eager")
+    plan = Plan(TimeWindow(10, 5), (Accumulator("n", "add"),), mode="eager")
     state, _, _ = step(plan, start(plan), batch([1], [12]), 0)
     state, _, _ = step(plan, state, batch([1], [3]))  # its windows are 0 and 1, those of 12 were 2 and 3
     _, closed, _ = step(plan, state, punctuation=20)
@@ -113,7 +113,7 @@ def test_late_tuples_make_windows_that_an_eager_group_lacks() -> None:
 
 
 def test_too_late_tuples_change_nothing() -> None:
-    plan = Plan(Window(10, 5), (Accumulator("n", "add"),))
+    plan = Plan(TimeWindow(10, 5), (Accumulator("n", "add"),))
     state, _, _ = step(plan, start(plan), batch([1], [12]), 20)
     after, closed, _ = step(plan, state, batch([1, 1], [3, 7]), 20)  # all windows of 3 and 7 end by 20
     assert not len(closed.wid) and state_bytes(plan, after) == state_bytes(plan, state)
@@ -124,7 +124,7 @@ def test_worked_example_t18(span: int, slide: int, partials: int) -> None:
     """Ordered input, a group with one tuple per RANGE: eager keeps RANGE/SLIDE partials, lazy one tuple."""
     held = {}
     for mode in ("eager", "lazy"):
-        plan = Plan(Window(span, slide), (Accumulator("n", "add"),), mode=mode)
+        plan = Plan(TimeWindow(span, slide), (Accumulator("n", "add"),), mode=mode)
         state, most = start(plan), (0, 0)
         for time in range(0, 20 * span, span):
             state, _, _ = step(plan, state, punctuation=time)
@@ -135,7 +135,7 @@ def test_worked_example_t18(span: int, slide: int, partials: int) -> None:
 
 
 def test_groups_are_where_their_volume_puts_them() -> None:
-    plan = Plan(Window(300, 60), (Accumulator("n", "add"),), aggr=40, tup=20)  # eager above 2 * wed / slide = 10
+    plan = Plan(TimeWindow(300, 60), (Accumulator("n", "add"),), aggr=40, tup=20)  # eager above 2 * wed / slide = 10
     many, one = np.ones(30, np.int64), np.array([2])
     state, _, changed = step(plan, start(plan), batch(np.concatenate([many, one]), np.arange(31)))
     assert changed.to_eager.tolist() == [1]
@@ -149,7 +149,7 @@ def test_groups_are_where_their_volume_puts_them() -> None:
 
 
 def test_the_extent_of_a_window_is_measured() -> None:
-    plan = Plan(Window(10, 10), (Accumulator("n", "add"),))
+    plan = Plan(TimeWindow(10, 10), (Accumulator("n", "add"),))
     state, _, _ = step(plan, start(plan), batch([1], [2]), 0)
     state, _, _ = step(plan, state, batch([1, 1], [3, 25]), 5)
     assert state.wed == 10
@@ -172,6 +172,6 @@ def test_condition_is_the_cheaper_form(
     eager, lazy = aggr * wed / slide, tup * num_tuples(volumes, wed, offsets)
     if abs(eager - lazy) > 1e-6 * max(eager, lazy):
         assert goes_eager(sum(volumes) * wed, wed, slide, aggr, tup, lagging) == (lazy > eager)
-        plan = Plan(Window(1, 1), (), aggr=aggr, tup=tup)
+        plan = Plan(TimeWindow(1, 1), (), aggr=aggr, tup=tup)
         upper, lower = limits(plan, 7)
         assert upper == pytest.approx(aggr * 7 / tup) and lower < upper

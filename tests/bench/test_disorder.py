@@ -20,7 +20,7 @@ def test_slack_as_in_the_small_example() -> None:
     """Times 1, 12, 8, 25 with windows of 10 every 5: 8 is late for [0, 10) once 12 is released."""
     import numpy as np
 
-    window, count, none = disorder.Window(10, 5), disorder.case_x3(100).aggregate, np.empty(0)
+    window, count, none = disorder.TimeWindow(10, 5), disorder.case_x3(100).aggregate, np.empty(0)
     small = disorder.Case("X3", window, count, (), (), np.array([1, 12, 8, 25]), np.ones(4), none, none, 1.0)
     assert small.ends.tolist() == [5, 10, 15, 20, 25, 30, 35]
     assert disorder.truth(small).tolist() == [1, 2, 2, 1, 0, 1, 1]

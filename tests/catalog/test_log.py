@@ -19,14 +19,14 @@ from millpond.support.errors import PondError
 from millpond.synopses import spec_of
 from millpond.types import (
     Aggregate,
-    BoundQuery,
     Column,
     Output,
     QueryDefinition,
     StreamDefinition,
     StreamOptions,
     TableDefinition,
-    Window,
+    TimeWindow,
+    WindowQuery,
     from_json,
     to_json,
 )
@@ -41,7 +41,12 @@ def create_stream(number: int, name: str = "s") -> dict[str, Any]:
 
 
 def create_query(number: int, of: int, replaces: int | None = None, owner: str = "") -> dict[str, Any]:
-    query = BoundQuery("s", Window(10, 5), (Output("n", "a0", "BIGINT"),), aggregates=(Aggregate("a0", "count_star"),))
+    query = WindowQuery(
+        stream="s",
+        window=TimeWindow(10, 5),
+        select=(Output("n", "a0", "BIGINT"),),
+        aggregates=(Aggregate("a0", "count_star"),),
+    )
     synopsis = Synopsis(owner or f"o{number}", spec_of(query, stream(of)), 3)
     standing = Standing(QueryDefinition(f"q{number}", query, id=number), synopsis.owner, 3, "backfilling")
     event = {"do": "create_query", "standing": to_json(standing), "synopsis": to_json(synopsis)}

@@ -12,13 +12,13 @@ import pytest
 from millpond.catalog import NewSelection, Register
 from millpond.catalog.shipping import BoxReader, boxes_folder
 from millpond.support.errors import PondError, QueryError
-from millpond.types import BoundQuery, Interval, Output, Selection, Side
+from millpond.types import Interval, Output, RowQuery, RowScan, Side
 
 
-def selection(low: int, attribute: str = '"a"', stream: str = "s") -> Selection:
+def selection(low: int, attribute: str = '"a"', stream: str = "s") -> RowQuery:
     box = (Interval(attribute, "integer", low, low + 10, high_closed=False),)
-    query = BoundQuery(stream, None, (Output("a", '"a"', "INTEGER"),), grouped=False)
-    return Selection(query, (Side(stream, where=f"{attribute} >= {low}", boxes=(box,)),))
+    query = RowScan(stream=stream, select=(Output("a", '"a"', "INTEGER"),))
+    return RowQuery(query, (Side(stream, where=f"{attribute} >= {low}", boxes=(box,)),))
 
 
 def new(low: int = 0, name: str | None = None, **more: object) -> NewSelection:

@@ -14,14 +14,14 @@ from millpond.catalog.state import Standing
 from millpond.synopses import spec_of
 from millpond.types import (
     Aggregate,
-    BoundQuery,
     Column,
     Key,
     Output,
     QueryDefinition,
     StreamDefinition,
     StreamOptions,
-    Window,
+    TimeWindow,
+    WindowQuery,
     to_json,
 )
 
@@ -37,15 +37,15 @@ AGGREGATES = (
 
 
 @st.composite
-def queries(draw: st.DrawFn) -> BoundQuery:
+def queries(draw: st.DrawFn) -> WindowQuery:
     unit = draw(st.sampled_from([10, 30]))
-    window = Window(
+    window = TimeWindow(
         unit * draw(st.sampled_from([1, 2, 3])), unit * draw(st.sampled_from([1, 2])), draw(st.sampled_from([0, 0, 5]))
     )
-    return BoundQuery(
-        "s",
-        window,
-        (Output("n", "a0", "BIGINT"),),
+    return WindowQuery(
+        stream="s",
+        window=window,
+        select=(Output("n", "a0", "BIGINT"),),
         where=draw(st.sampled_from([None, "v > 0"])),
         keys=draw(st.sampled_from([(), (Key("k0", "k", "VARCHAR"),)])),
         aggregates=(draw(st.sampled_from(AGGREGATES)),),
@@ -63,7 +63,7 @@ class Sharing(RuleBasedStateMachine):
         self.complete: dict[str, int] = {}
 
     @rule(query=queries(), needed=st.integers(0, 50), share=st.booleans())
-    def create(self, query: BoundQuery, needed: int, share: bool) -> None:
+    def create(self, query: WindowQuery, needed: int, share: bool) -> None:
         before = dict(self.catalog.synopses)
         synopsis, new = assign(self.catalog, query, STREAM, self.next_epoch, self.complete, needed, share)
         wanted = spec_of(query, STREAM)
@@ -123,7 +123,9 @@ TestSharing = Sharing.TestCase
 def test_a_name_of_state_is_not_given_again() -> None:
     """Dropped and made again: the new one must not find the old one's state."""
     catalog = apply(Catalog(), {"do": "create_stream", "definition": to_json(STREAM)})
-    query = BoundQuery("s", Window(10, 10), (Output("n", "a0", "BIGINT"),), aggregates=AGGREGATES[:1])
+    query = WindowQuery(
+        stream="s", window=TimeWindow(10, 10), select=(Output("n", "a0", "BIGINT"),), aggregates=AGGREGATES[:1]
+    )
     owners = []
     for _ in range(3):
         synopsis, new = assign(catalog, query, STREAM, 7, {}, 0)

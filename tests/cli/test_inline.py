@@ -196,8 +196,8 @@ def test_registered_kinds_of_windows_are_known_when_a_script_is_checked(
     monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hourly_kind.py").write_text(
-        "from millpond.types import HOUR, Window\nfrom millpond.windows.kinds import Sliding\n"
-        "hours = Sliding(Window(HOUR, HOUR))\n"
+        "from millpond.types import HOUR, TimeWindow\nfrom millpond.windows.kinds import Sliding\n"
+        "hours = Sliding(TimeWindow(HOUR, HOUR))\n"
     )
     done = call(
         "sql",

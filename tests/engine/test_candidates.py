@@ -8,21 +8,22 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from millpond.types import DAY, Window
+from millpond.types import DAY, TimeWindow
 from millpond.windows import Panes, Rows, end_of, extent, late_pairs, wids
 from millpond.windows.candidates import fold
+from millpond.windows.panes import panes_of
 
 CENTURY = 36_525 * DAY
 
 
 @st.composite
-def cuts(draw: st.DrawFn) -> tuple[Window, int]:
+def cuts(draw: st.DrawFn) -> tuple[TimeWindow, int]:
     """A window and a divisor: panes may be finer than the window needs, as those of a shared synopsis are."""
     unit = draw(st.sampled_from([1, 7, 1_000_000]))
     size, slide = draw(st.integers(1, 12)), draw(st.integers(1, 15))
     finer = draw(st.sampled_from([1, 1, 2, 3]))
     origin = draw(st.integers(-20, 20)) * unit * finer + draw(st.sampled_from([0, 0, 1]))
-    return Window(size * unit * finer, slide * unit * finer, origin), finer
+    return TimeWindow(size * unit * finer, slide * unit * finer, origin), finer
 
 
 TIMES = st.builds(
@@ -34,10 +35,10 @@ TIMES = st.builds(
 
 @given(cuts(), st.lists(st.tuples(st.integers(0, 2), TIMES), max_size=12), st.data())
 def test_ends_are_those_of_the_definition(
-    cut: tuple[Window, int], tuples: list[tuple[int, int]], data: st.DataObject
+    cut: tuple[TimeWindow, int], tuples: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     window, finer = cut
-    coarse = Panes.of(window)
+    coarse = panes_of(window)
     panes = Panes(coarse.width // finer if coarse.width % finer == 0 else coarse.width, 0)
     panes = Panes(panes.width, window.origin % panes.width)
     assert panes.serves(window)
@@ -58,9 +59,9 @@ def test_ends_are_those_of_the_definition(
 
 
 @given(cuts(), st.lists(st.tuples(st.integers(0, 2), TIMES), min_size=1, max_size=12))
-def test_runs_hold_exactly_the_panes_of_the_window(cut: tuple[Window, int], tuples: list[tuple[int, int]]) -> None:
+def test_runs_hold_exactly_the_panes_of_the_window(cut: tuple[TimeWindow, int], tuples: list[tuple[int, int]]) -> None:
     window, _ = cut
-    panes = Panes.of(window)
+    panes = panes_of(window)
     shape = panes.shape(window)
     drawn = sorted({(group, panes.pane(t)) for group, t in tuples})
     rows, _ = Rows.sort(np.array([r[0] for r in drawn], np.int64), np.array([r[1] for r in drawn], np.int64))
@@ -85,9 +86,9 @@ def test_a_longer_reach_reports_windows_that_are_empty(drawn: list[tuple[int, in
 
 def test_empty_stretches_cost_nothing() -> None:
     """One row in 1970 and one in 2026 under a slide of a microsecond, and a range of ten: twenty windows."""
-    window = Window(10, 1)
+    window = TimeWindow(10, 1)
     rows, _ = Rows.sort(np.zeros(2, np.int64), np.array([0, 56 * 365 * DAY], np.int64))
-    _, ends = rows.ends(Panes.of(window).shape(window), -(2**60), 2**60)
+    _, ends = rows.ends(panes_of(window).shape(window), -(2**60), 2**60)
     assert len(ends) == 20  # it would not end if every slide between were looked at
 
 

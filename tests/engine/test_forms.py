@@ -17,7 +17,16 @@ from millpond.operators.panes.state import PANES
 from millpond.support.errors import MillpondError
 from millpond.synopses import connection, merge_partials, partial, spec_of
 from millpond.tables import read_chunks
-from millpond.types import Aggregate, BoundQuery, Column, Key, QueryOptions, StreamDefinition, StreamOptions, Window
+from millpond.types import (
+    Aggregate,
+    Column,
+    Key,
+    QueryOptions,
+    StreamDefinition,
+    StreamOptions,
+    TimeWindow,
+    WindowQuery,
+)
 
 START = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
 STREAM = StreamDefinition(
@@ -31,8 +40,10 @@ WIDE = (
 )
 
 
-def query(*aggregates: Aggregate) -> BoundQuery:
-    return BoundQuery("s", Window(30, 10), (), keys=(Key("k0", '"k"', "VARCHAR"),), aggregates=aggregates)
+def query(*aggregates: Aggregate) -> WindowQuery:
+    return WindowQuery(
+        stream="s", window=TimeWindow(30, 10), select=(), keys=(Key("k0", '"k"', "VARCHAR"),), aggregates=aggregates
+    )
 
 
 def rows(*drawn: tuple[int, str, int]) -> pa.Table:

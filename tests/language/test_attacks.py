@@ -11,7 +11,7 @@ from millpond.language.duck import Refused, describe
 from millpond.language.functions import AGGREGATES, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.statistics_calls import OURS
 from millpond.support.errors import StatementError
-from millpond.types import BoundQuery
+from millpond.types import RowScan
 
 W = "[RANGE 5 m SLIDE 1 m]"
 
@@ -135,7 +135,7 @@ def test_texts_stay_texts(catalog, text):
     """Whatever stands in a text or a quoted name comes out as the same text or name."""
     literal = "'" + text.replace("'", "''") + "'"
     (bound,) = understand(catalog, f"SELECT {literal} AS v FROM reading WHERE sensor <> {literal}")
-    assert isinstance(bound, BoundQuery)
+    assert isinstance(bound, RowScan)
     assert bound.select[0].expression == literal
     name = '"' + text.replace('"', '""') + '"'
     (bound,) = understand(catalog, f"SELECT n AS {name} FROM reading")

@@ -6,16 +6,28 @@ import duckdb
 import pytest
 from tests.quick import plain_duckdb
 
-from millpond.language import RelationQuery, bind_query, bind_select, parse
+from millpond.language import TableQuery, bind_query, bind_select, parse
 from millpond.language.duck import empty_relation
-from millpond.types import DAY, HOUR, MINUTE, SECOND, BoundQuery, Column, OrderTerm, Window
+from millpond.types import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    Column,
+    GroupScan,
+    OrderTerm,
+    RowScan,
+    ScanQuery,
+    TimeWindow,
+    WindowedQuery,
+)
 
 W = "[RANGE 5 MINUTES SLIDE 1 MINUTE]"
 
 
 @pytest.fixture
 def bind(catalog):
-    def bind(text: str) -> BoundQuery:
+    def bind(text: str) -> WindowedQuery:
         (statement,) = parse(text)
         return bind_query(statement.select, statement.text, statement.offset, catalog)
 
@@ -24,7 +36,7 @@ def bind(catalog):
 
 @pytest.fixture
 def adhoc(catalog):
-    def adhoc(text: str) -> BoundQuery | RelationQuery:
+    def adhoc(text: str) -> WindowedQuery | ScanQuery | TableQuery:
         (statement,) = parse(text)
         return bind_select(statement.select, statement.text, statement.offset, catalog)
 
@@ -35,8 +47,8 @@ def test_the_whole_of_a_query(bind):
     text = f"""SELECT sensor, avg(mph) AS mph, count(*) + 1 AS more FROM reading {W} WHERE mph > 0 AND ok
         GROUP BY sensor HAVING avg(mph) < 20 AND more > 1 ORDER BY mph DESC, 1 LIMIT 5 OFFSET 2"""
     query = bind(text)
-    assert query.stream == "reading" and query.text == text and query.grouped
-    assert query.window == Window(5 * MINUTE, MINUTE, 0, "ts")
+    assert query.stream == "reading" and query.text == text
+    assert query.window == TimeWindow(5 * MINUTE, MINUTE, 0, "ts")
     assert query.where == '("mph" > 0) AND "ok"'
     assert [(k.name, k.expression, k.type) for k in query.keys] == [("k0", '"sensor"', "VARCHAR")]
     assert [(a.name, a.function, a.arguments, a.argument_types, a.type) for a in query.aggregates] == [
@@ -56,25 +68,28 @@ def test_the_whole_of_a_query(bind):
 @pytest.mark.parametrize(
     ("written", "window"),
     [
-        ("[RANGE 5 MINUTES SLIDE 1 MINUTE]", Window(5 * MINUTE, MINUTE, 0, "ts")),
-        ("[RANGE TUMBLING 1 h]", Window(HOUR, HOUR, 0, "ts")),
-        ("[range '90 s', slide '1 m' on TS]", Window(90 * SECOND, MINUTE, 0, "ts")),
-        ("[SLIDE INTERVAL '1 hour 30 minutes' RANGE INTERVAL '2' HOURS]", Window(2 * HOUR, 90 * MINUTE, 0, "ts")),
-        ("[RANGE 1 HOUR 30 MINUTES SLIDE 2 weeks]", Window(90 * MINUTE, 14 * DAY, 0, "ts")),
-        ("[RANGE 5 us SLIDE 3 microseconds]", Window(5, 3, 0, "ts")),
-        ("[RANGE 0.5 s SLIDE 1.5ms]", Window(500_000, 1500, 0, "ts")),
-        ("[RANGE 60 m SLIDE 40 m ORIGIN TIMESTAMP '2024-01-01 00:05:00']", Window(HOUR, 40 * MINUTE, 5 * MINUTE, "ts")),
-        ("[RANGE 60 m SLIDE 40 m ORIGIN '30 m']", Window(HOUR, 40 * MINUTE, 30 * MINUTE, "ts")),
-        ("[RANGE 60 m SLIDE 40 m ORIGIN -10 MINUTES]", Window(HOUR, 40 * MINUTE, 30 * MINUTE, "ts")),
-        ("[RANGE 60 m SLIDE 40 m ALIGN START]", Window(HOUR, 40 * MINUTE, 20 * MINUTE, "ts")),
-        ("[RANGE 60 m SLIDE 40 m ALIGN END]", Window(HOUR, 40 * MINUTE, 0, "ts")),
-        ("[RANGE 10 m SLIDE 40 m ALIGN START ORIGIN '35 m']", Window(10 * MINUTE, 40 * MINUTE, 5 * MINUTE, "ts")),
+        ("[RANGE 5 MINUTES SLIDE 1 MINUTE]", TimeWindow(5 * MINUTE, MINUTE, 0, "ts")),
+        ("[RANGE TUMBLING 1 h]", TimeWindow(HOUR, HOUR, 0, "ts")),
+        ("[range '90 s', slide '1 m' on TS]", TimeWindow(90 * SECOND, MINUTE, 0, "ts")),
+        ("[SLIDE INTERVAL '1 hour 30 minutes' RANGE INTERVAL '2' HOURS]", TimeWindow(2 * HOUR, 90 * MINUTE, 0, "ts")),
+        ("[RANGE 1 HOUR 30 MINUTES SLIDE 2 weeks]", TimeWindow(90 * MINUTE, 14 * DAY, 0, "ts")),
+        ("[RANGE 5 us SLIDE 3 microseconds]", TimeWindow(5, 3, 0, "ts")),
+        ("[RANGE 0.5 s SLIDE 1.5ms]", TimeWindow(500_000, 1500, 0, "ts")),
+        (
+            "[RANGE 60 m SLIDE 40 m ORIGIN TIMESTAMP '2024-01-01 00:05:00']",
+            TimeWindow(HOUR, 40 * MINUTE, 5 * MINUTE, "ts"),
+        ),
+        ("[RANGE 60 m SLIDE 40 m ORIGIN '30 m']", TimeWindow(HOUR, 40 * MINUTE, 30 * MINUTE, "ts")),
+        ("[RANGE 60 m SLIDE 40 m ORIGIN -10 MINUTES]", TimeWindow(HOUR, 40 * MINUTE, 30 * MINUTE, "ts")),
+        ("[RANGE 60 m SLIDE 40 m ALIGN START]", TimeWindow(HOUR, 40 * MINUTE, 20 * MINUTE, "ts")),
+        ("[RANGE 60 m SLIDE 40 m ALIGN END]", TimeWindow(HOUR, 40 * MINUTE, 0, "ts")),
+        ("[RANGE 10 m SLIDE 40 m ALIGN START ORIGIN '35 m']", TimeWindow(10 * MINUTE, 40 * MINUTE, 5 * MINUTE, "ts")),
     ],
 )
 @pytest.mark.parametrize("place", ["reading {}", "reading r {}", "reading {} AS r", "reading AS r {}"])
 def test_windows(bind, written, window, place):
     if "2024" in written:  # the origin counts modulo SLIDE
-        window = Window(window.range, window.slide, (1704067500_000000) % window.slide, "ts")
+        window = TimeWindow(window.range, window.slide, (1704067500_000000) % window.slide, "ts")
     assert bind(f"SELECT count(*) FROM {place.format(written)} WHERE mph > 1").window == window
 
 
@@ -201,14 +216,14 @@ def test_aliases_in_where_having_and_later_items(bind):
 
 def test_arrival_streams_run_over_their_implicit_column(bind):
     query = bind("SELECT page, count(*), max(arrival_ts) AS m FROM clicks [RANGE TUMBLING 1 m] GROUP BY page")
-    assert query.window == Window(MINUTE, MINUTE, 0, "arrival_ts")
+    assert query.window == TimeWindow(MINUTE, MINUTE, 0, "arrival_ts")
 
 
 def test_rows_of_a_stream(adhoc):
     query = adhoc(
         "SELECT r.* EXCLUDE (tags, s), mph * 2 AS twice FROM reading r WHERE n IN (1, 2) ORDER BY twice LIMIT 1"
     )
-    assert isinstance(query, BoundQuery) and not query.grouped and query.window is None
+    assert isinstance(query, RowScan)
     assert [o.name for o in query.select] == ["ts", "sensor", "mph", "n", "price", "ok", "Odd Name", "d", "twice"]
     assert query.order_by == (OrderTerm('"mph" * 2'),)
     assert [o.name for o in adhoc("SELECT * FROM clicks").select] == ["page", "arrival_ts"]
@@ -217,7 +232,7 @@ def test_rows_of_a_stream(adhoc):
 
 def test_groups_over_the_whole_past(adhoc):
     query = adhoc("SELECT sensor, count(*) FROM reading GROUP BY sensor")
-    assert isinstance(query, BoundQuery) and query.grouped and query.window is None
+    assert isinstance(query, GroupScan)
 
 
 EXPRESSIONS = """
@@ -278,7 +293,7 @@ def test_relations(adhoc):
            FROM best AS b JOIN sensors ON sensors.id = b.sensor LEFT JOIN slow ALL REVISIONS v USING (sensor)
            WHERE m > (SELECT avg(m) FROM best) AND b.sensor IN (SELECT sensor FROM late(reading)) ORDER BY nth"""
     )
-    assert isinstance(query, RelationQuery)
+    assert isinstance(query, TableQuery)
     assert [(r.alias, r.kind, r.name) for r in sorted(query.relations, key=lambda r: r.alias)] == [
         (f"r{i}", *rest) for i, rest in enumerate((r.kind, r.name) for r in query.relations)
     ]

@@ -13,7 +13,7 @@ from tests.language.naive import boxed_rows
 from millpond.language import bind_standing, parse
 from millpond.language.zoned import utc_text
 from millpond.support.errors import StatementError
-from millpond.types import FunctionDefinition, Selection, from_json, to_json
+from millpond.types import FunctionDefinition, RowQuery, from_json, to_json
 
 VALUES: dict[str, tuple[str, list[str]]] = {
     "ti": ("TINYINT", ["-128", "-1", "0", "3", "4", "127"]),
@@ -160,10 +160,10 @@ def typed() -> tuple[Typed, duckdb.DuckDBPyConnection]:
     return Typed(), connection
 
 
-def bind(schema: Typed, text: str) -> Selection:
+def bind(schema: Typed, text: str) -> RowQuery:
     (statement,) = parse(text)
     found = bind_standing(statement.select, statement.text, statement.offset, schema)
-    assert isinstance(found, Selection)
+    assert isinstance(found, RowQuery)
     return found
 
 
@@ -178,7 +178,7 @@ def check(schema: Typed, connection: duckdb.DuckDBPyConnection, condition: str) 
             connection.execute(text).fetchall()
         return
     side = selection.sides[0]
-    assert selection.query.where is None and from_json(Selection, to_json(selection)) == selection
+    assert selection.query.where is None and from_json(RowQuery, to_json(selection)) == selection
     where = side.where or "true"
     try:
         expected = [r[0] for r in connection.execute(f"SELECT id FROM s WHERE {where} ORDER BY id").fetchall()]

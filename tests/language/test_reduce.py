@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.language.conftest import Catalog
 
 from millpond.language import parse
-from millpond.language.binding import bind_query
+from millpond.language.binding import bind_query, bind_select
 from millpond.support.errors import StatementError
-from millpond.types import BoundQuery, Reduction
+from millpond.types import Reduction
 
 WINDOW = "[RANGE 5 MINUTES SLIDE 1 MINUTE]"
 DAY, HOUR = 86_400_000_000, 3_600_000_000
 
 
-def bound(sql: str, catalog: Catalog, standing: bool = False) -> BoundQuery:
+def bound(sql: str, catalog: Catalog, standing: bool = False) -> Any:
     (statement,) = parse(sql)
-    return bind_query(statement.select, statement.text, statement.offset, catalog, standing)
+    bind = bind_query if standing else bind_select
+    return bind(statement.select, statement.text, statement.offset, catalog)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +117,6 @@ def test_near_names_are_offered(catalog: Catalog) -> None:
 
 
 def test_only_streams_are_reduced(catalog: Catalog) -> None:
-    from millpond.language.binding import bind_select
-
     for name in ("slow", "sensors"):
         (statement,) = parse(f"SELECT count(*) FROM {name} REDUCE sample(0.5)")
         with pytest.raises(StatementError, match="this is no stream"):

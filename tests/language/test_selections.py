@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from millpond.language import Binder, bind_select, bind_selection, bind_standing, parse
-from millpond.types import BoundQuery, Edge, Interval, JoinFactor, Selection, Span, from_json, to_json
+from millpond.language import Binder, TableQuery, bind_select, bind_selection, bind_standing, parse
+from millpond.types import (
+    Edge,
+    GroupScan,
+    Interval,
+    JoinFactor,
+    RowQuery,
+    RowScan,
+    Span,
+    WindowQuery,
+    from_json,
+    to_json,
+)
 
 NOW = Edge("now")
 
 
 @pytest.fixture
 def bind(catalog):
-    def bind(text: str) -> Selection:
+    def bind(text: str) -> RowQuery:
         (statement,) = parse(text)
         found = bind_standing(statement.select, statement.text, statement.offset, catalog)
-        assert isinstance(found, Selection) and from_json(Selection, to_json(found)) == found
+        assert isinstance(found, RowQuery) and from_json(RowQuery, to_json(found)) == found
         assert found == bind_selection(statement.select, statement.text, statement.offset, catalog)
         assert found == Binder(catalog).bind(text)
         return found
@@ -48,7 +59,7 @@ def test_windows(bind, written, span):
     assert bind(f"SELECT ts FROM reading r WHERE n > 5 {written}").sides[0].span == span
     assert bind(f"SELECT ts FROM reading AS r {written} ORDER BY ts LIMIT 5").sides[0].span == span
     found = bind(f"SELECT sensor, count(*) FROM reading r WHERE ok {written} GROUP BY sensor HAVING count(*) > 1")
-    assert found.sides[0].span == span and found.query.grouped and found.query.having == '"a0" > 1'
+    assert found.sides[0].span == span and isinstance(found.query, GroupScan) and found.query.having == '"a0" > 1'
 
 
 def test_begin_and_end_are_also_names(catalog):
@@ -64,7 +75,7 @@ def test_one_stream(bind):
     )
     (side,) = found.sides
     assert side.stream == found.query.stream == "reading" and found.join is None
-    assert found.query.where is None and not found.query.grouped and found.query.window is None
+    assert found.query.where is None and isinstance(found.query, RowScan)
     assert side.where == """("mph" > 5) AND ("n" < 3.5) AND (0 < "n") AND ("sensor" LIKE 'a%')"""
     assert side.boxes == ((
         Interval('"mph"', "float", 5.0, None, low_closed=False),
@@ -151,12 +162,12 @@ def test_what_is_a_selection(catalog):
         return type(bound(statement.select, statement.text, statement.offset, catalog))
 
     window = "SELECT count(*) FROM reading [RANGE 5 m SLIDE 1 m]"
-    assert kind(window, True) is kind(window, False) is BoundQuery
-    assert kind("SELECT count(*) FROM reading", True) is Selection
-    assert kind("SELECT count(*) FROM reading", False) is BoundQuery
-    assert kind("SELECT count(*) FROM reading BEGIN NOW - 5 s END NOW", False) is Selection
-    assert kind("SELECT count(*) FROM reading, clicks WHERE page = sensor", False) is Selection
-    assert kind("SELECT count(*) FROM slow, sensors WHERE id = sensor", False) not in (Selection, BoundQuery)
+    assert kind(window, True) is kind(window, False) is WindowQuery
+    assert kind("SELECT count(*) FROM reading", True) is RowQuery
+    assert kind("SELECT count(*) FROM reading", False) is GroupScan
+    assert kind("SELECT count(*) FROM reading BEGIN NOW - 5 s END NOW", False) is RowQuery
+    assert kind("SELECT count(*) FROM reading, clicks WHERE page = sensor", False) is RowQuery
+    assert kind("SELECT count(*) FROM slow, sensors WHERE id = sensor", False) is TableQuery
 
 
 def test_invoke_and_options():

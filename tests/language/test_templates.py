@@ -10,7 +10,7 @@ from tests.language.test_factors import Typed, factors
 
 from millpond.language import Binder, bind_standing, parse
 from millpond.support.errors import StatementError
-from millpond.types import BoundQuery, Selection
+from millpond.types import Query, RowQuery, Staged
 
 TEMPLATES = [
     "SELECT ts, mph FROM reading WHERE mph > {n} AND mph < {m}.5 AND price >= {n}.25 BEGIN NOW - {k} SECONDS END NOW",
@@ -24,7 +24,7 @@ TEMPLATES = [
 ]
 
 
-def ordinary(catalog: object, text: str) -> BoundQuery | Selection | str:
+def ordinary(catalog: object, text: str) -> Query | Staged | str:
     try:
         (statement,) = parse(text)
         return bind_standing(statement.select, statement.text, statement.offset, catalog)
@@ -32,7 +32,7 @@ def ordinary(catalog: object, text: str) -> BoundQuery | Selection | str:
         return str(error)
 
 
-def by_shape(binder: Binder, text: str) -> BoundQuery | Selection | str:
+def by_shape(binder: Binder, text: str) -> Query | Staged | str:
     try:
         return binder.bind(text)
     except StatementError as error:
@@ -70,7 +70,7 @@ def test_a_known_shape_is_not_parsed_again(monkeypatch):
         binder.bind(f"SELECT ts FROM reading WHERE n > {n}")
     monkeypatch.setattr(binder, "ordinary", lambda text: pytest.fail("parsed again"))
     found = binder.bind("SELECT ts FROM reading WHERE n > 77")
-    assert isinstance(found, Selection) and found.sides[0].boxes[0][0].low == 78
+    assert isinstance(found, RowQuery) and found.sides[0].boxes[0][0].low == 78
     assert found.query.text == "SELECT ts FROM reading WHERE n > 77"
 
 

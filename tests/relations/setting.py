@@ -12,7 +12,7 @@ from millpond.language import parse
 from millpond.language.continuous import bind_relational
 from millpond.relations import Ticks, answers, content_of, snapshot
 from millpond.synopses import connection
-from millpond.types import BoundQuery, Column, FunctionDefinition, StreamDefinition, StreamOptions, TableDefinition
+from millpond.types import Column, FunctionDefinition, RelationalQuery, StreamDefinition, StreamOptions, TableDefinition
 from tests.oracle.cql import Row, Stamped
 
 #: A window behind FROM, for the oracle and as text.
@@ -62,7 +62,7 @@ class Names:
         return {}
 
 
-def bound(sql: str, *definitions: StreamDefinition | TableDefinition) -> BoundQuery:
+def bound(sql: str, *definitions: StreamDefinition | TableDefinition) -> RelationalQuery:
     """The query of a text."""
     statement = parse(sql)[0]
     return bind_relational(statement.select, statement.text, statement.offset, Names(*definitions))
@@ -87,9 +87,10 @@ def stored(definition: StreamDefinition, rows: Sequence[Stamped], cuts: Mapping[
 class Evaluated:
     """A bound query over the rows of its streams."""
 
-    def __init__(self, query: BoundQuery, rows: Mapping[str, pa.Table], tables: Mapping[str, pa.Table] | None = None):
-        assert query.relation is not None
-        self.db, self.query, self.relation = connection(), query, query.relation
+    def __init__(
+        self, query: RelationalQuery, rows: Mapping[str, pa.Table], tables: Mapping[str, pa.Table] | None = None
+    ):
+        self.db, self.query, self.relation = connection(), query, query
         self.contents = [content_of(self.db, i, rows[i.stream], 0) for i in self.relation.inputs]
         self.first = min((int(c.begin.min()) for c in self.contents if len(c.begin)), default=0)
         self.tables = {t.alias: (tables or {})[t.name] for t in self.relation.tables}

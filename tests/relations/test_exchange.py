@@ -43,8 +43,8 @@ CHAIN = "v.b = w.a AND w.b = x.a"
     ],
 )  # fmt: skip
 def test_which_key_is_taken(sql: str, rates: list[float], shards: int, spread: tuple[str, ...]) -> None:
-    relation = bound(sql, *STREAMS).relation
-    assert relation is not None and relation.joined is not None
+    relation = bound(sql, *STREAMS)
+    assert relation.joined is not None
     assert hashed(relation.joined, rates, shards) == spread
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import millpond
 from millpond.operators.stores import state as stores
 from millpond.relations.bands import marks_of, needed_from
-from millpond.types import BoundQuery
+from millpond.types import PairsQuery
 from tests.oracle.cql import Row
 from tests.oracle.pairs import FOREVER, Item, Window, meet, pairs, takes_part
 from tests.relations.setting import bound, stream
@@ -171,7 +171,7 @@ def test_pairs_are_those_of_the_oracle_after_every_epoch(
     play(kind, behind, test, drawn, late, own)
 
 
-def query(text: str) -> BoundQuery:
+def query(text: str) -> PairsQuery:
     return bound(text, stream("a", k="INTEGER"), stream("b", k="INTEGER"))
 
 
@@ -184,27 +184,23 @@ def test_t14_windows_that_share_an_identifier_are_the_band_open_at_both_ends() -
 
 
 def test_t15_joint_marks_come_before_individual_ones() -> None:
-    found = query("SELECT PAIRS(a.ts, b.ts) FROM a [RANGE 2 MICROSECONDS], b [RANGE 2 MICROSECONDS]").relation
-    assert found is not None
+    found = query("SELECT PAIRS(a.ts, b.ts) FROM a [RANGE 2 MICROSECONDS], b [RANGE 2 MICROSECONDS]")
     after = [marks_of(found, bounds) for bounds in ((1, 1), (2, 1), (2, 2), (3, 2))]
     assert [m.joint for m in after] == [(1, 1), (2, 1), (2, 2), (3, 2)]
     assert [m.sides[1] for m in after] == [-1, 0, 0, 1]
     assert [m.sides[0] for m in after] == [-1, -1, 0, 0]
     apart = marks_of(found, (9, 1))
     assert (apart.joint, apart.sides, apart.result) == (None, (-1, 1), 1)
-    cut = query("SELECT PAIRS(a.ts) FROM a, b [RANGE TUMBLING 4 MICROSECONDS]").relation
-    assert cut is not None
+    cut = query("SELECT PAIRS(a.ts) FROM a, b [RANGE TUMBLING 4 MICROSECONDS]")
     assert marks_of(cut, (9, 8)).joint == (9, 8) and marks_of(cut, (9, 7)).joint is None
     assert marks_of(cut, (9, 7)).sides == (4, 7)
 
 
 def test_t19_and_t20_what_is_kept_and_what_an_ordered_output_would_hold_back() -> None:
-    minutes = query("SELECT PAIRS(a.ts) FROM a [RANGE 2 MICROSECONDS], b [RANGE 2 MICROSECONDS]").relation
-    assert minutes is not None
+    minutes = query("SELECT PAIRS(a.ts) FROM a [RANGE 2 MICROSECONDS], b [RANGE 2 MICROSECONDS]")
     now = 100  # a comes up to 5 late
     assert needed_from(minutes, (now - 5, now)) == (now - 2, now - 7)
-    ordered = query("SELECT PAIRS(a.ts) FROM a [RANGE 3 MICROSECONDS], b [RANGE 2 MICROSECONDS]").relation
-    assert ordered is not None
+    ordered = query("SELECT PAIRS(a.ts) FROM a [RANGE 3 MICROSECONDS], b [RANGE 2 MICROSECONDS]")
     assert marks_of(ordered, (6, 6)).sides[0] == 3  # results with 3 <= a.ts <= 6 are out, and would wait in order
 
 

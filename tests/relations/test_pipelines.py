@@ -13,6 +13,7 @@ from millpond.language.join_graphs import JoinGraph, graph_of
 from millpond.relations import answers, joining
 from millpond.support.errors import StatementError
 from millpond.synopses import parallel
+from millpond.types import Joined, Recomputed
 from tests.oracle.cql import Stamped
 from tests.relations.setting import Evaluated, bound, stored, stream
 from tests.relations.xjoin import Equality, Span, xjoin
@@ -66,7 +67,7 @@ def test_e1_a_row_goes_down_its_pipeline() -> None:
     pipeline = watching.pipeline
     assert pipeline.growing == {1}  # R2 leads to R3
     kept, matched = pipeline.inputs.probe({0: pipeline.rows}, pipeline.at, pipeline.at + 1, 1)
-    assert [query.relation is not None, kept.tolist(), matched.tolist()] == [True, [0, 0], [0, 1]]
+    assert [kept.tolist(), matched.tolist()] == [[0, 0], [0, 1]]
     # What has no partner in R2 is not looked for in R3.
     data["R1"] = stored(R1, [Stamped(5, 0, (7,))])
     watching = Watching({})
@@ -106,8 +107,8 @@ def test_e6_logical_filters() -> None:
 )
 def test_graphs(conditions: str, shape: str, pipelines: list[tuple[int, ...]] | None) -> None:
     text = f"SELECT v.a FROM {', '.join(f'{s.name} [NOW]' for s in STREAMS[:4])} WHERE {conditions}"
-    relation = bound(text, *STREAMS).relation
-    assert relation is not None and relation.joined is not None
+    relation = bound(text, *STREAMS)
+    assert relation.joined is not None
     graph = graph_of(relation.joined)
     assert graph.shape == shape
     if pipelines is not None:
@@ -129,7 +130,7 @@ def test_products_are_asked_for() -> None:
     for items in ("v [NOW], w [NOW], x [NOW]", "v [NOW], w [NOW], x [NOW] WHERE v.a > 1",
                   "v [NOW] JOIN w [NOW] ON v.a = w.a CROSS JOIN x [NOW]", "v [NOW], w [NOW] WHERE v.a > 1",
                   "v [NOW] JOIN w [NOW] ON v.a = w.a JOIN x [NOW] ON true"):  # fmt: skip
-        assert of(items).relation.plan == "joined"
+        assert isinstance(of(items).plan, Joined)
 
 
 #: By name: how many inputs, and which column of which input is equal to which.
@@ -161,14 +162,14 @@ def test_any_order_gives_what_an_xjoin_and_recomputing_give(
     window = f"[RANGE {length} MICROSECONDS]"
     text = f"SELECT {shown} FROM {', '.join(f'{s.name} {window}' for s in used)} WHERE {tests}"
     query = bound(text, *STREAMS)
-    assert query.relation is not None and query.relation.joined is not None
+    assert query.joined is not None
     evaluated = Evaluated(query, {s.name: stored(s, each) for s, each in zip(used, rows, strict=True)})
     spans: list[list[Span]] = [[(r.stamp, r.stamp + length + 1, r.values) for r in each] for each in rows]
     tree = drawn.sample(range(count), count)
     expected = {k: n for k, n in xjoin(spans, equalities, tree).items() if n}
     assert expected
     assert evaluated.changes(0, 40) == expected
-    graph, seen = graph_of(query.relation.joined), []
+    graph, seen = graph_of(query.joined), []
     for _ in range(3):
         orders = {n: graph.order(n, drawn.sample([m for m in range(count) if m != n], count - 1)) for n in range(count)}
         found = answers(evaluated.db, query, evaluated.contents, {}, 0, 40, observer=Watching(orders))
@@ -182,7 +183,7 @@ def test_any_order_gives_what_an_xjoin_and_recomputing_give(
         assert answers(unsorted.db, query, unsorted.contents, {}, 0, 40).equals(usual)
     again = Evaluated.__new__(Evaluated)
     again.__dict__ |= evaluated.__dict__
-    again.query = replace(query, relation=replace(query.relation, plan="recomputed"))
+    again.query = replace(query, plan=Recomputed())
     assert again.changes(0, 40) == expected
 
 

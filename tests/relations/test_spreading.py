@@ -13,6 +13,7 @@ import millpond
 from millpond.language.spreading import are_together
 from millpond.operators.relation import skew
 from millpond.relations import runs
+from millpond.types import Joined
 from tests.relations.setting import bound, stream
 
 L, R, Q = (
@@ -45,8 +46,8 @@ EPOCH = dt.datetime(2026, 1, 1)
     ],
 )
 def test_what_may_be_spread(sql: str, spread: tuple[str, ...] | str) -> None:
-    relation = bound(sql, L, R, Q).relation
-    assert relation is not None and relation.plan == "joined" and relation.joined is not None
+    relation = bound(sql, L, R, Q)
+    assert isinstance(relation.plan, Joined) and relation.joined is not None
     if spread == "together":  # in one shard, until the rows of one input are dealt
         assert all(map(are_together, relation.joined.spread)) and "copies" in relation.joined.deal
     else:

@@ -14,6 +14,7 @@ import pytest
 import millpond
 from millpond.operators.relation import group_sums
 from millpond.relations.sums import MINUS_INFINITE, NAN, STEP, mantissas_of
+from millpond.types import Grouped, Recomputed
 from tests.oracle.cql import Stamped
 from tests.relations.setting import Evaluated, bound, stored, stream
 
@@ -31,7 +32,7 @@ def test_mantissas_are_the_numbers() -> None:
 
 def test_what_left_is_not_in_a_sum_any_more() -> None:
     query = bound(f"{TEXT} GROUP BY x.a", S, U)
-    assert query.relation is not None and query.relation.plan == "grouped"
+    assert isinstance(query.plan, Grouped)
     given = [(1, (1, 1e17)), (1, (1, math.inf)), (2, (1, math.nan)), (3, (1, 0.1)), (4, (1, 0.2)), (5, (1, None))]
     rows = {
         "s": stored(S, [Stamped(at, n, values) for n, (at, values) in enumerate(given)]),
@@ -50,11 +51,11 @@ def test_why_an_aggregate_is_recomputed() -> None:
         ("count(DISTINCT y.b)", "DISTINCT"),
         ("list(x.b)", "list() needs"),
     ):
-        relation = bound(f"SELECT x.a, {select} AS v FROM s x JOIN u y ON x.a = y.a GROUP BY x.a", S, U).relation
-        assert relation is not None and relation.plan == "recomputed" and why in relation.reason
+        relation = bound(f"SELECT x.a, {select} AS v FROM s x JOIN u y ON x.a = y.a GROUP BY x.a", S, U)
+        assert isinstance(relation.plan, Recomputed) and why in relation.plan.reason
     query = bound(f"{TEXT} GROUP BY x.a", S, U)
-    assert query.relation is not None and query.relation.grouping is not None
-    assert query.relation.grouping.placed == "coalesce(CAST(k0 AS BIGINT))"
+    assert isinstance(query.plan, Grouped)
+    assert query.plan.grouping.placed == "coalesce(CAST(k0 AS BIGINT))"
 
 
 # --- sums in a pond: kept from epoch to epoch ------------------------------------------------------------------------

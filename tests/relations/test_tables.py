@@ -16,7 +16,7 @@ from millpond.progress import NEVER
 from millpond.relations import TablesInTime, answers, content_of, snapshot
 from millpond.support.errors import StatementError
 from millpond.synopses import connection
-from millpond.types import Column, TableDefinition
+from millpond.types import Column, Elements, Joined, TableDefinition
 from tests.oracle.cql import Stamped
 from tests.relations.setting import Evaluated, bound, stored, stream
 
@@ -102,7 +102,7 @@ def test_rows_hold_as_of_event_time(
 ) -> None:
     window = f"[RANGE {length} MICROSECONDS]" if length else "[NOW]"
     query = bound(shape.format(w=window, t=name), S, H, F, T)
-    assert query.relation is not None and query.relation.plan == "joined"
+    assert isinstance(query.plan, Joined)
     given_rows = stored(S, [Stamped(t, n, (a,)) for n, (t, a) in enumerate(rows)])
     found = Evaluated(query, {"s": given_rows}, {name: arrow(table)}).stream(0, END)
     images = [(t, image(t, a, near(name, t, a, table))) for t, a in rows]
@@ -123,7 +123,7 @@ def test_asof_finds_the_latest_row_of_a_table(
     said = "AND x.ts >= y.since" if written or name == "t" else ""
     text = f"SELECT ISTREAM(x.a, v) FROM s [NOW] x ASOF {outer}JOIN {name} {old} y ON y.a = x.a {said}"
     query = bound(text, S, H, F, T)
-    assert query.relation is not None and query.relation.plan == "elements"
+    assert isinstance(query.plan, Elements)
     oldest = {"": 99, "[NOW]": 0, "[RANGE 2 MICROSECONDS]": 2}.get(old, 1)  # whole microseconds
     given_rows = stored(S, [Stamped(t, n, (a,)) for n, (t, a) in enumerate(rows)])
     found = Evaluated(query, {"s": given_rows}, {name: arrow(table)}).stream(0, END)
@@ -194,11 +194,10 @@ def test_tables_that_change_change_relations(
     given_rows = stored(S, [Stamped(t, n, (a,)) for n, (t, a) in enumerate(rows)])
     for op, sign in (("ISTREAM", 1), ("DSTREAM", -1)):
         query = bound(text.format(op=op, w=window), S, T)
-        assert query.relation is not None
-        alias = query.relation.tables[0].alias
+        alias = query.tables[0].alias
         held = [(NEVER, first), *sorted(later.items())]
         in_time = TablesInTime(tuple((since, {alias: arrow(t)}) for since, t in held))
-        contents = [content_of(connection(), query.relation.inputs[0], given_rows, 0)]
+        contents = [content_of(connection(), query.inputs[0], given_rows, 0)]
         found: Counter[Any] = Counter()
         for low, high in zip([0, *sorted(cuts)], [*sorted(cuts), END], strict=True):
             answer = answers(connection(), query, contents, in_time, low, high)

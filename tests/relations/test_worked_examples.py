@@ -111,8 +111,7 @@ def test_t6_trace_of_a_row_window() -> None:
 def test_t8_filters_go_below_windows_of_time_only() -> None:
     query = bound("SELECT S1.A FROM S1 [ROWS 1000], S2 [RANGE 2 MINUTES] WHERE S1.A = S2.A AND S1.A > 10 AND S2.A > 9",
                   S1, S2)  # fmt: skip
-    assert query.relation is not None
-    of = {i.stream: i.where for i in query.relation.inputs}
+    of = {i.stream: i.where for i in query.inputs}
     assert of == {"S1": None, "S2": '("A" > 9)'}
     data = rows((1, (20, 0)), (2, (5, 0)), (3, (5, 0)))
     above = Evaluated(bound("SELECT A FROM S [ROWS 2] WHERE A > 10", AB), {"S": stored(AB, data)})

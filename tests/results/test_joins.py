@@ -20,13 +20,14 @@ from millpond.support.errors import QueryError
 from millpond.synopses.blocks import Block
 from millpond.types import (
     Aggregate,
-    BoundQuery,
     Column,
+    GroupScan,
     JoinFactor,
     Key,
     OrderTerm,
     Output,
-    Selection,
+    RowQuery,
+    RowScan,
     Side,
     StreamDefinition,
     StreamOptions,
@@ -68,7 +69,7 @@ def rows(rng: random.Random, count: int, low: int = 0, high: int = 100, first_id
     return table.sort_by([("ts", "ascending"), ("_id", "ascending")])
 
 
-def selection(join: JoinFactor | None, rest: str | None = None, **query: Any) -> Selection:
+def selection(join: JoinFactor | None, rest: str | None = None, **query: Any) -> RowQuery:
     """SELECT r._id-like columns of both sides."""
     select = (
         Output("lt", 'epoch_us("0.ts")', "BIGINT"),
@@ -79,8 +80,8 @@ def selection(join: JoinFactor | None, rest: str | None = None, **query: Any) ->
         Output("rw", "\"1.t\" || '!'", "VARCHAR"),
     )
     shown = query.pop("select", select)
-    grouped = query.pop("grouped", False)
-    return Selection(BoundQuery("r", None, shown, rest, grouped=grouped, **query), (Side("r"), Side("s")), join)
+    kind = GroupScan if query.pop("grouped", False) else RowScan
+    return RowQuery(kind(stream="r", select=shown, where=rest, **query), (Side("r"), Side("s")), join)
 
 
 def reference(

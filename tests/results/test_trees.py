@@ -18,7 +18,7 @@ from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.trees import Trees, aggregate_rows
 from millpond.support.errors import QueryError
 from millpond.synopses.blocks import Block
-from millpond.types import Aggregate, BoundQuery, Column, Key, OrderTerm, Output, StreamDefinition, StreamOptions
+from millpond.types import Aggregate, Column, GroupScan, Key, OrderTerm, Output, StreamDefinition, StreamOptions
 from tests.quick import many, plain_duckdb
 
 STREAM = StreamDefinition(
@@ -100,7 +100,7 @@ def even(block: Any, low: int, high: int) -> Any:
 
 def query_of(
     functions: Any, grouped: bool = False, having: str | None = None, order: bool = False, limit: int | None = None
-) -> BoundQuery:
+) -> GroupScan:
     """SELECT [g,] f0, f1, … FROM s [GROUP BY g] …"""
     aggregates = tuple(
         Aggregate(f"a{n}", f, tuple(f'"{c}"' for c in columns), tuple(TYPES[c] for c in columns), type=kind)
@@ -110,7 +110,15 @@ def query_of(
     keys = (Key("k0", '"g"', "VARCHAR"),) if grouped else ()
     select = [Output("g", "k0", "VARCHAR"), *select] if grouped else select
     terms = (OrderTerm("a0", True), OrderTerm("k0")) if order else ()
-    return BoundQuery("s", None, tuple(select), None, keys, aggregates, having, order_by=terms, limit=limit)
+    return GroupScan(
+        stream="s",
+        select=tuple(select),
+        keys=keys,
+        aggregates=aggregates,
+        having=having,
+        order_by=terms,
+        limit=limit,
+    )
 
 
 def expected(table: pa.Table, functions: Any, stretch: Stretch, grouped: bool, tail: str = "") -> list[tuple[Any, ...]]:
@@ -183,8 +191,11 @@ def test_having_order_limit_and_expressions() -> None:
     )
     same(found, wanted, ordered=True)
     assert touched.tree
-    half = BoundQuery(
-        "s", None, (Output("h", "a1 / a0 + 1", "DOUBLE"),), None, (), query_of(functions).aggregates, having="a0 >= 0"
+    half = GroupScan(
+        stream="s",
+        select=(Output("h", "a1 / a0 + 1", "DOUBLE"),),
+        aggregates=query_of(functions).aggregates,
+        having="a0 >= 0",
     )
     found, _ = Trees(1 << 30).answer("q", half, STREAM, blocks, even, Stretch(100, 900))
     ((count, total),) = expected(table, functions, Stretch(100, 900), False)
@@ -316,7 +327,7 @@ def test_rows_outside_the_window_do_not_fail_it() -> None:
     table = table.set_column(table.schema.get_field_index("t"), "t", pa.array(bad))
     table = table.set_column(table.schema.get_field_index("i"), "i", pa.array([2] * 500, pa.int32()))
     aggregate = Aggregate("a0", "sum", ('CAST("t" AS INTEGER)',), ("INTEGER",), type="HUGEINT")
-    query = BoundQuery("s", None, (Output("o", "a0", "HUGEINT"),), None, (), (aggregate,))
+    query = GroupScan(stream="s", select=(Output("o", "a0", "HUGEINT"),), aggregates=(aggregate,))
     high = int(table["ts"].cast(pa.int64()).to_numpy()[last])
     trees, blocks = Trees(1 << 30), small_blocks(table, 100)
     found, _ = trees.answer("q", query, STREAM, blocks, even, Stretch(0, high - 1))

@@ -6,11 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millpond.synopses import connection, merge_partials, partial
+from millpond.synopses import connection, merge_partials, partial, spec_of
 from millpond.synopses.finish import finish_windows, fold_windows
-from millpond.synopses.panes import spec_of
 from millpond.synopses.statistics import kept_by, size_of
-from millpond.types import Aggregate, BoundQuery, Column, Output, StreamDefinition, StreamOptions, Window
+from millpond.types import Aggregate, Column, Output, StreamDefinition, StreamOptions, TimeWindow, WindowQuery
 from tests.oracle.statistics import rank_error
 
 SECOND = 1_000_000
@@ -19,9 +18,9 @@ STREAM = StreamDefinition(
 )
 
 
-def query(*aggregates: Aggregate, span: int = 100) -> BoundQuery:
+def query(*aggregates: Aggregate, span: int = 100) -> WindowQuery:
     select = tuple(Output(a.name, a.name, a.type) for a in aggregates)
-    return BoundQuery("s", Window(span * SECOND, 10 * SECOND), select, aggregates=aggregates)
+    return WindowQuery(stream="s", window=TimeWindow(span * SECOND, 10 * SECOND), select=select, aggregates=aggregates)
 
 
 def rows(x: np.ndarray, seconds: int = 100) -> pa.Table:
@@ -32,7 +31,7 @@ def rows(x: np.ndarray, seconds: int = 100) -> pa.Table:
     )  # fmt: skip
 
 
-def answer(q: BoundQuery, table: pa.Table, cuts: int, seed: int = 0) -> tuple[dict[str, object], pa.Table]:
+def answer(q: WindowQuery, table: pa.Table, cuts: int, seed: int = 0) -> tuple[dict[str, object], pa.Table]:
     """The answer for [0, range) when the rows come in so many parts, merged two by two, and the merged state."""
     db, spec = connection(), spec_of(q, STREAM)
     order = np.random.default_rng(seed).permutation(table.num_rows) if seed else np.arange(table.num_rows)

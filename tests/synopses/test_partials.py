@@ -15,7 +15,7 @@ from millpond import language as lang
 from millpond.catalog import Catalog
 from millpond.synopses import connection, finish_windows, is_holistic, merge_partials, partial, spec_of
 from millpond.synopses.finish import fold_windows
-from millpond.types import BoundQuery, Column, StreamDefinition, StreamOptions
+from millpond.types import Column, StreamDefinition, StreamOptions, WindowedQuery
 from tests.synopses.names import Names
 
 STREAM = StreamDefinition(
@@ -52,14 +52,14 @@ AGGREGATES = (
 GROUPS = tuple(AGGREGATES[i::5] for i in range(5))
 
 
-def query_of(aggregates: tuple[str, ...], keys: str = "") -> BoundQuery:
+def query_of(aggregates: tuple[str, ...], keys: str = "") -> WindowedQuery:
     items = ", ".join(f"{a} AS a{i}" for i, a in enumerate(aggregates))
     select = f"SELECT {f'{keys}, ' if keys else ''}{items} FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS]"
     text = f"CREATE QUERY q AS {select}" + (f" GROUP BY {keys}" if keys else "")
     statement = next(iter(lang.parse(text)))
     assert isinstance(statement, lang.CreateQuery)
     catalog = Catalog(streams={1: STREAM})
-    return lang.bind_query(statement.select, statement.text, statement.offset, Names(catalog), standing=True)
+    return lang.bind_query(statement.select, statement.text, statement.offset, Names(catalog))
 
 
 ROWS = st.tuples(
@@ -79,7 +79,7 @@ def segment(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table([*arrays, pa.array(range(len(rows)), pa.int64())], schema=SCHEMA)
 
 
-def answers(query: BoundQuery, parts: list[pa.Table]) -> list[tuple[Any, ...]]:
+def answers(query: WindowedQuery, parts: list[pa.Table]) -> list[tuple[Any, ...]]:
     """The answers of all windows from partials, as sorted rows."""
     db, spec = connection(), spec_of(query, STREAM)
     merged = merge_partials(db, spec, parts)

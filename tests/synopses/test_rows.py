@@ -10,17 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.synopses import connection, finish_windows, partial, spec_of
-from millpond.synopses.panes import PanesSpec
 from millpond.synopses.row_answers import fold_row_windows
-from millpond.synopses.rows import fold, together
+from millpond.synopses.rows import RowsSpec, fold, together
 from millpond.types import (
     Aggregate,
-    BoundQuery,
     Column,
+    CountWindow,
     Key,
     Output,
     QueryOptions,
     RowWindow,
+    RowWindowQuery,
+    SpanWindow,
     StreamDefinition,
     StreamOptions,
 )
@@ -33,11 +34,11 @@ TOTAL = Aggregate("a0", "sum", ('"v"',), ("BIGINT",), type="HUGEINT")
 COUNT = Aggregate("a1", "count_star")
 
 
-def query_over(window: RowWindow, where: str | None = None) -> BoundQuery:
+def query_over(window: RowWindow, where: str | None = None) -> RowWindowQuery:
     select = tuple(Output(a.name, a.name, a.type) for a in (TOTAL, COUNT))
     keys = window.partition
     shown = (*(Output(k.name, k.name, k.type) for k in keys), *select)
-    return BoundQuery("s", None, shown, where, keys=keys, aggregates=(TOTAL, COUNT), row_window=window)
+    return RowWindowQuery(stream="s", window=window, select=shown, where=where, keys=keys, aggregates=(TOTAL, COUNT))
 
 
 def segment(rows: list[tuple[int, int]], first: int = 0) -> pa.Table:
@@ -52,7 +53,7 @@ def segment(rows: list[tuple[int, int]], first: int = 0) -> pa.Table:
     )
 
 
-def answers(spec: PanesSpec, query: BoundQuery, rows: pa.Table, since: int) -> list[tuple[Any, ...]]:
+def answers(spec: RowsSpec, query: RowWindowQuery, rows: pa.Table, since: int) -> list[tuple[Any, ...]]:
     folded = fold_row_windows(connection(), spec, query, rows, since, 2**62)
     if folded is None:
         return []
@@ -66,8 +67,8 @@ def windows(draw: st.DrawFn) -> RowWindow:
     numbered = draw(st.sampled_from(["rank", "arrival"]))
     slide = draw(st.integers(1, 3))
     if draw(st.booleans()):
-        return RowWindow(draw(st.integers(1, 4)), None, slide, partition, numbered)
-    return RowWindow(None, draw(st.integers(1, 8)), slide, partition, numbered)
+        return CountWindow(draw(st.integers(1, 4)), slide, partition, numbered)
+    return SpanWindow(draw(st.integers(1, 8)), slide, partition, numbered)
 
 
 @given(st.data())
@@ -92,7 +93,7 @@ def test_folding_changes_no_answer(data: st.DataObject) -> None:
 
 
 def test_what_is_kept_does_not_grow() -> None:
-    window = RowWindow(10, None, 1, (Key("k0", '"k"', "BIGINT"),))
+    window = CountWindow(10, 1, (Key("k0", '"k"', "BIGINT"),))
     query = query_over(window)
     spec = spec_of(query, STREAM, QueryOptions())
     db, state = connection(), pa.table({})
@@ -109,7 +110,7 @@ def test_the_engine_is_lis_bins(data: st.DataObject) -> None:
     size, slide = data.draw(st.integers(1, 10)), data.draw(st.integers(1, 3))
     numbered = data.draw(st.sampled_from(["rank", "arrival"]))
     times = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=20))
-    window = RowWindow(None, size, slide, (), numbered)
+    window = SpanWindow(size, slide, (), numbered)
     query = query_over(window)
     spec = spec_of(query, STREAM, QueryOptions())
     rows = partial(connection(), spec, segment([(t, 0) for t in times]))

@@ -68,12 +68,12 @@ def test_when_panes_do_not_pay(
 def test_classes_of_aggregates(function: str, kind: str | None, differential: bool, bounded: bool) -> None:
     from millpond.synopses import connection, is_holistic, partial, spec_of
     from millpond.synopses.folds import is_exact
-    from millpond.types import Aggregate, BoundQuery, Column, StreamDefinition, StreamOptions, Window
+    from millpond.types import Aggregate, Column, StreamDefinition, StreamOptions, TimeWindow, WindowQuery
 
     arguments = ('"v"',) if kind else ()
     aggregate = Aggregate("a0", function, arguments, (kind,) if kind else (), type="DOUBLE")
     stream = StreamDefinition("s", (Column("ts", "TIMESTAMP"), Column("v", kind or "DOUBLE")), StreamOptions(time="ts"))
-    spec = spec_of(BoundQuery("s", Window(3, 1, attribute="ts"), (), aggregates=(aggregate,)), stream)
+    spec = spec_of(WindowQuery(stream="s", window=TimeWindow(3, 1), select=(), aggregates=(aggregate,)), stream)
     rows = duckdb.sql(f"SELECT make_timestamp(1) AS ts, 1::{kind or 'DOUBLE'} AS v, 1::BIGINT AS _id").to_arrow_table()
     made = partial(connection(), spec, rows)
     assert all(is_exact(c, made) for c in spec.components) == differential

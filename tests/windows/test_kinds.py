@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.types import DAY, HOUR, Landmark, Window
-from millpond.windows import Cover, Panes, landmarks
+from millpond.types import DAY, HOUR, Landmark, LandmarkWindow, TimeWindow
+from millpond.windows import Cover, landmarks
 from millpond.windows.kinds import Growing, Sliding, WindowKind, bucket, kind_of, mismatches
+from millpond.windows.panes import panes_of
 from tests.oracle import Since
 from tests.properties.landmarks import CHANGES, ZONES
 from tests.windows.months import EPOCH, Months
@@ -29,8 +30,8 @@ def test_duality(data: st.DataObject) -> None:
     since = data.draw(st.none() | near)
     every = data.draw(st.none() | lengths) if since is not None else None
     kinds: list[WindowKind] = [
-        Sliding(Window(data.draw(lengths), slide, origin)),
-        Growing(Window(0, slide, origin, landmark=Landmark(since, every))),
+        Sliding(TimeWindow(data.draw(lengths), slide, origin)),
+        Growing(LandmarkWindow(slide, Landmark(since, every), origin)),
     ]
     times = data.draw(st.lists(near, min_size=1, max_size=6))
     for kind in kinds:
@@ -49,7 +50,7 @@ def test_a_mismatch_is_found() -> None:
             first = -(-time // self.window.slide)
             return range(first, first + self.window.range // self.window.slide)
 
-    assert mismatches(Ceiling(Window(600, 60)), [5], 10_000)
+    assert mismatches(Ceiling(TimeWindow(600, 60)), [5], 10_000)
 
 
 def test_a_kind_from_outside_is_evaluated() -> None:
@@ -66,7 +67,7 @@ def test_a_kind_from_outside_is_evaluated() -> None:
 
 
 def test_t6_landmark() -> None:
-    kind = kind_of(Window(0, M, landmark=Landmark()))
+    kind = kind_of(LandmarkWindow(M, Landmark()))
     assert list(kind.wids(30 * S, 5 * M)) == [0, 1, 2, 3, 4]  # in every window w >= 0
     assert list(kind.wids(90 * S, 5 * M)) == [1, 2, 3, 4]  # in every window w >= 1
     _, wids = bucket(kind, [30 * S, 90 * S, 200 * S], 5 * M)
@@ -75,7 +76,7 @@ def test_t6_landmark() -> None:
 
 
 def test_a_window_that_ends_at_a_landmark_belongs_to_the_stretch_before() -> None:
-    window = Window(0, M, landmark=Landmark(2 * M, 3 * M))
+    window = LandmarkWindow(M, Landmark(2 * M, 3 * M))
     assert landmarks.extent(window, 1)[0] == -M and landmarks.extent(window, 2)[0] == 2 * M
     assert landmarks.wids(window, 2 * M - 1, 10 * M) == range(1, 2)
     assert landmarks.wids(window, 2 * M, 10 * M) == range(2, 5)
@@ -117,8 +118,8 @@ def test_all_offsets_of_today_divide_panes() -> None:
 def test_every_window_is_a_run_of_whole_panes(data: st.DataObject) -> None:
     since = data.draw(st.none() | near)
     every = data.draw(st.none() | lengths) if since is not None else None
-    window = Window(0, data.draw(lengths), data.draw(near), landmark=Landmark(since, every))
-    panes = Panes.of(window)
+    window = LandmarkWindow(data.draw(lengths), Landmark(since, every), data.draw(near))
+    panes = panes_of(window)
     cover = Cover(panes, window)
     assert panes.serves(window)
     time = data.draw(near)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.types import Key, RowWindow
+from millpond.types import CountWindow, Key, RowWindow, SpanWindow
 from millpond.windows import row_runs
 from millpond.windows.rows import StreamRow, extent, numbers, wids, windows
 from tests.oracle.bins import Bins
@@ -20,8 +20,8 @@ def row_windows(draw: st.DrawFn) -> RowWindow:
     numbered = draw(st.sampled_from(["rank", "arrival"]))
     slide = draw(st.integers(1, 4))
     if draw(st.booleans()):
-        return RowWindow(rows=draw(st.integers(1, 5)), slide=slide, partition=partition, numbered=numbered)
-    return RowWindow(range=draw(st.integers(1, 12)), slide=slide, partition=partition, numbered=numbered)
+        return CountWindow(rows=draw(st.integers(1, 5)), slide=slide, partition=partition, numbered=numbered)
+    return SpanWindow(range=draw(st.integers(1, 12)), slide=slide, partition=partition, numbered=numbered)
 
 
 @st.composite
@@ -47,16 +47,15 @@ def test_the_kernel_is_the_definition(data: st.DataObject) -> None:
     rows = data.draw(stream_rows(window))
     since, before = sorted(data.draw(st.tuples(st.integers(0, 22), st.integers(0, 22))))
     number = numbers(window, rows)
-    by_time = window.numbered == "rank" or window.range is not None
+    by_time = window.numbered == "rank" or isinstance(window, SpanWindow)
     ordered = sorted(rows, key=lambda r: (r.partition or 0, r.time, r.id) if by_time else (r.partition or 0, r.id))
     partition, time, counted = (
         np.array(list(x), np.int64)
         for x in ((r.partition or 0 for r in ordered), (r.time for r in ordered), (number[r] for r in ordered))
     )
-    if window.rows is not None:
+    if isinstance(window, CountWindow):
         runs = row_runs.runs_of_rows(partition, time, counted, window.rows, window.slide, since, before)
     else:
-        assert window.range is not None
         all_of_them = np.ones(len(rows), bool)
         runs = row_runs.runs_of_range(partition, time, counted, all_of_them, window.range, window.slide, since, before)
     got = {
@@ -152,7 +151,7 @@ def test_t9_every_third_row() -> None:
 def test_bins_are_the_definition(data: st.DataObject) -> None:
     size, slide = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 3))
     numbered = data.draw(st.sampled_from(["rank", "arrival"]))
-    window = RowWindow(range=size, slide=slide, numbered=numbered)
+    window = SpanWindow(range=size, slide=slide, numbered=numbered)
     times = data.draw(st.lists(st.integers(0, 25), max_size=20))
     rows = [StreamRow(t, i) for i, t in enumerate(times)]
     bins = Bins(size, -1, max, slide, numbered)

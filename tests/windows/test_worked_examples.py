@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.progress import StreamProgress, absorb, clock_bound, summarise
-from millpond.types import Window
-from millpond.windows import Panes, extent, first_end_after, id_of_end, last_end_until, wids, windows
+from millpond.types import TimeWindow
+from millpond.windows import extent, first_end_after, id_of_end, last_end_until, wids, windows
+from millpond.windows.panes import panes_of
 
 S, M = 1_000_000, 60_000_000
-Q5_1 = Window(range=10 * M, slide=M)
+Q5_1 = TimeWindow(range=10 * M, slide=M)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +39,13 @@ def test_t1_closed_open() -> None:
 
 @pytest.mark.parametrize("start", [0, 10 * 3600 * S])
 def test_t2_wids_of_a_tuple_at_five_seconds(start: int) -> None:
-    window = Window(600 * S, 60 * S, origin=start)
+    window = TimeWindow(600 * S, 60 * S, origin=start)
     assert list(wids(window, start + 5 * S)) == list(range(10))
 
 
 def test_t3_extent_is_fixed_under_any_arrival_order() -> None:
     ten = 10 * 3600 * S
-    window = Window(10 * M, M, origin=ten)
+    window = TimeWindow(10 * M, M, origin=ten)
     times = [ten + m * M for m in (5, 10, 15, 19, 20, 25)]
     for order in (times, times[::-1], times[3:] + times[:3]):
         wid = id_of_end(window, ten + 20 * M)
@@ -55,7 +56,7 @@ def test_t3_extent_is_fixed_under_any_arrival_order() -> None:
 
 def test_t4_punctuation_closes_window_10() -> None:
     noon = 12 * 3600 * S
-    window = Window(10 * M, M, origin=noon)
+    window = TimeWindow(10 * M, M, origin=noon)
     bound = noon + 11 * M
     assert wids(window, bound).start == 11  # the bucket's bound: no more tuples for windows below 11
     assert id_of_end(window, last_end_until(window, bound)) == 10  # the last window that is complete
@@ -66,12 +67,12 @@ def test_t4_punctuation_closes_window_10() -> None:
 
 
 def test_t10_panes() -> None:
-    panes = Panes.of(Window(range=9, slide=6))
+    panes = panes_of(TimeWindow(range=9, slide=6))
     assert panes.width == 3
-    per_window, per_slide, _ = panes.shape(Window(range=9, slide=6))
+    per_window, per_slide, _ = panes.shape(TimeWindow(range=9, slide=6))
     assert (per_window, per_slide, per_window - per_slide) == (3, 2, 1)
-    q6_2 = Window(4 * M, M)
-    panes = Panes.of(q6_2)
+    q6_2 = TimeWindow(4 * M, M)
+    panes = panes_of(q6_2)
     assert (panes.width, panes.shape(q6_2)[0]) == (M, 4)
 
     def of(wid: int) -> list[int]:
@@ -85,8 +86,8 @@ def test_t10_panes() -> None:
 
 
 def test_t11_differential() -> None:
-    window = Window(4 * M, M)
-    panes = Panes.of(window)
+    window = TimeWindow(4 * M, M)
+    panes = panes_of(window)
     times = np.random.default_rng(1).integers(0, 20 * M, 500)
     per_pane = {p: sum(1 for t in times if panes.pane(int(t)) == p) for p in range(20)}
 
@@ -119,8 +120,8 @@ def test_t7_a_window_ends_at_each_tuple_and_a_punctuation_emits_those_before_it(
 
 
 def test_t18_open_windows_of_a_tuple() -> None:
-    assert len(wids(Window(5 * M, M), 7 * M)) == 5  # eager: five partials for one tuple
-    assert len(wids(Window(60 * M, 5 * M), 123 * M)) == 12
+    assert len(wids(TimeWindow(5 * M, M), 7 * M)) == 5  # eager: five partials for one tuple
+    assert len(wids(TimeWindow(60 * M, 5 * M), 123 * M)) == 12
 
 
 def test_t21_low_watermark_generators() -> None:
@@ -153,7 +154,7 @@ anywhere = st.integers(-(10**15), 10**15)
 
 @given(lengths, lengths, anywhere, anywhere)
 def test_duality(size: int, slide: int, origin: int, time: int) -> None:
-    window = Window(size, slide, origin)
+    window = TimeWindow(size, slide, origin)
     found = wids(window, time)
     for wid in {*found[:3], *found[-3:]} | {found.start - 1, found.stop}:
         low, high = extent(window, wid)
@@ -162,15 +163,15 @@ def test_duality(size: int, slide: int, origin: int, time: int) -> None:
 
 @given(lengths, lengths, anywhere, anywhere)
 def test_ends(size: int, slide: int, origin: int, time: int) -> None:
-    window = Window(size, slide, origin)
+    window = TimeWindow(size, slide, origin)
     after, until = first_end_after(window, time), last_end_until(window, time)
     assert until <= time < after and after - until == slide and (after - origin) % slide == 0
 
 
 @given(lengths, lengths, anywhere, anywhere)
 def test_every_window_is_a_run_of_whole_panes(size: int, slide: int, origin: int, time: int) -> None:
-    window = Window(size, slide, origin)
-    panes = Panes.of(window)
+    window = TimeWindow(size, slide, origin)
+    panes = panes_of(window)
     assert panes.width == gcd(size, slide) and panes.serves(window)
     for wid in wids(window, time)[:2]:
         low, high = extent(window, wid)
@@ -184,6 +185,6 @@ def test_every_window_is_a_run_of_whole_panes(size: int, slide: int, origin: int
 def test_pane_sql_is_pane(size: int, slide: int, origin: int, times: list[int]) -> None:
     import duckdb
 
-    panes = Panes.of(Window(size, slide, origin))
+    panes = panes_of(TimeWindow(size, slide, origin))
     for time in times:
         assert duckdb.sql(f"SELECT {panes.sql(f'({time}::BIGINT)')}").fetchall() == [(panes.pane(time),)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +23,24 @@ from millpond.engine.core import Core
 from millpond.language.duck import quote
 from millpond.operators.windowed.evaluation import no_panes
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
-from millpond.synopses import PanesSpec, connection, finish_windows, query_ordered, spec_of
+from millpond.synopses import PanesSpec, connection, finish_windows, query_ordered
 from millpond.synopses.finish import empty_answers, fold_windows, unnamed
-from millpond.synopses.panes import by_interval
-from millpond.types import NUMBER, BoundQuery, Column, StreamDefinition, Window
-from millpond.windows.panes import WHOLE
+from millpond.synopses.panes import over_all_time, panes_spec
+from millpond.types import (
+    NUMBER,
+    Aggregation,
+    Column,
+    RowScan,
+    RowWindowQuery,
+    ScanQuery,
+    StreamDefinition,
+    StreamQuery,
+    WindowedQuery,
+    WindowQuery,
+)
 
 
-def select_stream(core: Core, query: BoundQuery) -> pa.Table:
+def select_stream(core: Core, query: WindowedQuery | ScanQuery) -> pa.Table:
     """The answer of an ad hoc query over one stream.
 
     With a window: one row per group and window that ends until now (the high watermark, or progress if that is
@@ -46,12 +57,15 @@ def select_stream(core: Core, query: BoundQuery) -> pa.Table:
         progress = progress_of(core.catalog, Union(stream.id, query.feeds), published.progress)
         states = [published.progress.get(str(f.stream), StreamProgress()) for f in query.feeds]
         progress = replace(progress, high=now(states))
-    windowed = query.window is not None or query.row_window is not None
-    make = partial(_windows, core, stream, query, progress) if windowed else partial(_retained, core, stream, query)
+    make = (
+        partial(_retained, core, stream, query)
+        if isinstance(query, ScanQuery)
+        else partial(_windows, core, stream, query, progress)
+    )
     return answered(core, stream, query, scan_for(query, progress.high), make)
 
 
-def _retained(core: Core, stream: StreamDefinition, query: BoundQuery, scan: Scan) -> pa.Table:
+def _retained(core: Core, stream: StreamDefinition, query: ScanQuery, scan: Scan) -> pa.Table:
     """Groups over all rows that are retained, or the rows themselves."""
     # As row queries see it: whether upkeep has removed the files yet makes no difference.
     published = core.published
@@ -64,36 +78,37 @@ def _retained(core: Core, stream: StreamDefinition, query: BoundQuery, scan: Sca
         scan.floors = {s.id: floors_of(s, low) for s, low in zip(streams, lows, strict=True)}
     else:
         ranges = [replace(wanted, low=low if low > NEVER else None) for low in lows]
-    asked = Asked(stream, query, ranges)
-    if not query.grouped:
-        return plain_rows(core, asked, scan)
-    return told_by(whole(core, asked, scan)[0], query, scan)
+    if isinstance(query, RowScan):
+        return plain_rows(core, Asked(stream, query, ranges), scan)
+    return told_by(whole(core, Asked(stream, query, ranges), scan)[0], query, scan)
 
 
-def _windows(core: Core, stream: StreamDefinition, query: BoundQuery, progress: StreamProgress, scan: Scan) -> pa.Table:
+def _windows(
+    core: Core, stream: StreamDefinition, query: WindowedQuery, progress: StreamProgress, scan: Scan
+) -> pa.Table:
     """One row per group and window that ends until now."""
     # Windows that end with a row hold the instant of their end.
-    until = max(progress.bound, progress.high + (query.row_window is not None))
+    ends_with_rows = isinstance(query, RowWindowQuery)
+    until = max(progress.bound, progress.high + ends_with_rows)
     wanted = Range(epoch=core.published.epoch)
     answers, removed = grouped(core, Asked(stream, _in_order(query), wanted), Ends(until, high=progress.high), scan)
     columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
-    columns += [NUMBER] if query.row_window is not None else []
+    columns += [NUMBER] if ends_with_rows else []
     columns += [Column(o.name, o.type) for o in query.select]
     shown = _shown(query, answers, columns)
-    shown = with_coverage(shown, removed, query.row_window) if is_retained(core.catalog, query) else shown
-    interval = by_interval(spec_of(query, stream)).interval if query.window is not None else None
-    if interval is not None:
-        return on_intervals(shown, interval)
+    shown = with_coverage(shown, removed, query.window) if is_retained(core.catalog, query) else shown
+    if query.reduce is not None and query.reduce.function == "interval" and isinstance(query, WindowQuery):
+        return on_intervals(shown, query.reduce.spans[0])
     return told_by(shown, query, scan, moved=True)
 
 
-def last_windows(core: Core, asked: Asked, scan: Scan) -> tuple[pa.Table | None, int | None]:
+def last_windows(core: Core, asked: Asked[RowWindowQuery], scan: Scan) -> tuple[pa.Table | None, int | None]:
     """As `grouped`: for every partition the window of rows that ends with its last row in the range."""
-    asked = replace(asked, query=_in_order(asked.query), strict=False)
-    return grouped(core, asked, Ends(FOREVER, last=True), scan)
+    last = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
+    return grouped(core, last, Ends(FOREVER, last=True), scan)
 
 
-def whole(core: Core, asked: Asked, scan: Scan) -> tuple[pa.Table, int | None]:
+def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, int | None]:
     """Groups over all rows of a range at once: a window that holds all of time.
 
     Args:
@@ -101,21 +116,24 @@ def whole(core: Core, asked: Asked, scan: Scan) -> tuple[pa.Table, int | None]:
     Returns: the answer, and the event time below which retention had removed rows (None: it had not).
     """
     stream, query = asked.stream, asked.query
-    window = Window(WHOLE, WHOLE, 0, stream.options.time)
-    everything = _in_order(replace(unnamed(query), window=window, row_window=None))
-    answers, removed = grouped(core, replace(asked, query=everything), Ends(FOREVER), scan)
+    everything = _in_order(unnamed(over_all_time(query, stream.options.time)))
+    asked_whole = Asked(stream, everything, asked.wanted, asked.strict)
+    answers, removed = grouped(core, asked_whole, Ends(FOREVER), scan)
     if answers is None and not query.keys:
-        answers = _empty_group(everything, spec_of(everything, stream), stream)
+        answers = _empty_group(everything, panes_spec(everything, stream), stream)
     shown = _shown(query, answers, [Column(o.name, o.type) for o in everything.select])
     return shown.rename_columns([o.name for o in query.select]), removed
 
 
-def _in_order(query: BoundQuery) -> BoundQuery:
+Q = TypeVar("Q", bound=StreamQuery)
+
+
+def _in_order(query: Q) -> Q:
     """A query with ORDER BY is finished in one place, which numbers its rows."""
     return replace(query, limit=ANSWER_ROWS) if query.order_by and query.limit is None else query
 
 
-def _shown(query: BoundQuery, answers: pa.Table | None, columns: Sequence[Column]) -> pa.Table:
+def _shown(query: StreamQuery, answers: pa.Table | None, columns: Sequence[Column]) -> pa.Table:
     if answers is None:
         return empty_answers(connection(), columns)
     names = [quote(c.name) for c in columns]
@@ -123,7 +141,7 @@ def _shown(query: BoundQuery, answers: pa.Table | None, columns: Sequence[Column
     return query_ordered(connection(), f"SELECT {', '.join(names)} FROM a{order}", a=answers)
 
 
-def _empty_group(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition) -> pa.Table | None:
+def _empty_group(query: WindowQuery, spec: PanesSpec, stream: StreamDefinition) -> pa.Table | None:
     """SQL's answer of an ungrouped aggregate over no rows: one row."""
     db = connection()
     pairs = (np.zeros(1, np.int64), np.ones(1, np.int64))

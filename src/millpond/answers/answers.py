@@ -21,7 +21,7 @@ from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity, identity_columns
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import read_heads
-from millpond.types import NUMBER, STATUS, Column, QueryDefinition
+from millpond.types import NUMBER, STATUS, Column, QueryDefinition, RelationalQuery, RowWindowQuery
 
 #: Rows of answers that are read at once.
 MOST_ROWS = 50_000_000
@@ -80,8 +80,10 @@ def read_log(
         # What its back-fill did not find, or left out, is missing in all windows that need it, those closed later
         # included.
         known, query = core.published.queries.get(str(standing.id), QueryProgress()), standing.definition.query
+        if isinstance(query, RelationalQuery):
+            return log
         if standing.definition.retained:
-            log = with_coverage(log, known.covered, query.row_window)
+            log = with_coverage(log, known.covered, query.window)
         if not sampled(query):
             return log
         return with_exactness(log, query, LeftOut(known.reduced, known.dropped, known.coarse))
@@ -91,7 +93,7 @@ def read_log(
 
 def _too_many(standing: Standing) -> QueryError:
     name = standing.definition.name
-    when = "at" if standing.definition.query.relation is not None else "window_end"
+    when = "at" if isinstance(standing.definition.query, RelationalQuery) else "window_end"
     return QueryError(
         f"the answers of '{name}' that are asked for are more than {MOST_ROWS:,} rows, the most that are read at once; "
         f"ask for fewer (SELECT … FROM {name} WHERE {when} > TIMESTAMP '…'), or follow them: subscribe('{name}')"
@@ -141,7 +143,7 @@ def spans_of(core: Core, standing: Standing, after: int, until: int, most: int) 
 def log_columns(definition: QueryDefinition) -> list[Column]:
     """The columns of a query's log: the answer's, among them the hidden identity, and op."""
     query = definition.query
-    if query.relation is not None:
+    if isinstance(query, RelationalQuery):
         return [*definition.columns, Column("op", "VARCHAR")]
     shown = list(definition.columns)
     hidden = [c for c in identity_columns(query) if c not in shown]
@@ -152,13 +154,13 @@ def log_columns(definition: QueryDefinition) -> list[Column]:
 def order_terms(definition: QueryDefinition) -> str:
     """The order that rows of a query are delivered in: by window, then as the query says, then by all columns."""
     query = definition.query
-    if query.relation is not None:
+    if isinstance(query, RelationalQuery):
         # A row that is taken back comes before what takes its place.
         columns = [c for c in definition.columns if c.name not in ("at", "revision")]
         return ", ".join(['"at"', "revision", "op DESC", *map(_ordered, columns)])
     names = {o.expression: _ordered(Column(o.name, o.type)) for o in query.select}
     terms = [t.sql.replace(t.expression, names[t.expression], 1) for t in query.order_by if t.expression in names]
-    ends = ["window_end", NUMBER.name] if query.row_window is not None else ["window_end"]
+    ends = ["window_end", NUMBER.name] if isinstance(query, RowWindowQuery) else ["window_end"]
     return ", ".join([*ends, *terms, *map(_ordered, log_columns(definition)[2:])])
 
 
@@ -173,9 +175,10 @@ def latest_answers(
 ) -> pa.Table:
     """The latest revision per (window, group), vanished rows left out: `SELECT … FROM query`."""
     log = read_log(core, standing, 0, until, windows)
-    if standing.definition.query.relation is not None:
+    query = standing.definition.query
+    if isinstance(query, RelationalQuery):
         return _latest_changes(standing.definition, log)
-    keys = ", ".join(["window_end", *identity(standing.definition.query)])
+    keys = ", ".join(["window_end", *identity(query)])
     shown = ", ".join(quote(c.name) for c in standing.definition.columns)
     revised = (
         query_table(connection(), "SELECT count(*) AS n FROM log WHERE revision > 0", log=log)["n"][0].as_py()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -28,13 +28,26 @@ from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, finish_windows, merge_partials, query_ordered, query_table, spec_of
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.panes import as_declared, by_interval, casts_of, windows_of, without_panes
+from millpond.synopses.panes import PanesSpec, by_interval, panes_spec, windows_of, without_panes
+from millpond.synopses.partials.dispatch import Spec
+from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.row_answers import last_row_windows
+from millpond.synopses.rows import RowsSpec
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
 from millpond.tables.executors import Executor, InlineExecutor, MapTask, MergeTask, Parcel
-from millpond.types import BoundQuery, Column, QueryOptions, StreamDefinition
+from millpond.types import (
+    Column,
+    QueryOptions,
+    RowScan,
+    RowWindowQuery,
+    StreamDefinition,
+    StreamQuery,
+    TimeWindow,
+    WindowedQuery,
+    WindowQuery,
+)
 from millpond.windows import registered
 from millpond.windows.panes import WHOLE
 
@@ -45,8 +58,11 @@ QUICK_ROWS = 3_000_000
 ANSWER_ROWS = 20_000_000
 
 
+Q = TypeVar("Q", bound=StreamQuery, covariant=True)
+
+
 @dataclass(frozen=True)
-class Asked:
+class Asked(Generic[Q]):
     """A question about what is kept of a stream, or of the streams of a union.
 
     stream: the stream, or the union's first. wanted: the rows that count, of all streams or of each. strict: a row on
@@ -54,7 +70,7 @@ class Asked:
     """
 
     stream: StreamDefinition
-    query: BoundQuery
+    query: Q
     wanted: Range | Sequence[Range]
     strict: bool = True
 
@@ -76,32 +92,31 @@ class Ends:
     high: int = NEVER
 
 
-def streams_read(core: Core, query: BoundQuery, stream: StreamDefinition) -> list[StreamDefinition]:
+def streams_read(core: Core, query: StreamQuery, stream: StreamDefinition) -> list[StreamDefinition]:
     """The streams of a query's union, or its only one."""
     return [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
 
 
-def grouped(core: Core, asked: Asked, ends: Ends, scan: Scan) -> tuple[pa.Table | None, int | None]:
+def grouped(core: Core, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> tuple[pa.Table | None, int | None]:
     """Windows of a grouped query, hidden columns included.
 
     Args:
         scan: what it decides and reads is written into it.
     Returns: the answers, and the event time below which retention had removed rows (None: it had not).
     """
-    asked = replace(asked, query=seen_by(core, asked.query))
-    query, stream = asked.query, asked.stream
+    query, stream = seen_by(core, asked.query), asked.stream
     streams = streams_read(core, query, stream)
     ranges = asked.ranges(streams)
     spec = by_interval(spec_of(query, stream))
-    shards = 1 if spec.single else core.settings.shards
+    shards = core.settings.shards if spec.spread else 1
     scan.sums = None if ends.last else sums_of(query, stream, asked.strict)
     with core.pinned():
         plan = plan_scan(core, streams, ranges, scan)
         # The rows of a union are not measured, nor are weighted ones: their windows are made from panes.
         kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, ranges[0])
         from_entries = any(s.entries for t in plan.tasks for s in t.splits)
-        if query.reduce is None and not from_entries and _is_direct(core, stream, query, kept):
-            spec = without_panes(spec, query)
+        if query.reduce is None and not from_entries:
+            spec = _direct(core, stream, query, spec, kept)
         job = _Grouped(HistoryMap(core.path, tuple(streams), spec, query, "adhoc", shards, asked.strict), ends)
         outcomes = _run(core, plan, scan, job.map, job.merge, shards)
     return _together([payload for _, payload in outcomes], "a filter, coarser groups or LIMIT"), plan.removed
@@ -134,16 +149,20 @@ def _together(payloads: Sequence[Payload], way: str) -> pa.Table | None:
     return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
 
-def _is_direct(core: Core, stream: StreamDefinition, query: BoundQuery, segments: Sequence[Segment]) -> bool:
-    """Whether windows are cheaper to make straight from rows than from panes; see `millpond.windows.costs`."""
-    if query.window is None or query.window.kind is not None:  # windows of rows have no panes
-        return False
-    spec = spec_of(query, stream)
+def _direct(
+    core: Core, stream: StreamDefinition, query: WindowedQuery, spec: Spec, segments: Sequence[Segment]
+) -> Spec:
+    """The spec without panes where windows are cheaper to make straight from rows; see `millpond.windows.costs`."""
+    if not isinstance(query, WindowQuery) or not isinstance(query.window, TimeWindow):
+        return spec
+    needed, window = panes_spec(query, stream), query.window
     # A window that is one pane is made straight from rows anyhow.
-    if query.window.range in (WHOLE, spec.panes.width) or len(windows_of(query)) > 1:
-        return False
-    decision = decision_for(core, stream, query, spec, segments)
-    return decision is not None and decision.plan == "direct"
+    if window.range in (WHOLE, needed.panes.width) or len(windows_of(query)) > 1:
+        return spec
+    decision = decision_for(core, stream, query, needed, segments)
+    if decision is None or decision.plan != "direct" or not isinstance(spec, PanesSpec):
+        return spec
+    return without_panes(spec, window)
 
 
 @dataclass(frozen=True)
@@ -165,6 +184,7 @@ class _Grouped:
         parcels, report = take_counters(parcels)
         parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
         if self.ends.last:
+            assert isinstance(spec, RowsSpec) and isinstance(query, RowWindowQuery)
             folded = last_row_windows(db, spec, query, merge_partials(db, spec, parts))
             answers = None if folded is None else finish_windows(db, query, spec.time, folded)
         else:
@@ -173,7 +193,7 @@ class _Grouped:
         return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 
 
-def plain_rows(core: Core, asked: Asked, scan: Scan) -> pa.Table:
+def plain_rows(core: Core, asked: Asked[RowScan], scan: Scan) -> pa.Table:
     """Rows that pass the filter, in total order or as ORDER BY says; of `asked` it makes no difference if it is strict.
 
     Args:
@@ -196,7 +216,7 @@ def plain_rows(core: Core, asked: Asked, scan: Scan) -> pa.Table:
     )
 
 
-def _tail(query: BoundQuery, distinct: bool) -> str:
+def _tail(query: RowScan, distinct: bool) -> str:
     terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
     if distinct:
         terms += [quote(o.name) for o in query.select]
@@ -212,7 +232,7 @@ class _Plain:
 
     pond: str
     streams: tuple[StreamDefinition, ...]
-    query: BoundQuery
+    query: RowScan
     weighted: bool
 
     def map(self, tasks: Sequence[ScanTask], at_hand: AtHand, task: int) -> Iterator[Parcel]:

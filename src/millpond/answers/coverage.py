@@ -11,7 +11,18 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
 from millpond.progress import NEVER
-from millpond.types import COVERED, NUMBER, Column, RowWindow
+from millpond.types import (
+    COVERED,
+    NUMBER,
+    Column,
+    CountWindow,
+    KindWindow,
+    RowWindow,
+    SpanWindow,
+    TimeWindow,
+    Window,
+    WindowQuery,
+)
 
 COVERAGE = Column(COVERED, "TIMESTAMP")
 
@@ -38,17 +49,18 @@ class Coverage:
 def coverage_of(core: Core, standing: Standing) -> Coverage:
     """What a window query was filled with: history that retention had left, or all since the stream's first row."""
     progress = core.published.queries.get(str(standing.id), QueryProgress())
-    window = standing.definition.query.window
+    query = standing.definition.query
     archives = [core.streams[s.id].archive.snapshot for s in core.catalog.streams_of(standing)]
     lows = [s.low for segments, _ in archives for s in segments]
     start = progress.covered
     if start <= NEVER and lows and all(removed is None for _, removed in archives):
         start = min(lows)
-    reach = window.range if window is not None and window.landmark is None else 0
+    window = query.window if isinstance(query, WindowQuery) else None
+    reach = window.range if isinstance(window, TimeWindow | KindWindow) else 0
     return Coverage(start, start + reach if start > NEVER and reach else NEVER, progress.closed)
 
 
-def with_coverage(answers: pa.Table, removed: int | None, window: RowWindow | None = None) -> pa.Table:
+def with_coverage(answers: pa.Table, removed: int | None, window: Window | RowWindow | None = None) -> pa.Table:
     """Answers of windows with a further column `covered_from`: NULL for a window that is whole.
 
     Arguments:
@@ -71,10 +83,10 @@ def with_coverage(answers: pa.Table, removed: int | None, window: RowWindow | No
         return answers.append_column(COVERED, pa.nulls(answers.num_rows, kind))
     start, end = (answers[n].cast(kind).cast(pa.int64()) for n in ("window_start", "window_end"))
     limit = pa.scalar(removed, pa.int64())
-    opened = window is not None and window.range is not None  # such a window does not hold its start
+    opened = isinstance(window, SpanWindow)  # such a window does not hold its start
     start = start.fill_null(NEVER)  # NULL: a window since the start of the stream
     cut = pc.less(pc.add(start, 1) if opened else start, limit)
-    if window is not None and window.rows is not None and NUMBER.name in answers.column_names:
+    if isinstance(window, CountWindow) and NUMBER.name in answers.column_names:
         cut = pc.less(answers[NUMBER.name], -(-window.rows // window.slide))
     covered = pc.if_else(cut, pc.min_element_wise(end, limit), pa.scalar(None, pa.int64()))
     return answers.append_column(COVERED, covered.cast(kind))

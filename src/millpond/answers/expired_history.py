@@ -21,7 +21,7 @@ from millpond.operators.summaries.maintenance import reaches, served
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import spec_of
-from millpond.types import BoundQuery, Edge, Selection, StreamDefinition
+from millpond.types import Edge, RowQuery, ScanQuery, StreamDefinition, WindowedQuery
 
 
 def gone_before(core: Core, stream: StreamDefinition) -> int:
@@ -94,11 +94,11 @@ def _what_is_left(core: Core, stream: StreamDefinition, files: bool) -> str:
     return ", ".join(found)
 
 
-def gone_note(core: Core, asked: BoundQuery | Selection) -> str:
+def gone_note(core: Core, asked: WindowedQuery | ScanQuery | RowQuery) -> str:
     """What is to be said with an ad hoc answer over a past of which rows are gone; '' if none are."""
-    query = asked.query if isinstance(asked, Selection) else asked
+    query = asked.query if isinstance(asked, RowQuery) else asked
     sides = [(query.stream, Edge())]
-    if isinstance(asked, Selection):
+    if isinstance(asked, RowQuery):
         sides = [(s.stream, s.span.begin) for s in asked.sides]
     notes = []
     for name, begin in sides:
@@ -111,14 +111,14 @@ def gone_note(core: Core, asked: BoundQuery | Selection) -> str:
     return "; ".join(n for n in notes if n)
 
 
-def said_with(core: Core, table: pa.Table, asked: BoundQuery | Selection) -> str:
+def said_with(core: Core, table: pa.Table, asked: WindowedQuery | ScanQuery | RowQuery) -> str:
     """All that is to be said with an ad hoc answer: how it was reduced, and what is gone."""
     return "; ".join(n for n in (note_of(table), gone_note(core, asked)) if n)
 
 
-def _of_stream(core: Core, stream: StreamDefinition, query: BoundQuery) -> str:
+def _of_stream(core: Core, stream: StreamDefinition, query: WindowedQuery | ScanQuery) -> str:
     segments = core.streams[stream.id].archive.segments
-    if query.window is None:
+    if isinstance(query, ScanQuery):
         first = max(min((s.low for s in segments), default=NEVER), retained_from(stream, core.published))
         return f"rows of {stream.name} before {moment(first)} are gone" if first > NEVER else ""
     with core.pinned():

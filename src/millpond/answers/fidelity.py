@@ -16,17 +16,17 @@ from millpond.archive.design.reductions import sample_steps, unmoved, untouched
 from millpond.archive.planning.scans import Scan, described, description
 from millpond.engine.core import Core
 from millpond.progress import NEVER
-from millpond.types import EXACT, BoundQuery, StreamDefinition
+from millpond.types import EXACT, RowWindowQuery, ScanQuery, StreamDefinition, StreamQuery, WindowedQuery
 
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def sampled(query: BoundQuery) -> bool:
+def sampled(query: StreamQuery) -> bool:
     """Whether the answer of a query is made of rows that stand for others."""
     return query.reduce is not None and query.reduce.samples
 
 
-def scan_for(query: BoundQuery, now: int, live_from: int | None = None) -> Scan:
+def scan_for(query: WindowedQuery | ScanQuery, now: int, live_from: int | None = None) -> Scan:
     """The scan that answers a query: as its REDUCE says, or of everything.
 
     Arguments:
@@ -38,7 +38,11 @@ def scan_for(query: BoundQuery, now: int, live_from: int | None = None) -> Scan:
 
 
 def answered(
-    core: Core, stream: StreamDefinition, query: BoundQuery, scan: Scan, answer: Callable[[Scan], pa.Table]
+    core: Core,
+    stream: StreamDefinition,
+    query: WindowedQuery | ScanQuery,
+    scan: Scan,
+    answer: Callable[[Scan], pa.Table],
 ) -> pa.Table:
     """The answer of a query by a scan; of a reduced one with what its metadata tell of it.
 
@@ -94,7 +98,9 @@ class LeftOut:
     coarse: tuple[tuple[int, int, int], ...] = ()
 
 
-def told_by(answers: pa.Table, query: BoundQuery, scan: Scan, closed: bool = False, moved: bool = False) -> pa.Table:
+def told_by(
+    answers: pa.Table, query: WindowedQuery | ScanQuery, scan: Scan, closed: bool = False, moved: bool = False
+) -> pa.Table:
     """The answers of a scan; of a reduced one `with_exactness`.
 
     Arguments:
@@ -106,7 +112,9 @@ def told_by(answers: pa.Table, query: BoundQuery, scan: Scan, closed: bool = Fal
     return with_exactness(answers, query, LeftOut(scan.stretches, scan.most, scan.coarse if moved else ()), closed)
 
 
-def with_exactness(answers: pa.Table, query: BoundQuery, left: LeftOut, closed: bool = False) -> pa.Table:
+def with_exactness(
+    answers: pa.Table, query: WindowedQuery | ScanQuery, left: LeftOut, closed: bool = False
+) -> pa.Table:
     """Answers with a further column `exact`: whether nothing was left out of what a row is made of.
 
     A window is exact when it meets no stretch of event time of which rows were left out: a group of which none was read
@@ -121,7 +129,7 @@ def with_exactness(answers: pa.Table, query: BoundQuery, left: LeftOut, closed: 
         kind = pa.timestamp("us")
         start = answers["window_start"].cast(kind).cast(pa.int64()).fill_null(NEVER).to_numpy()
         end = answers["window_end"].cast(kind).cast(pa.int64()).to_numpy()
-        own = closed or query.row_window is not None
+        own = closed or isinstance(query, RowWindowQuery)
         whole = untouched(start, end + 1 if own else end, stretches)
         exact = whole & unmoved(start, end, left.coarse)
     else:
@@ -135,7 +143,7 @@ def with_exactness(answers: pa.Table, query: BoundQuery, left: LeftOut, closed: 
     return answers.append_column(EXACT, pa.array(exact, pa.bool_()))
 
 
-def _unseen(answers: pa.Table, query: BoundQuery, exact: Flags, most: float) -> tuple[pa.Table, Flags]:
+def _unseen(answers: pa.Table, query: WindowedQuery | ScanQuery, exact: Flags, most: float) -> tuple[pa.Table, Flags]:
     """Intervals of groups that are not exact, and of which no row stands for others.
 
     A count's reaches up to the score interval of none. What rows that nobody saw would add to a sum or do to an average
@@ -179,7 +187,7 @@ def on_intervals(answers: pa.Table, interval: int) -> pa.Table:
     return answers.append_column(EXACT, whole)
 
 
-def small_name(query: BoundQuery) -> str | None:
+def small_name(query: WindowedQuery | ScanQuery) -> str | None:
     """The column that says of which groups few rows were read."""
     read = {f'("{a.name}" < ' for a in query.aggregates if a.measure == "read"}
     return next((o.name for o in query.select if any(o.expression.startswith(r) for r in read)), None)

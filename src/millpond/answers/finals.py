@@ -23,7 +23,7 @@ from millpond.progress import NEVER
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
 from millpond.tables.chunks import read_heads
-from millpond.types import STATUS, QueryDefinition, StreamDefinition
+from millpond.types import STATUS, QueryDefinition, RelationalQuery, StreamDefinition
 
 #: Rows that are read at a time, as long as they are of more than one window.
 AT_ONCE = 250_000
@@ -54,7 +54,7 @@ def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Tab
     """Final rows of the windows with after < end <= until (microseconds), in order, with the query's columns and op."""
     definition = standing.definition
     log = read_log(core, standing, windows=(after, until))
-    if definition.query.relation is not None:
+    if isinstance(definition.query, RelationalQuery):
         return _final_changes(definition, log)
     columns = ", ".join([*(_shown(c.name) for c in definition.columns), "op"])
     key = ", ".join(["window_end", *identity(definition.query)])

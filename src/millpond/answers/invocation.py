@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,27 @@ from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.progress import now as latest
 from millpond.support.errors import QueryError
-from millpond.synopses import PanesSpec, connection, query_table
+from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.synopses.panes import window_behind
-from millpond.types import EXACT, NUMBER, Aggregate, BoundQuery, Column, StreamDefinition
+from millpond.synopses.partials.dispatch import Spec
+from millpond.types import (
+    EXACT,
+    NUMBER,
+    Aggregate,
+    Column,
+    CountWindow,
+    KindWindow,
+    LandmarkWindow,
+    RelationalQuery,
+    RowWindow,
+    RowWindowQuery,
+    SpanWindow,
+    StreamDefinition,
+    TimeWindow,
+    Window,
+    WindowedQuery,
+)
 from millpond.types.as_of import AsOf
 from millpond.windows.landmarks import BEGINNING, last_before
 from millpond.windows.registered import axis_of
@@ -49,7 +67,7 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     """
     definition = standing.definition
     query = definition.query
-    if query.relation is not None:
+    if isinstance(query, RelationalQuery):
         return invoke_relation(core, standing, as_of)
     stream = core.catalog.stream_of(standing)
     published, spec = core.published, core.catalog.synopses[standing.synopsis].spec
@@ -93,7 +111,7 @@ class _Asked:
 
     def nothing(self, scan: Scan) -> pa.Table:
         """The answer without rows."""
-        query = self.standing.definition.query
+        query = self.standing.windowed
         columns = [
             Column("window_start", "TIMESTAMP"),
             Column("window_end", "TIMESTAMP"),
@@ -106,25 +124,25 @@ class _Asked:
 
     def answer(self, scan: Scan) -> pa.Table:
         """The answer, read by a scan."""
-        query, now = seen_by(self.core, self.standing.definition.query, self.standing.synopsis), self.now
+        query, now = seen_by(self.core, self.standing.windowed, self.standing.synopsis), self.now
         before = now + 1 if self.closed else now
         number = ""
-        if query.row_window is not None and query.row_window.range is None:
-            asked = Asked(self.stream, query, Range(None, before, self.epoch))
-            found, removed = last_windows(self.core, asked, scan)
+        if isinstance(query, RowWindowQuery) and isinstance(query.window, CountWindow):
+            last = Asked(self.stream, query, Range(None, before, self.epoch))
+            found, removed = last_windows(self.core, last, scan)
             ends, number = "window_start, window_end", ", window_number"
         else:
             # A window that ends with a row is open at its start.
-            opened = query.row_window is not None
-            start = _start_of(query, now, before)
+            opened = isinstance(query, RowWindowQuery)
+            start = _start_of(query.window, now, before)
             if start >= before:  # no landmark has come yet
                 return self.nothing(scan)
             begin = None if start <= BEGINNING else start + opened
             streams = streams_read(self.core, query, self.stream)
             check_reach(self.core, streams, begin, before - 1, scan.reduced, files=True)
             wanted = Range(start + opened, before, self.epoch)
-            asked = Asked(self.stream, _bounded(query, start, now, before), wanted, strict=False)
-            found, removed = whole(self.core, asked, scan)
+            bounded = Asked(self.stream, _bounded(query, start, now, before), wanted, strict=False)
+            found, removed = whole(self.core, bounded, scan)
             ends = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end"
         if found is None or not found.num_rows:
             return self.nothing(scan)
@@ -132,28 +150,31 @@ class _Asked:
         sql = f"SELECT {ends}{number}, {shown}, {str(self.final).lower()} AS final FROM a"
         table = query_table(connection(), sql, a=found)
         if is_retained(self.core.catalog, query):
-            table = with_coverage(table, removed, query.row_window)
+            table = with_coverage(table, removed, query.window)
         table = told_by(table, query, scan, self.closed)
         return table.drop_columns([NUMBER.name]) if number else table
 
 
-def _now(spec: PanesSpec, progress: dict[str, StreamProgress]) -> int:
+def _now(spec: Spec, progress: dict[str, StreamProgress]) -> int:
     return latest([progress.get(str(s), StreamProgress()) for s in spec.streams])
 
 
-def _start_of(query: BoundQuery, now: int, until: int) -> int:
+def _start_of(window: Window | RowWindow, now: int, until: int) -> int:
     """Where the window begins that reaches up to `until`, exclusive."""
-    if query.window is None:
-        assert query.row_window is not None and query.row_window.range is not None
-        return now - query.row_window.range
-    if query.window.kind is not None:  # of the windows that hold NOW, the one that ends first
-        axis = axis_of(query.window.kind)
-        held = axis.held((until - 1) // axis.grid * axis.grid)
-        return axis.start_of(held.start) if len(held) else until
-    if query.window.landmark is None:
-        return now - query.window.range
-    since = [int(last_before(mark, np.array([until]))[0]) for mark in query.window.landmarks]
-    return min(since + ([now - query.window.range] if query.window.range else []))
+    match window:
+        case SpanWindow() | TimeWindow():
+            return now - window.range
+        case KindWindow():  # of the windows that hold NOW, the one that ends first
+            axis = axis_of(window.kind)
+            held = axis.held((until - 1) // axis.grid * axis.grid)
+            return axis.start_of(held.start) if len(held) else until
+        case LandmarkWindow():
+            since = [int(last_before(mark, np.array([until]))[0]) for mark in window.landmarks]
+            return min(since + ([now - window.range] if window.range else []))
+        case CountWindow():
+            raise TypeError("how far back so many rows lie is not a matter of time")
+        case _:
+            assert_never(window)
 
 
 def _moment(time: int) -> str:
@@ -161,18 +182,17 @@ def _moment(time: int) -> str:
     return "NULL::TIMESTAMP" if time <= BEGINNING else f"make_timestamp({time})"
 
 
-def _narrowed(aggregate: Aggregate, query: BoundQuery, end: int, until: int) -> Aggregate:
+def _narrowed(aggregate: Aggregate, query: WindowedQuery, end: int, until: int) -> Aggregate:
     """An aggregate with a window of its own, as one over the query's window with a filter."""
-    if aggregate.range is None and aggregate.since is None:
+    if isinstance(query, RowWindowQuery) or (aggregate.range is None and aggregate.since is None):
         return aggregate
-    assert query.window is not None
-    start = _start_of(replace(query, window=window_behind(query, aggregate)), end, until)
+    start = _start_of(window_behind(query, aggregate), end, until)
     inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"
     both = f"({aggregate.filter}) AND {inside}" if aggregate.filter else inside
     return replace(aggregate, range=None, since=None, filter=both)
 
 
-def _bounded(query: BoundQuery, start: int, end: int, until: int) -> BoundQuery:
+def _bounded(query: WindowedQuery, start: int, end: int, until: int) -> WindowedQuery:
     """The query with window_start and window_end standing for the invoked window, which holds rows before `until`."""
 
     bounds = {'"window_start"': _moment(start), '"window_end"': f"make_timestamp({end})"}

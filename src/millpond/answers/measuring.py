@@ -14,7 +14,7 @@ from millpond.engine.core import Core
 from millpond.synopses import PanesSpec, connection, partial
 from millpond.synopses.folds import is_exact
 from millpond.tables import Segment
-from millpond.types import BoundQuery, StreamDefinition
+from millpond.types import StreamDefinition, TimeWindow, WindowQuery
 from millpond.windows.costs import Decision, Measured, decide
 
 #: Rows that are looked at.
@@ -22,17 +22,11 @@ SAMPLE = 100_000
 
 
 def decision_for(
-    core: Core, stream: StreamDefinition, query: BoundQuery, spec: PanesSpec, segments: Sequence[Segment]
+    core: Core, stream: StreamDefinition, query: WindowQuery, spec: PanesSpec, segments: Sequence[Segment]
 ) -> Decision | None:
     """The cost rule on the newest rows of a stream's archive; None where it does not apply: no rows, or no RANGE."""
     window = query.window
-    if (
-        window is None
-        or query.lookup is not None
-        or window.landmark is not None
-        or window.kind is not None
-        or not segments
-    ):
+    if not isinstance(window, TimeWindow) or query.lookup is not None or not segments:
         return None
     newest = max(segments, key=lambda s: (s.high, s.path))
     # As long a stretch at the end of the file as holds about so many rows: the rest of it is not read.

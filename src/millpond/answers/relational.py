@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -36,11 +37,17 @@ from millpond.synopses.finish import empty_answers
 from millpond.synopses.tolerance import one_line
 from millpond.types import (
     HOLDS,
-    BoundQuery,
     Column,
+    Driven,
+    Elements,
+    Grouped,
+    Joined,
+    PairsQuery,
     QueryOptions,
-    Relational,
+    Recomputed,
+    RelationalQuery,
     RelationInput,
+    RelationQuery,
     StreamDefinition,
     TableDefinition,
 )
@@ -57,22 +64,21 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
         as_of: None: τ is NOW, the largest event time admitted. 'progress': τ is the last final instant.
             ('timestamp', t): τ is t, with all that is known today. ('epoch', n): NOW when epoch n was published.
     """
-    query = standing.definition.query
+    query = standing.relational
     inputs = _inputs(core, query)
     now, published = _moment(core, inputs, as_of)
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select), Column("final", "BOOLEAN")]
     if now is None:
         return empty_answers(connection(), columns)
-    assert query.relation is not None
-    for item in query.relation.inputs:
+    for item in query.inputs:
         streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
         begin = now - item.window.range if item.window.kind == "range" else None
-        begin = _since(query.relation, now) - item.window.range if query.relation.plan == "paired" else begin
+        begin = _since(query, now) - item.window.range if isinstance(query, PairsQuery) else begin
         check_reach(core, streams, begin, now, item.reduce is not None, files=True)
-    reader = InputReader(core, query.relation, published, most=INPUT_ROWS, live_from=standing.first_epoch)
+    reader = InputReader(core, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
     final = "true" if progress_of(core.published, inputs) > now else "false"
     shown_at = f'make_timestamp({now}) AS "at"'
-    if query.relation.plan == "paired":
+    if isinstance(query, PairsQuery):
         found, shown_at = _pairs_at(reader, query, now), 'make_timestamp(_at) AS "at"'
     else:
         found = _at(reader, query, now, versions=_versions(core, standing, published, now))
@@ -96,7 +102,7 @@ def relation_moment(
     core: Core, published: Published, standing: Standing, as_of: AsOf
 ) -> tuple[int, int, int | None, int | None, bool]:
     """now, progress, begin, end, final of an invocation, as an `Answer` has them."""
-    inputs = _inputs(core, standing.definition.query)
+    inputs = _inputs(core, standing.relational)
     now, _ = _moment(core, inputs, as_of)
     progress = progress_of(published, inputs)
     return (NEVER if now is None else now), progress, now, now, now is not None and progress > now
@@ -104,20 +110,20 @@ def relation_moment(
 
 def current_relation(core: Core, standing: Standing) -> pa.Table:
     """R at the last final instant: what `SELECT … FROM query` sees of a relation."""
-    query = standing.definition.query
+    query = standing.relational
+    assert isinstance(query, RelationQuery)  # pairs are no relation
     known = core.published.queries.get(str(standing.id), QueryProgress())
-    assert query.relation is not None
     if known.closed <= NEVER:
         return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
-    last = max((_end(core, i, core.published) for i in query.relation.inputs), default=NEVER)
+    last = max((_end(core, i, core.published) for i in query.inputs), default=NEVER)
     instant = known.closed - 1 if known.closed < FOREVER else last
-    reader = InputReader(core, query.relation, core.published, most=INPUT_ROWS, live_from=standing.first_epoch)
+    reader = InputReader(core, query, core.published, most=INPUT_ROWS, live_from=standing.first_epoch)
     versions = _versions(core, standing, core.published, instant)
     found = _at(reader, query, instant, standing.definition.options, versions)
     return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
 
 
-def select_relational(core: Core, query: BoundQuery) -> pa.Table:
+def select_relational(core: Core, query: RelationalQuery) -> pa.Table:
     """An ad hoc SELECT of CQL: the relation as it is NOW, or its stream of changes up to NOW.
 
     Raises: QueryError when it cannot be evaluated.
@@ -126,29 +132,27 @@ def select_relational(core: Core, query: BoundQuery) -> pa.Table:
         return _select(core, query)
 
 
-def _select(core: Core, query: BoundQuery) -> pa.Table:
-    assert query.relation is not None
+def _select(core: Core, query: RelationalQuery) -> pa.Table:
     published = core.published
     now = now_of(published, _inputs(core, query))
     outputs = [Column(o.name, o.type) for o in query.select]
-    reader = InputReader(core, query.relation, published, most=INPUT_ROWS)
-    if query.relation.operator is None:
+    reader = InputReader(core, query, published, most=INPUT_ROWS)
+    if isinstance(query, RelationQuery) and not query.makes_stream:
         if now is None:
             now = -FOREVER  # the relation over nothing
         found = _at(reader, query, now)
         sql = f"SELECT {_outputs(query)} FROM f ORDER BY ALL"
         return _told(query_table(connection(), sql, f=found), reader.scans)
-    paired = query.relation.plan == "paired"  # pairs do not wait for the stream that is behind
+    paired = isinstance(query, PairsQuery)  # pairs do not wait for the stream that is behind
     if now is None and not paired:
         return empty_answers(connection(), [Column("at", "TIMESTAMP"), *outputs])
     inputs = reader.read(NEVER, None if paired else now)
     try:
-        if paired or now is None:
+        if isinstance(query, PairsQuery) or now is None:
+            assert isinstance(query, PairsQuery)
             found = all_pairs(connection(), query, inputs, _bounds(core, published, query))
         else:
-            found = answers(
-                connection(), query, _contents(query, inputs, None), _tables(core, query.relation), NEVER, now + 1
-            )
+            found = answers(connection(), query, _contents(query, inputs, None), _tables(core, query), NEVER, now + 1)
         zeros = pa.array(np.zeros(found.num_rows, np.int64))
         table = shown(connection(), query, found.append_column("_revision", zeros))
     except FAULTS as error:
@@ -156,11 +160,10 @@ def _select(core: Core, query: BoundQuery) -> pa.Table:
     return _told(table.drop_columns(["revision", "op"]), reader.scans)
 
 
-def _bounds(core: Core, published: Published, query: BoundQuery) -> tuple[int, int]:
+def _bounds(core: Core, published: Published, query: RelationalQuery) -> tuple[int, int]:
     """How far the two inputs of pairs are, each by itself; an idle one is as far as the other."""
-    assert query.relation is not None
     found = []
-    for item in query.relation.inputs:
+    for item in query.inputs:
         streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
         states = [published.progress.get(str(s.id), StreamProgress()) for s in streams]
         awake = [s.bound for s in states if not s.idle]
@@ -170,11 +173,10 @@ def _bounds(core: Core, published: Published, query: BoundQuery) -> tuple[int, i
     return first, second
 
 
-def _inputs(core: Core, query: BoundQuery) -> Inputs:
+def _inputs(core: Core, query: RelationalQuery) -> Inputs:
     """The streams that a relation is over, unions together."""
-    assert query.relation is not None
     found: list[StreamDefinition | Sequence[StreamDefinition]] = []
-    for item in query.relation.inputs:
+    for item in query.inputs:
         streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
         found += [streams] if item.feeds else streams
     return found
@@ -199,7 +201,7 @@ def _moment(core: Core, streams: Inputs, as_of: AsOf) -> tuple[int | None, Publi
 
 def _at(
     reader: InputReader,
-    query: BoundQuery,
+    query: RelationQuery,
     instant: int,
     options: QueryOptions | None = None,
     versions: Mapping[str, int] | None = None,
@@ -215,23 +217,23 @@ def _at(
         inputs = reader.read(instant, instant)
         try:
             contents = _contents(query, inputs, options)
-            return snapshot(connection(), query, contents, _tables(core, reader.relation, versions), instant)
+            return snapshot(connection(), query, contents, _tables(core, query, versions), instant)
         except FAULTS as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
 
-def _since(relation: Relational, now: int) -> int:
+def _since(relation: PairsQuery, now: int) -> int:
     """Where the window of a stream of pairs begins that ends at `now`: of its streams' windows the longer counts."""
     window = max((i.window for i in relation.inputs), key=lambda w: w.range)
     return now - ((now - window.origin) % window.range if window.kind == "tumbling" else window.range)
 
 
-def _pairs_at(reader: InputReader, query: BoundQuery, now: int) -> pa.Table:
+def _pairs_at(reader: InputReader, query: PairsQuery, now: int) -> pa.Table:
     """The pairs of the window that ends at `now`, as they are known now: columns `_at`, c0, c1, …
 
     Whatever comes later, a row has no partner yet when there is none up to `now`.
     """
-    since = _since(reader.relation, now)
+    since = _since(query, now)
     with reader.core.pinned():
         inputs = reader.read(since, now)
         try:
@@ -241,18 +243,17 @@ def _pairs_at(reader: InputReader, query: BoundQuery, now: int) -> pa.Table:
     return found.filter(pc.and_(pc.greater_equal(found["_at"], since), pc.greater(found["_n"], 0)))
 
 
-def _contents(query: BoundQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list[Known]:
-    assert query.relation is not None
+def _contents(query: RelationQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list[Known]:
     found: list[Known] = []
-    for item, each in zip(query.relation.inputs, inputs, strict=True):
+    for item, each in zip(query.inputs, inputs, strict=True):
         spare = FOREVER
         if options is not None:
-            spare = 0 if each.late == "drop" else spare_of(query.relation, options)
-        found.append(known_of(connection(), query.relation, item, each, spare))
+            spare = 0 if each.late == "drop" else spare_of(query, options)
+        found.append(known_of(connection(), query, item, each, spare))
     return found
 
 
-def _tables(core: Core, relation: Relational, versions: Mapping[str, int] | None = None) -> dict[str, pa.Table]:
+def _tables(core: Core, relation: RelationalQuery, versions: Mapping[str, int] | None = None) -> dict[str, pa.Table]:
     from millpond.answers.relations import relation_of
 
     found = {}
@@ -271,7 +272,7 @@ def _versions(core: Core, standing: Standing, published: Published, instant: int
     return version_at(known, instant) or published.versions
 
 
-def _outputs(query: BoundQuery) -> str:
+def _outputs(query: RelationalQuery) -> str:
     names = [o.name.replace('"', '""') for o in query.select]
     return ", ".join(
         f'CAST(c{n} AS {o.type}) AS "{name}"' for n, (o, name) in enumerate(zip(query.select, names, strict=True))
@@ -286,17 +287,17 @@ def _end(core: Core, item: RelationInput, published: Published) -> int:
     return high + (item.window.range + 1 if item.window.kind == "range" else 0)
 
 
-def explain_relational(core: Core, query: BoundQuery, standing: Standing | None, analyze: bool = False) -> pa.Table:
+def explain_relational(
+    core: Core, query: RelationalQuery, standing: Standing | None, analyze: bool = False
+) -> pa.Table:
     """How a relational query is answered, a line a row; `analyze`: and what that took in the last epochs."""
     from millpond.answers.describe.explain_windows import duration, open_text
 
-    relation = query.relation
-    assert relation is not None
     words = {None: "a relation, defined at every instant", "istream": "ISTREAM: rows that enter it", "dstream":
              "DSTREAM: rows that leave it", "rstream": "RSTREAM: all of it, again and again", "pairs":
              "PAIRS: a stream of joined rows, each as soon as it is certain"}  # fmt: skip
-    lines = [f"CQL query: {words[relation.operator]}"]
-    for item in relation.inputs:
+    lines = [f"CQL query: {words['pairs' if isinstance(query, PairsQuery) else query.operator]}"]
+    for item in query.inputs:
         window = item.window
         if window.kind == "range":
             text = "now" if not window.range else f"range {duration(window.range)}, closed at both ends"
@@ -324,29 +325,12 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
             )
         elif window.kind == "rows":
             lines.append("filters stay above the window: they do not commute with counting rows")
-    lines += [table_line(core, t.name) for t in relation.tables]
-    if relation.plan == "elements":
-        lines.append("plan: elements; a row's image enters and leaves with the row")
-    elif relation.plan == "joined":
-        lines.append("plan: joined; a joined row enters with its last part and leaves with its first")
-        lines += graph_lines(relation, standing is None)
-    elif relation.plan == "grouped":
-        lines.append("plan: grouped; counts and sums follow from the joined rows that enter and leave")
-        lines += graph_lines(relation, standing is None)
-    elif relation.plan == "paired":
-        lines += pair_lines(relation)
-    elif relation.plan == "probed":
-        lines += _probe_lines(core, query)
-    elif relation.lifted is not None:
-        why = f" ({relation.reason})" if relation.reason else ""
-        lines.append(
-            f"plan: recomputed, at every instant at which a window changes, all instants of an epoch at once{why}"
-        )
-    else:
-        lines.append("plan: recomputed, instant by instant (DuckDB cannot evaluate it for many instants at once)")
+    lines += [table_line(core, t.name) for t in query.tables]
+    lines += _plan_lines(core, query, standing is None)
     if standing is not None:
         catalog = core.catalog
-        lines += join_lines(relation) if relation.joins else []
+        if isinstance(query, RelationQuery) and query.joined is not None:
+            lines += join_lines(query, query.joined)
         for owner in dict.fromkeys(standing.inputs):
             lines += [split_line(core, catalog.stores[owner])] if split_line(core, catalog.stores[owner]) else []
             own = catalog.known_as(standing)
@@ -355,7 +339,7 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
         late = ", ".join(
             dict.fromkeys(late_of(catalog, spec) for spec in [catalog.stores[o].spec for o in standing.inputs])
         )
-        spare = duration(spare_of(relation, standing.definition.options))
+        spare = duration(spare_of(query, standing.definition.options))
         lines.append(f"late rows: {late}" + (f", for {spare} behind progress" if "revise" in late else ""))
         lines.append(
             f"status: {standing.status}{': ' + standing.reason if standing.reason else ''};"
@@ -366,6 +350,31 @@ def explain_relational(core: Core, query: BoundQuery, standing: Standing | None,
     else:
         lines.append("ad hoc over the archive and live data up to now")
     return pa.table({"plan": pa.array([display(line) for line in lines])})
+
+
+def _plan_lines(core: Core, query: RelationalQuery, adhoc: bool) -> list[str]:
+    """What EXPLAIN says of how a query is answered."""
+    if isinstance(query, PairsQuery):
+        return pair_lines(query)
+    match query.plan:
+        case Elements():
+            return ["plan: elements; a row's image enters and leaves with the row"]
+        case Joined():
+            joined = "plan: joined; a joined row enters with its last part and leaves with its first"
+            return [joined, *graph_lines(query, query.plan.join, adhoc)]
+        case Grouped():
+            grouped = "plan: grouped; counts and sums follow from the joined rows that enter and leave"
+            return [grouped, *graph_lines(query, query.plan.join, adhoc)]
+        case Driven():
+            return _probe_lines(core, query)
+        case Recomputed() if query.lifted is None:
+            return ["plan: recomputed, instant by instant (DuckDB cannot evaluate it for many instants at once)"]
+        case Recomputed(reason):
+            why = f" ({reason})" if reason else ""
+            every = "plan: recomputed, at every instant at which a window changes, all instants of an epoch at once"
+            return [f"{every}{why}"]
+        case _:
+            assert_never(query.plan)
 
 
 def split_line(core: Core, store: Store) -> str:
@@ -382,16 +391,14 @@ def split_line(core: Core, store: Store) -> str:
     return f"skew: of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {how}"
 
 
-def _probe_lines(core: Core, query: BoundQuery) -> list[str]:
+def _probe_lines(core: Core, query: RelationQuery) -> list[str]:
     """What EXPLAIN says of a query that looks the past up: how often, where, and what that reads now."""
     from millpond.answers.describe.explain_windows import duration, moment
 
-    relation = query.relation
-    assert relation is not None
-    driver = next(i for i in relation.inputs if i.alias == relation.driver)
+    driver = next(i for i in query.inputs if i.alias == query.driver)
     lines = [f"plan: probed; at each instant at which {driver.stream} has rows, the past is looked up"]
-    for item in relation.inputs:
-        probe, stream = relation.probe(item.alias), core.catalog.stream(item.stream)
+    for item in query.inputs:
+        probe, stream = query.probe(item.alias), core.catalog.stream(item.stream)
         if probe is None or stream is None:
             continue
         lines.append(f"past of {item.stream}: rows that meet {probe.condition}")

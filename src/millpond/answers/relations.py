@@ -16,7 +16,7 @@ from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.core import Core
-from millpond.language import RelationQuery, RelationRef
+from millpond.language import RelationRef, TableQuery
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_table
 from millpond.synopses.tolerance import one_line
@@ -24,7 +24,7 @@ from millpond.tables.storage_types import from_storage
 from millpond.types import ConstantInput, StreamDefinition, TableDefinition
 
 
-def select_relations(core: Core, query: RelationQuery) -> pa.Table:
+def select_relations(core: Core, query: TableQuery) -> pa.Table:
     """The answer of a SELECT without streams. Raises: QueryError when an expression of it fails on a row."""
     tables = {ref.alias: relation_of(core, ref, query.ends.get(ref.alias)) for ref in query.relations}
     try:
@@ -42,7 +42,7 @@ def relation_of(core: Core, ref: RelationRef | ConstantInput, ends: tuple[int, i
             raise QueryError(f"there is no query '{ref.name}'")
         if ref.kind == "final":
             return final_answers(core, standing)
-        if ref.kind == "query" and (relation := standing.definition.query.relation) and relation.operator is None:
+        if ref.kind == "query" and standing.definition.is_relation:
             return current_relation(core, standing)
         if ref.kind == "query":
             return latest_answers(core, standing, windows=ends)

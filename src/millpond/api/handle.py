@@ -29,7 +29,7 @@ from millpond.engine.core import Core
 from millpond.language.duck import quote
 from millpond.progress import NEVER
 from millpond.support.errors import PondError, QueryError
-from millpond.types import Edge, micros_of, to_json
+from millpond.types import Edge, WindowedQuery, micros_of, to_json
 from millpond.types.as_of import AsOf, as_of_moment, not_an_edge, timestamp_of
 from millpond.types.results import Answer, AnswerBatch, Cursor
 
@@ -62,6 +62,12 @@ class QueryHandle:
         if standing is None:
             raise QueryError(f"there is no query with the id {self.id}; it may have been dropped")
         return standing
+
+    def _streams_of(self, standing: Standing) -> list[str]:
+        """The names of the streams that it reads; of a union as it was written."""
+        query = standing.definition.query
+        written = [f.name for f in query.feeds] if isinstance(query, WindowedQuery) else []
+        return written or shown_names(self._core.catalog, self._core.catalog.streams_of(standing))
 
     def result(self, as_of: Any = None, begin: Any = None, end: Any = None, most: int | None = None) -> Answer:
         """The answer now, or at any other moment.
@@ -167,8 +173,7 @@ class QueryHandle:
             "status": standing.status,
             "reason": standing.reason,
             "text": definition.text,
-            "streams": [f.name for f in definition.query.feeds]
-            or shown_names(self._core.catalog, self._core.catalog.streams_of(standing)),
+            "streams": self._streams_of(standing),
             "columns": [{"name": c.name, "type": c.type} for c in definition.columns],
             "options": to_json(definition.options),
             "registered_epoch": standing.first_epoch - 1,

@@ -41,10 +41,10 @@ from millpond.support.errors import PondError, QueryError, SourceError
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.tables.executors import Executor, InlineExecutor
-from millpond.types import BoundQuery, QueryOptions, Selection, to_json
+from millpond.types import QueryOptions, RowQuery, to_json
 from millpond.types.options import OptionFault, options_of, read
 from millpond.types.results import AnswerBatch, Cursor, StatementResult
-from millpond.windows.kinds import WindowKind
+from millpond.windows.protocol import WindowKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -261,8 +261,9 @@ class Pond(Functions):
         """Register a kind of windows of your own: `FROM s [KIND name]` takes its windows then, on any stream.
 
         Arguments:
-            name: letters, digits and _. kind: has windows(), extent() and wids() (`millpond.windows.kinds.WindowKind`):
-                pure functions, which are pickled for the workers. Two attributes help: `grid`, microseconds on whose
+            name: letters, digits and _.
+            kind: has windows(), extent() and wids() (`millpond.windows.protocol.WindowKind`): pure
+                functions, which are pickled for the workers. Two attributes help: `grid`, microseconds on whose
                 multiples all windows start and end, so that times between need not be asked for; `longest`,
                 microseconds that no window is longer than, so that a registration reads no more of the archive.
             times: more times to try it on, beside those that are tried anyhow (1970 to 2100).
@@ -312,12 +313,12 @@ class Pond(Functions):
         new = [
             rows.new(query, text, name, owner, options)
             for query, text, name in zip(bound, texts, names, strict=True)
-            if isinstance(query, Selection)
+            if isinstance(query, RowQuery)
         ]
         windows: list[int] = []
         try:
             for query, text, name in zip(bound, texts, names, strict=True):
-                if isinstance(query, BoundQuery):
+                if not isinstance(query, RowQuery):
                     with self._core.lock, pointing_into(text):
                         windows.append(self._interpreter.windows.register(name, query, options, text, None)[0])
             numbers = rows.add(new, limit) if new else []
@@ -329,7 +330,7 @@ class Pond(Functions):
         if windows:
             self._loop.kick()
         left, right = iter(windows), iter(numbers)
-        return [self._handle(next(left if isinstance(query, BoundQuery) else right)) for query in bound]
+        return [self._handle(next(right if isinstance(query, RowQuery) else left)) for query in bound]
 
     def _handle(self, number: int) -> QueryHandle:
         return QueryHandle(self._core, number, self._loop.kick)

@@ -37,7 +37,7 @@ from millpond.catalog.register_log import Entry, RegisterLog
 from millpond.catalog.register_reading import Reading
 from millpond.catalog.register_rows import OPTIONS, PAUSED, STATUS, Rows
 from millpond.support.errors import QueryError, Refusal
-from millpond.types import Selection
+from millpond.types import RowQuery
 
 #: Events behind a checkpoint after which a new one is worth while.
 TAIL = 4096
@@ -72,9 +72,9 @@ class Register(Reading):
         definitions: how many parsed definitions are kept in memory.
 
     >>> import tempfile
-    >>> from millpond.types import BoundQuery, Output, Selection, Side
+    >>> from millpond.types import Output, RowQuery, RowScan, Side
     >>> register = Register(tempfile.mkdtemp())
-    >>> query = Selection(BoundQuery("s", None, (Output("a", '"a"', "INTEGER"),), grouped=False), (Side("s"),))
+    >>> query = RowQuery(RowScan(stream="s", select=(Output("a", '"a"', "INTEGER"),)), (Side("s"),))
     >>> [number] = register.add([NewSelection(query, streams=(7,), name="all_of_s")])
     >>> register.get(number).name, register.by_name("ALL_OF_S").id == number, register.on_stream(7).tolist()
     ('all_of_s', True, [1])
@@ -312,7 +312,7 @@ class Register(Reading):
             self._slot(query)
         self._record({"do": "status", "id": query, "status": status})
 
-    def fit(self, selections: Mapping[int, Selection]) -> None:
+    def fit(self, selections: Mapping[int, RowQuery]) -> None:
         """Give queries that are registered already other definitions, durably, as one; those that are gone stay so.
 
         Arguments:

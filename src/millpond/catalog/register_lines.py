@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from millpond.types import Interval, QueryOptions, Selection, from_json
+from millpond.types import Interval, QueryOptions, RowQuery, Variant, from_json
+from millpond.types.records import TAG
 
 _PLAIN = QueryOptions()
 
@@ -26,7 +27,7 @@ class NewSelection:
     version, previous: of CREATE OR REPLACE, as in the catalog.
     """
 
-    selection: Selection
+    selection: RowQuery
     streams: tuple[int, ...]
     text: str = ""
     name: str | None = None
@@ -45,7 +46,7 @@ class Registered:
     id: int
     name: str
     owner: str
-    selection: Selection
+    selection: RowQuery
     options: QueryOptions
     status: RegisterStatus
     registered_epoch: int
@@ -72,7 +73,7 @@ def compact(value: Any) -> Any:
         return value
     if kind in (tuple, list):
         return [compact(v) for v in value]
-    shown = {}
+    shown: dict[str, Any] = {TAG: kind.__name__} if issubclass(kind, Variant) else {}
     for name, default in _fields(kind):
         field = getattr(value, name)
         # 1 == True and 0.0 == -0.0: only the same kind of default may be left out.
@@ -82,7 +83,7 @@ def compact(value: Any) -> Any:
     return shown
 
 
-def _textless(selection: Selection) -> Selection:
+def _textless(selection: RowQuery) -> RowQuery:
     """Without its text, which stands in the line by itself."""
     return replace(selection, query=replace(selection.query, text="")) if selection.query.text else selection
 
@@ -106,7 +107,7 @@ def add_line(query: int, fragment: bytes) -> bytes:
     return b'{"do":"add","id":%d,' % query + fragment
 
 
-def fit_event(line: bytes, selection: Selection) -> dict[str, Any]:
+def fit_event(line: bytes, selection: RowQuery) -> dict[str, Any]:
     """The event that gives the query of an add line, or of such an event's, another definition."""
     event: dict[str, Any] = json.loads(line)
     event.pop("replaces", None)  # that was done when it came
@@ -140,7 +141,7 @@ def name_of(query: int, name: str | None) -> str:
 
 def registered(event: dict[str, Any], status: RegisterStatus) -> Registered:
     """The query of an add line, read and parsed."""
-    selection = from_json(Selection, event["selection"])
+    selection = from_json(RowQuery, event["selection"])
     sides = tuple(
         replace(side, boxes=boxes_in(written))
         for side, written in zip(selection.sides, event["selection"]["sides"], strict=True)

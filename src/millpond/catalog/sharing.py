@@ -11,15 +11,26 @@ from dataclasses import dataclass, replace
 from millpond.catalog.state import Catalog, Store, Synopsis
 from millpond.language.duck import quote
 from millpond.relations import rows_needed
+from millpond.relations.stores import forgets
 from millpond.synopses import spec_of
 from millpond.synopses.conjunctions import conjunction_of
-from millpond.synopses.panes import windows_of
-from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput, StreamDefinition
+from millpond.synopses.panes import PanesSpec, windows_of
+from millpond.types import (
+    Grouped,
+    Joined,
+    PairsQuery,
+    QueryOptions,
+    RelationalQuery,
+    RelationInput,
+    StreamDefinition,
+    WindowedQuery,
+    WindowQuery,
+)
 
 
 def assign(
     catalog: Catalog,
-    query: BoundQuery,
+    query: WindowedQuery,
     stream: StreamDefinition,
     next_epoch: int,
     complete_since: dict[str, int],
@@ -50,10 +61,9 @@ def assign(
                 have = {c.name: c for c in synopsis.spec.components}
                 have.update({c.name: c for c in needed.components})
                 casts = dict(synopsis.spec.casts) | dict(needed.casts)
-                carried = tuple(dict.fromkeys([*synopsis.spec.carried, *needed.carried]))
-                wider = replace(
-                    synopsis.spec, components=tuple(have.values()), casts=tuple(casts.items()), carried=carried
-                )
+                wider = replace(synopsis.spec, components=tuple(have.values()), casts=tuple(casts.items()))
+                if isinstance(wider, PanesSpec) and isinstance(needed, PanesSpec):
+                    wider = replace(wider, carried=tuple(dict.fromkeys([*wider.carried, *needed.carried])))
                 if wider.serves(needed, query):
                     return replace(synopsis, spec=wider), True
     return Synopsis(f"{needed.key}.{next_epoch}.{catalog.next_id}", needed, next_epoch), True
@@ -71,8 +81,8 @@ def ordered_alike(catalog: Catalog, owner: str, where: str | None, options: Quer
     return oldest is None or oldest.definition.options.ordering == options.ordering
 
 
-def _widens(synopsis: Synopsis, query: BoundQuery) -> bool:
-    return query.window is not None and all(synopsis.spec.panes.serves(w) for w in windows_of(query))
+def _widens(synopsis: Synopsis, query: WindowedQuery) -> bool:
+    return isinstance(query, WindowQuery) and all(synopsis.spec.panes.serves(w) for w in windows_of(query))
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,7 @@ class Stored:
 
 def assign_stores(
     catalog: Catalog,
-    query: BoundQuery,
+    relation: RelationalQuery,
     streams: Sequence[StreamDefinition],
     next_epoch: int,
     history: Sequence[bool],
@@ -102,8 +112,6 @@ def assign_stores(
         history: per input, whether the stream has rows of epochs before `next_epoch`.
         number: the query's id. backdated: it wants answers from before its registration. options: of the query.
     """
-    relation = query.relation
-    assert relation is not None
     made: dict[str, Store] = {}
     owners: list[str] = []
     waits = backdated and any(history)
@@ -137,10 +145,12 @@ def assign_stores(
     return Stored(tuple(owners), changed, waits)
 
 
-def _placing(relation: Relational, item: RelationInput) -> tuple[str, tuple[str, ...]]:
+def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[str, tuple[str, ...]]:
     """By what the rows of an input are spread over shards, and how those of split keys may be placed: best first."""
-    plan = relation.joined
-    if not relation.joins or plan is None or not plan.spread:
+    if isinstance(relation, PairsQuery) or not isinstance(relation.plan, Joined | Grouped):
+        return "", ("",)
+    plan = relation.plan.join
+    if not plan.spread:
         return "", ("",)
     number = plan.items.index(item.alias)
     names = [name for each in relation.inputs for name in each.names]
@@ -152,13 +162,13 @@ def _placing(relation: Relational, item: RelationInput) -> tuple[str, tuple[str,
     return plan.spread[number], (plan.deal[number], *others)
 
 
-def _reaches(catalog: Catalog, store: Store, wanted: Relational, item: RelationInput) -> bool:
+def _reaches(catalog: Catalog, store: Store, wanted: RelationalQuery, item: RelationInput) -> bool:
     """Whether a store certainly holds what is in the window of a new input, since a running one needs as much."""
-    if wanted.plan == "paired":  # what it keeps follows from the progress of two streams together
+    if isinstance(wanted, PairsQuery):  # what it keeps follows from the progress of two streams together
         return False
     for standing in catalog.users(store.owner):
-        relation = standing.definition.query.relation
-        if relation is None or standing.status != "live":
+        relation = standing.definition.query
+        if not isinstance(relation, RelationalQuery) or standing.status != "live":
             continue
         for owner, other in zip(standing.inputs, relation.inputs, strict=True):
             if owner == store.owner and covers(relation, other, item):
@@ -166,13 +176,13 @@ def _reaches(catalog: Catalog, store: Store, wanted: Relational, item: RelationI
     return False
 
 
-def covers(relation: Relational, other: RelationInput, item: RelationInput) -> bool:
+def covers(relation: RelationalQuery, other: RelationInput, item: RelationInput) -> bool:
     """Whether what `other`, an input of `relation`, keeps in its window is all that `item` needs in its own."""
     mine, needed = other.window, item.window
-    if relation.plan == "paired":  # the progress of another stream says what it keeps
+    if isinstance(relation, PairsQuery):  # the progress of another stream says what it keeps
         return False
     if mine.kind == "unbounded":
-        return relation.plan != "elements" or relation.operator != "istream"
+        return not forgets(relation)
     if mine.kind != needed.kind or mine.partition != needed.partition:
         return False
     return mine.range >= needed.range and mine.rows >= needed.rows

@@ -8,19 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, assert_never
 
 from millpond.language.duck import quote
 from millpond.progress import NEVER
 from millpond.relations import Rows
 from millpond.synopses import PanesSpec
+from millpond.synopses.partials.dispatch import Spec
+from millpond.synopses.partials.specs import SynopsisSpec
 from millpond.types import (
     FunctionDefinition,
     KindDefinition,
+    KindWindow,
+    PairsQuery,
     QueryDefinition,
     QueryOptions,
+    RelationalQuery,
+    RelationQuery,
+    RowWindowQuery,
+    StandingQuery,
     StreamDefinition,
     TableDefinition,
+    WindowedQuery,
+    WindowQuery,
     from_json,
 )
 
@@ -36,7 +46,7 @@ class Synopsis:
     """
 
     owner: str
-    spec: PanesSpec
+    spec: Spec
     first_epoch: int
 
 
@@ -113,6 +123,18 @@ class Standing:
     def id(self) -> int:
         """The query's id."""
         return self.definition.id
+
+    @property
+    def windowed(self) -> WindowedQuery:
+        """Its query, which is one over windows that have ends."""
+        assert isinstance(self.definition.query, WindowedQuery)
+        return self.definition.query
+
+    @property
+    def relational(self) -> RelationalQuery:
+        """Its query, which is one of CQL."""
+        assert isinstance(self.definition.query, RelationalQuery)
+        return self.definition.query
 
 
 @dataclass(frozen=True)
@@ -252,8 +274,7 @@ class Catalog:
 
     def of_kind(self, reference: str) -> list[Standing]:
         """The queries over windows of a registered kind."""
-        windows = [(q, q.definition.query.window) for q in self.queries.values()]
-        return [q for q, window in windows if window is not None and window.kind == reference]
+        return [q for q in self.queries.values() if _kind_of(q.definition.query) == reference]
 
     def users(self, owner: str) -> list[Standing]:
         """The queries that a synopsis or a store serves."""
@@ -377,25 +398,26 @@ def narrow(catalog: Catalog, stream: int, column: str, kind: str) -> Catalog:
     queries = dict(catalog.queries)
     for number, standing in catalog.queries.items():
         query = standing.definition.query
-        if query.relation is not None:
-            inputs = tuple(
-                replace(i, narrowed=stores[o].spec.narrowed)
-                for i, o in zip(query.relation.inputs, standing.inputs, strict=True)
-            )
-            query = replace(query, relation=replace(query.relation, inputs=inputs))
-        else:
-            query = replace(query, narrowed=synopses[standing.synopsis].spec.narrowed)
+        match query:
+            case RelationQuery() | PairsQuery():
+                specs = [stores[owner].spec for owner in standing.inputs]
+                inputs = tuple(replace(i, narrowed=s.narrowed) for i, s in zip(query.inputs, specs, strict=True))
+                query = replace(query, inputs=inputs)
+            case WindowQuery() | RowWindowQuery():
+                query = replace(query, narrowed=synopses[standing.synopsis].spec.narrowed)
+            case _:
+                assert_never(query)
         queries[number] = replace(standing, definition=replace(standing.definition, query=query))
     return replace(catalog, synopses=synopses, stores=stores, queries=queries)
 
 
-S = TypeVar("S", PanesSpec, Rows)
+S = TypeVar("S", bound=SynopsisSpec | Rows)
 
 
 def _narrowed(spec: S, stream: int, column: str, kind: str) -> S:
     """The spec, which takes a column of a stream that it reads as `kind`; a union calls it as its first stream does."""
     ours: str | None = column if spec.stream == stream else None
-    if isinstance(spec, PanesSpec):
+    if isinstance(spec, SynopsisSpec):
         if spec.feeds:
             feed = next((f for f in spec.feeds if f.stream == stream and column in f.columns), None)
             ours = None if feed is None else spec.feeds[0].columns[feed.columns.index(column)]
@@ -408,6 +430,11 @@ def _narrowed(spec: S, stream: int, column: str, kind: str) -> S:
 def _with(narrowed: tuple[tuple[str, str], ...], column: str, kind: str) -> tuple[tuple[str, str], ...]:
     """The first type stays: what was narrowed before is narrow enough."""
     return narrowed if quote(column) in dict(narrowed) else (*narrowed, (quote(column), kind))
+
+
+def _kind_of(query: StandingQuery) -> str | None:
+    """The reference of the registered kind of a query's windows; None: they are of another."""
+    return query.window.kind if isinstance(query, WindowQuery) and isinstance(query.window, KindWindow) else None
 
 
 def _without_unread(catalog: Catalog) -> Catalog:

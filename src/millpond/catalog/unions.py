@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from millpond.archive.retention import is_cut
 from millpond.catalog import Catalog
 from millpond.progress import StreamProgress, meld
-from millpond.types import PLACE, WEIGHT, BoundQuery, Feed, StreamDefinition
+from millpond.types import PLACE, WEIGHT, Feed, StreamDefinition, StreamQuery
 
 
 class Fed(Protocol):
@@ -157,7 +157,7 @@ def own_names(spec: Fed, stream: StreamDefinition, columns: Sequence[str]) -> Se
     return [b for a, b in zip(spec.feeds[0].columns, feed.columns, strict=True) if a in columns]
 
 
-def is_retained(catalog: Catalog, query: BoundQuery) -> bool:
+def is_retained(catalog: Catalog, query: StreamQuery) -> bool:
     """Whether a stream that a query reads has a retention, so that windows can be cut by it."""
     names = [f.name for f in query.feeds] or [query.stream]
     return any((s := catalog.stream(n)) is not None and is_cut(s) for n in names)

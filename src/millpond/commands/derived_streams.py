@@ -10,21 +10,22 @@ from sqlglot import exp
 
 from millpond import language as lang
 from millpond.catalog import Standing
-from millpond.operators.windowed.advance import revise_for
-from millpond.relations import spare_of
+from millpond.commands.inner_streams import revised_for
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, StatementError
 from millpond.types import (
     ARRIVAL,
     COVERED,
     EXACT,
-    BoundQuery,
     Column,
     Derivation,
     Edge,
+    GroupScan,
     QueryOptions,
-    Selection,
+    RelationalQuery,
+    RowQuery,
     Span,
+    StandingQuery,
     StreamDefinition,
     StreamOptions,
 )
@@ -43,27 +44,28 @@ def check_sources(statement: lang.DeriveStream) -> None:
             raise _fault(statement, f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
 
 
-def streams_read(query: BoundQuery) -> list[str]:
+def streams_read(query: StandingQuery) -> list[str]:
     """The names of the streams that a query of answers reads."""
-    inputs = query.relation.inputs if query.relation is not None else ()
-    return [*(n for i in inputs for n in i.names), *(f.name for f in query.feeds)] or [query.stream]
+    if isinstance(query, RelationalQuery):
+        return [n for i in query.inputs for n in i.names]
+    return [f.name for f in query.feeds] or [query.stream]
 
 
 def answer_options(
-    statement: lang.DeriveStream, query: BoundQuery, sources: Sequence[StreamDefinition]
+    statement: lang.DeriveStream, query: StandingQuery, sources: Sequence[StreamDefinition]
 ) -> QueryOptions:
     """The options of the standing query over `sources` whose answers become rows."""
-    relation = query.relation
-    if relation is not None and relation.operator is None:
+    if isinstance(query, RelationalQuery) and not query.makes_stream:
         message = "a relation without ISTREAM, DSTREAM or RSTREAM is no stream"
         raise _fault(statement, message, "ISTREAM(SELECT …) for what comes in, RSTREAM for all of it", "SELECT")
     if statement.revisions == "retract":
-        return replace(statement.options, pairs=relation is None)
-    drops = not query.feeds and all(s.options.late == "drop" for s in sources)
+        return replace(statement.options, pairs=not isinstance(query, RelationalQuery))
+    union = not isinstance(query, RelationalQuery) and query.feeds
+    drops = not union and all(s.options.late == "drop" for s in sources)
     if statement.revisions != "final" or drops:
         return statement.options
     options = statement.options
-    return replace(options, delay=revise_for(query, options) if relation is None else spare_of(relation, options))
+    return replace(options, delay=revised_for(query, options))
 
 
 def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:
@@ -85,7 +87,7 @@ def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources:
 
 
 def stream_of_rows(
-    statement: lang.DeriveStream, selection: Selection, source: StreamDefinition, first_epoch: int, history: bool
+    statement: lang.DeriveStream, selection: RowQuery, source: StreamDefinition, first_epoch: int, history: bool
 ) -> StreamDefinition:
     """The stream of the rows of another one that pass a condition; its id is still to be given.
 
@@ -96,7 +98,7 @@ def stream_of_rows(
     query, options = selection.query, statement.options
     if len(selection.sides) > 1:
         raise _fault(statement, "a derived stream without a window reads one stream", "a filter of one stream", "FROM")
-    if query.grouped or query.distinct or query.order_by or query.limit is not None or query.offset:
+    if isinstance(query, GroupScan) or query.distinct or query.order_by or query.limit is not None or query.offset:
         raise _fault(
             statement, "groups, DISTINCT, ORDER BY and LIMIT need a window: a stream's rows never end",
             f"FROM {source.name} [RANGE … SLIDE …]", "SELECT",

@@ -23,14 +23,18 @@ from millpond.engine.control.reporting import SYSSTREAM, definition_of
 from millpond.language import Schema
 from millpond.language.inner_streams import stream_of
 from millpond.types import (
-    BoundQuery,
     FunctionDefinition,
+    Query,
     QueryDefinition,
     QueryOptions,
-    Selection,
-    StagedQuery,
+    RelationalQuery,
+    RowQuery,
+    ScanQuery,
+    Staged,
+    StandingQuery,
     StreamDefinition,
     TableDefinition,
+    outer_of,
 )
 
 Named = StreamDefinition | TableDefinition | QueryDefinition
@@ -93,8 +97,10 @@ class Foresight:
             self._put(statement.definition.name, statement.definition, statement.if_not_exists)
         elif isinstance(statement, lang.CreateQuery):
             bound = self._bind(statement)
-            if isinstance(bound, BoundQuery):
-                self._put(statement.name, self._standing(statement, bound).definition, statement.if_not_exists)
+            if not isinstance(bound, RowQuery):
+                self._put(
+                    statement.name, self._standing(statement, outer_of(bound)).definition, statement.if_not_exists
+                )
             else:
                 check_row_options(statement.options)
                 if not (statement.if_not_exists and self._is_known(statement.name)):
@@ -123,23 +129,23 @@ class Foresight:
             self._row_queries.discard(name.lower())
             self._made[name.lower()] = definition
 
-    def _bind(self, statement: lang.CreateQuery | lang.DeriveStream) -> BoundQuery | Selection:
+    def _bind(self, statement: lang.CreateQuery | lang.DeriveStream) -> Query | Staged:
         bound = lang.bind_standing(statement.select, statement.text, statement.offset, self)
         if isinstance(statement, lang.CreateQuery):
             self._check(bound, statement.options)
         return bound
 
-    def _check(self, bound: BoundQuery | Selection | lang.RelationQuery, options: QueryOptions | None = None) -> None:
+    def _check(self, bound: Query | Staged | ScanQuery | lang.TableQuery, options: QueryOptions | None = None) -> None:
         """Refuse options that the query cannot have, as its execution does."""
-        if isinstance(bound, BoundQuery):
-            check_options(self, bound, options or QueryOptions())
-        elif isinstance(bound, Selection):
+        if isinstance(bound, RowQuery):
             check_reduction(bound.query)
+        elif not isinstance(bound, lang.TableQuery):
+            check_options(self, bound, options or QueryOptions())
 
     def _standing(
-        self, statement: lang.CreateQuery | lang.DeriveStream, bound: BoundQuery, options: QueryOptions | None = None
+        self, statement: lang.CreateQuery | lang.DeriveStream, bound: StandingQuery, options: QueryOptions | None = None
     ) -> Standing:
-        streams = [self.lookup(name) for name in [f.name for f in bound.feeds] or [bound.stream]]
+        streams = [] if isinstance(bound, RelationalQuery) else [self.lookup(name) for name in streams_read(bound)]
         retained = any(isinstance(s, StreamDefinition) and s.options.retention is not None for s in streams)
         chosen = statement.options if options is None else options
         return Standing(QueryDefinition(statement.name, bound, chosen, retained=retained), "", 1)
@@ -147,16 +153,17 @@ class Foresight:
     def _derive(self, statement: lang.DeriveStream) -> None:
         check_sources(statement)
         bound = self._bind(statement)
-        if isinstance(bound, StagedQuery):
-            read = [stream_of(each) for each in bound.inner if each.name in streams_read(bound)]
-            options = answer_options(statement, bound, read)
+        if isinstance(bound, Staged):
+            query = bound.query
+            read = [stream_of(each) for each in bound.inner if each.name in streams_read(query)]
+            options = answer_options(statement, query, read)
             check_options(self, bound, options)
-            definition = stream_of_answers(statement, self._standing(statement, bound, options), [])
+            definition = stream_of_answers(statement, self._standing(statement, query, options), [])
             self._put(statement.name, definition, statement.if_not_exists)
             return
-        source = self.lookup(bound.stream if isinstance(bound, BoundQuery) else bound.sides[0].stream)
+        source = self.lookup(bound.sides[0].stream if isinstance(bound, RowQuery) else bound.stream)
         assert isinstance(source, StreamDefinition)
-        if isinstance(bound, Selection):
+        if isinstance(bound, RowQuery):
             definition = stream_of_rows(statement, bound, source, 1, False)
         else:
             read = [s for n in streams_read(bound) if isinstance(s := self.lookup(n), StreamDefinition)]

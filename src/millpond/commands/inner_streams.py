@@ -15,17 +15,29 @@ from typing import Literal
 
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.language.inner_streams import named, stream_of, unstaged
+from millpond.language.inner_streams import named, stream_of
 from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import spare_of
 from millpond.relations.bands import marks_of
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
-from millpond.types import BoundQuery, InnerStream, QueryOptions, StagedQuery, StreamDefinition, to_json
+from millpond.types import (
+    InnerStream,
+    PairsQuery,
+    QueryOptions,
+    RelationalQuery,
+    Staged,
+    StandingQuery,
+    StreamDefinition,
+    TimeWindow,
+    WindowQuery,
+    to_json,
+    union_from_json,
+)
 
 #: Registers the query of a stream: (its name, query, options, text) -> the standing query, and the event that does so.
-Plan = Callable[[str, BoundQuery, QueryOptions], "tuple[Standing, dict[str, object]]"]
+Plan = Callable[[str, StandingQuery, QueryOptions], "tuple[Standing, dict[str, object]]"]
 
 #: What the option `since` says.
 Since = int | Literal["start"] | None
@@ -38,12 +50,14 @@ class InnerStreams:
         self.core, self._plan = core, plan
 
     @contextmanager
-    def made(self, query: BoundQuery, options: QueryOptions) -> Iterator[tuple[BoundQuery, QueryOptions]]:
+    def made(
+        self, query: StandingQuery | Staged, options: QueryOptions
+    ) -> Iterator[tuple[StandingQuery, QueryOptions]]:
         """A query over streams that are there, and with what options; those that were made go if it fails.
 
         Raises: Refusal where a column cannot be carried.
         """
-        if not isinstance(query, StagedQuery):
+        if not isinstance(query, Staged):
             yield query, options
             return
         made: list[int] = []
@@ -53,15 +67,15 @@ class InnerStreams:
             self._drop(made)
             raise
 
-    def _settled(self, query: StagedQuery, options: QueryOptions, made: list[int]) -> tuple[BoundQuery, QueryOptions]:
-        settled: BoundQuery = query
+    def _settled(self, staged: Staged, options: QueryOptions, made: list[int]) -> tuple[StandingQuery, QueryOptions]:
+        query = settled = staged.query
         names: dict[str, str] = {}
-        bound = self._answered(query)
+        bound = self._answered(staged)
         since: Since = options.since if options.since is not None or bound > NEVER else "start"
-        late = revise_for(query, options) if query.relation is None else spare_of(query.relation, options)
+        late = revised_for(query, options)
         fresh = False
         older: dict[str, int] = {}  # by how much what is taken back may be older than the late row that does so
-        for each in query.inner:
+        for each in staged.inner:
             inner = each.query
             below = _older(inner, older)
             older[each.name] = below + (_apart(each) if each.revisions == "retract" else 0)
@@ -84,17 +98,18 @@ class InnerStreams:
         if fresh and options.since is None:
             # It knows of no windows that have ended yet; those that have by now are not reported.
             options = replace(options, since=bound if bound > NEVER else "start")
-        return unstaged(settled), options
+        return settled, options
 
-    def _answered(self, query: StagedQuery) -> int:
+    def _answered(self, query: Staged) -> int:
         """The event time before which all is known of the streams that a query's own streams are made of."""
         known: dict[str, int] = {}
         for each in query.inner:
-            relation = each.query.relation
-            assert relation is not None
+            relation = each.query
+            assert isinstance(relation, RelationalQuery)  # else it is no stream
             bounds = [min(known[n] if n in known else self._bound(n) for n in i.names) for i in relation.inputs]
-            paired = relation.plan == "paired"
-            known[each.name] = marks_of(relation, (bounds[0], bounds[1])).result if paired else min(bounds)
+            known[each.name] = (
+                marks_of(relation, (bounds[0], bounds[1])).result if isinstance(relation, PairsQuery) else min(bounds)
+            )
         return min(known.values())
 
     def _bound(self, name: str) -> int:
@@ -102,26 +117,29 @@ class InnerStreams:
         assert stream is not None
         return self.core.published.progress.get(str(stream.id), StreamProgress()).bound
 
-    def _shared(self, each: InnerStream, query: BoundQuery, options: QueryOptions) -> StreamDefinition | None:
+    def _shared(self, each: InnerStream, query: StandingQuery, options: QueryOptions) -> StreamDefinition | None:
         """A stream that is there and has what is needed."""
         if not self.core.settings.share:
             return None
         key, catalog = _key(each, query, options), self.core.catalog
         for stream in catalog.streams.values():
-            if stream.derived is None or stream.derived.inner != key or stream.derived.query not in catalog.queries:
+            if (
+                stream.derived is None
+                or key_as_written_now(stream.derived.inner) != key
+                or stream.derived.query not in catalog.queries
+            ):
                 continue
             standing = catalog.queries[stream.derived.query]
             if standing.status in ("live", "backfilling") and _covers(standing.definition.options.since, options.since):
                 return stream
         return None
 
-    def _make(self, each: InnerStream, query: BoundQuery, options: QueryOptions) -> StreamDefinition:
+    def _make(self, each: InnerStream, query: StandingQuery, options: QueryOptions) -> StreamDefinition:
         core = self.core
         name = self._free(each.name.split(" within ")[0])
         standing, event = self._plan(name, query, options)
-        relation = query.relation
-        assert relation is not None
-        sources = [s for i in relation.inputs for n in i.names if (s := core.catalog.stream(n)) is not None]
+        assert isinstance(query, RelationalQuery)  # else it is no stream
+        sources = [s for i in query.inputs for n in i.names if (s := core.catalog.stream(n)) is not None]
         definition = stream_of(each, name, sorted({s.id for s in sources}), standing.id)
         assert definition.derived is not None
         derivation = replace(
@@ -158,31 +176,44 @@ class InnerStreams:
                 self.core.catalog_log.record({"do": "drop_query", "id": stream.derived.query})
 
 
-def _key(each: InnerStream, query: BoundQuery, options: QueryOptions) -> str:
+def _key(each: InnerStream, query: StandingQuery, options: QueryOptions) -> str:
     """What a stream is made of, and what of it is kept: equal for queries that can share one."""
     what = [to_json(replace(query, text="")), each.revisions, to_json(replace(options, since=None))]
     return json.dumps(what, sort_keys=True)
 
 
-def _since(query: BoundQuery, since: Since, bound: int) -> Since:
+def key_as_written_now(key: str) -> str:
+    """A key as it is written now, of a stream that an older version made."""
+    if not key:
+        return ""
+    query, *others = json.loads(key)
+    return json.dumps([to_json(union_from_json(StandingQuery, query)), *others], sort_keys=True)
+
+
+def _since(query: StandingQuery, since: Since, bound: int) -> Since:
     """From when on a query's streams are needed that reports from `since`, or what is not known by `bound`."""
-    if since == "start" or query.window is None or query.window.landmark is not None or query.window.kind:
+    if since == "start" or not isinstance(query, WindowQuery) or not isinstance(query.window, TimeWindow):
         return "start"
     start = bound if since is None else since
     return max(NEVER, start - query.window.range)
 
 
-def _older(query: BoundQuery, older: Mapping[str, int]) -> int:
+def _older(query: StandingQuery, older: Mapping[str, int]) -> int:
     """By how much the rows that a query reads may be older than the late row that takes them back: as far as rows may
     lie apart in each join below it."""
-    read = [query.stream] if query.relation is None else [n for i in query.relation.inputs for n in i.names]
+    read = [n for i in query.inputs for n in i.names] if isinstance(query, RelationalQuery) else [query.stream]
     return max((older.get(name, 0) for name in read), default=0)
+
+
+def revised_for(query: StandingQuery, options: QueryOptions) -> int:
+    """How long behind progress answers can be revised: microseconds."""
+    return spare_of(query, options) if isinstance(query, RelationalQuery) else revise_for(query, options)
 
 
 def _apart(each: InnerStream) -> int:
     """How far rows may lie apart that are joined, as far as windows of time say it (microseconds)."""
-    relation = each.query.relation
-    return 0 if relation is None else max(i.window.range for i in relation.inputs)
+    query = each.query
+    return max(i.window.range for i in query.inputs) if isinstance(query, RelationalQuery) else 0
 
 
 def _covers(kept: Since, wanted: Since) -> bool:

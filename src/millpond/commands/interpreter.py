@@ -54,12 +54,13 @@ from millpond.support.errors import (
     StatementError,
     without_secrets,
 )
+from millpond.synopses.panes import PanesSpec
 from millpond.types import (
-    BoundQuery,
     QueryDefinition,
     QueryOptions,
-    Selection,
-    StagedQuery,
+    RelationalQuery,
+    RowQuery,
+    Staged,
     StreamDefinition,
     TableDefinition,
     to_json,
@@ -202,17 +203,17 @@ class Interpreter:
     def _select(self, statement: lang.Select) -> tuple[pa.Table, str]:
         """The answer, and a note about queries whose answers are not complete yet."""
         bound = lang.bind_select(statement.select, statement.text, statement.offset, self.rows.names)
-        if isinstance(bound, Selection):
+        if isinstance(bound, RowQuery):
             check_reduction(bound.query)
             return (table := select_once(self.core, bound).table), said_with(self.core, table, bound)
-        if isinstance(bound, StagedQuery):
+        if isinstance(bound, Staged):
             raise _only_standing(statement)
-        if isinstance(bound, BoundQuery):
+        if not isinstance(bound, lang.TableQuery):
             check_options(self.core.catalog, bound, QueryOptions())
-            if bound.relation is not None:
+            if isinstance(bound, RelationalQuery):
                 table = select_relational(self.core, bound)
                 return table, "; ".join(
-                    n for n in (note_of(table), table_note(self.core, [t.name for t in bound.relation.tables])) if n
+                    n for n in (note_of(table), table_note(self.core, [t.name for t in bound.tables])) if n
                 )
             table = select_stream(self.core, bound)
             tables = () if bound.lookup is None else bound.lookup.tables
@@ -239,16 +240,16 @@ class Interpreter:
             if isinstance(standing, Registered):
                 return explain_selection(self.core, standing.selection, standing, statement.analyze)
             if standing.inputs:
-                return explain_relational(self.core, standing.definition.query, standing, statement.analyze)
-            return explain(self.core, standing.definition.query, standing, statement.analyze)
+                return explain_relational(self.core, standing.relational, standing, statement.analyze)
+            return explain(self.core, standing.windowed, standing, statement.analyze)
         bound = lang.bind_select(statement.target, statement.text, statement.offset, self.rows.names)
-        if isinstance(bound, StagedQuery):
+        if isinstance(bound, Staged):
             return explain_staged(self.core, bound)
-        if isinstance(bound, Selection):
+        if isinstance(bound, RowQuery):
             return explain_selection(self.core, bound, None, statement.analyze)
-        if isinstance(bound, BoundQuery) and bound.relation is not None:
+        if isinstance(bound, RelationalQuery):
             return explain_relational(self.core, bound, None)
-        if not isinstance(bound, BoundQuery):
+        if isinstance(bound, lang.TableQuery):
             return pa.table({"plan": ["answers, tables and side streams, joined by DuckDB in one process", bound.sql]})
         return explain(self.core, bound, None, statement.analyze)
 
@@ -316,7 +317,7 @@ class Interpreter:
         check_sources(statement)
         bound = lang.bind_standing(statement.select, statement.text, statement.offset, self.rows.names)
         first = max(core.last_manifest, core.published.epoch) + 1
-        if isinstance(bound, Selection):
+        if isinstance(bound, RowQuery):
             source = core.catalog.stream(bound.sides[0].stream)
             assert source is not None
             definition = stream_of_rows(statement, bound, source, first, self.windows.has_history(source.id))
@@ -374,7 +375,7 @@ class Interpreter:
         if old is None or not statement.replace:
             self._free_name(name, statement)
         bound = lang.bind_standing(statement.select, statement.text, statement.offset, self.rows.names)
-        if isinstance(bound, BoundQuery):
+        if not isinstance(bound, RowQuery):
             return self.windows.register(name, bound, statement.options, statement.text, old)[1]
         version = 1 if old is None else version_of(old) + 1
         previous = () if old is None else (*old.previous, old.id)
@@ -425,12 +426,17 @@ class Interpreter:
             bound = lang.bind_standing(select, text, 0, self.rows.names)
         except StatementError as fault:
             raise self._outdated(name, definition.text) or fault from None
-        if not isinstance(bound, BoundQuery):
+        if isinstance(bound, RowQuery):
             raise Refusal(f"query '{name}' cannot have this window", words=("WINDOW",))
         before = self.core.catalog.synopses.get(standing.synopsis)
         done = self.windows.register(definition.name, bound, definition.options, text, standing)[1]
         kept = self.core.catalog.query(name)
-        if kept is not None and before is not None and kept.synopsis == before.owner and before.spec.rows is None:
+        if (
+            kept is not None
+            and before is not None
+            and kept.synopsis == before.owner
+            and isinstance(before.spec, PanesSpec)
+        ):
             return f"{done}: its panes of {duration(before.spec.panes.width)} make up the new windows"
         return done
 

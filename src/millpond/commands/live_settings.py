@@ -23,7 +23,7 @@ from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER
 from millpond.relations import spare_of
 from millpond.support.errors import Refusal
-from millpond.types import QueryOptions, to_json
+from millpond.types import QueryOptions, RelationalQuery, RowWindowQuery, to_json
 from millpond.types.options import Settings
 
 
@@ -75,8 +75,8 @@ def alter_options(core: Core, statement: lang.AlterQuery, standing: Standing | R
             "answers that go out by and by do so in slots of their own: CREATE OR REPLACE QUERY changes it", "flush"
         )
     event = {"do": "set_options", "id": standing.id, "options": to_json(after)}
-    if query.relation is not None:
-        if spare_of(query.relation, after) > spare_of(query.relation, before):
+    if isinstance(query, RelationalQuery):
+        if spare_of(query, after) > spare_of(query, before):
             raise Refusal(
                 "the rows that a longer 'revise_for' would need are gone; of a relation it can only become shorter",
                 "revise_for",
@@ -88,7 +88,7 @@ def alter_options(core: Core, statement: lang.AlterQuery, standing: Standing | R
                 "revise_for",
             )
         progress = core.published.queries.get(str(standing.id), QueryProgress())
-        if query.row_window is not None:
+        if isinstance(query, RowWindowQuery):
             raise Refusal(
                 f"'revise_for' of a window that ends with rows can only become shorter than {known} µs", "revise_for"
             )

@@ -15,11 +15,12 @@ from millpond.engine.core import Core
 from millpond.language import Binder, CreateQuery, bind_standing, parse
 from millpond.support.errors import QueryError, Refusal, StatementError
 from millpond.types import (
-    BoundQuery,
     FunctionDefinition,
+    Query,
     QueryDefinition,
     QueryOptions,
-    Selection,
+    RowQuery,
+    Staged,
     StreamDefinition,
     TableDefinition,
 )
@@ -100,7 +101,7 @@ class RowQueries:
         self._binder = Binder(self.names)
         self._bound = threading.local()  # .columns: what `catalogs.alterations` was when this thread began to bind
 
-    def bind(self, text: str) -> BoundQuery | Selection:
+    def bind(self, text: str) -> Query | Staged:
         """A SELECT as text, bound; quick for shapes that were seen before.
 
         Raises: StatementError, with the place in the text.
@@ -115,7 +116,7 @@ class RowQueries:
 
     def new(
         self,
-        selection: Selection,
+        selection: RowQuery,
         text: str,
         name: str | None = None,
         owner: str = "",
@@ -167,7 +168,7 @@ class RowQueries:
         return ids
 
 
-def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None = None) -> dict[int, Selection]:
+def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None = None) -> dict[int, RowQuery]:
     """Registered row queries bound anew to the columns as they are, by id; `core.lock` must be held.
 
     Columns that were added since are not in what a query's `*` stands for.
@@ -197,7 +198,7 @@ def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None =
             except StatementError as error:
                 fault = fault or error
                 continue
-            if isinstance(bound, Selection) and [output.name for output in bound.query.select] == names:
+            if isinstance(bound, RowQuery) and [output.name for output in bound.query.select] == names:
                 found[number] = bound
                 break
         else:
@@ -225,7 +226,7 @@ def _candidates(query: dict[str, Any], read: dict[int, StreamDefinition]) -> Ite
     yield from itertools.product(*sizes)
 
 
-def _bind(binder: Binder, text: str) -> BoundQuery | Selection:
+def _bind(binder: Binder, text: str) -> Query | Staged:
     """A registered text: a SELECT, or the whole of CREATE QUERY."""
     if text[:6].upper() != "CREATE":
         return binder.bind(text)

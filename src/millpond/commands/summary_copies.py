@@ -13,8 +13,9 @@ from millpond.engine.core import Core
 from millpond.language.from_items import Schema
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import Refusal, StatementError
-from millpond.synopses import PanesSpec, spec_of
-from millpond.types import BoundQuery, QueryDefinition, StreamDefinition, TableDefinition, to_json
+from millpond.synopses import PanesSpec
+from millpond.synopses.panes import panes_spec
+from millpond.types import LandmarkWindow, QueryDefinition, StreamDefinition, TableDefinition, WindowQuery, to_json
 from millpond.types.archive_design import Summary as Declared
 
 _LIKE = "a summary is a query such as SELECT k, count(*), avg(v) FROM s [RANGE 1 HOUR TUMBLING] GROUP BY k"
@@ -39,7 +40,7 @@ class _Names:
         return getattr(self.schema, name)
 
 
-def bind_summary(stream: StreamDefinition, declared: Declared, schema: Schema) -> BoundQuery:
+def bind_summary(stream: StreamDefinition, declared: Declared, schema: Schema) -> WindowQuery:
     """The tumbling query of a summary.
 
     Raises: Refusal for one that is no summary.
@@ -50,7 +51,7 @@ def bind_summary(stream: StreamDefinition, declared: Declared, schema: Schema) -
         raise Refusal(f"in '{declared.query}': {error.message}", "archive", (), error.expected) from None
 
 
-def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> BoundQuery:
+def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> WindowQuery:
     statements = lang.parse(declared.query)
     if len(statements) != 1 or not isinstance(statements[0], lang.Select):
         raise _refused(f"'{declared.query}' is no query; {_LIKE}")
@@ -61,13 +62,18 @@ def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> Boun
         raise _refused(f"a summary of {stream.name} reads {stream.name} and no tables: '{declared.query}'")
     if query.reduce is not None:
         raise _refused(f"a summary is of every row: leave REDUCE out of '{declared.query}'")
-    window = query.window
-    tumbles = window is not None and window.landmark is None and window.range == window.slide
-    if not tumbles or any(a.range not in (None, window.range) for a in query.aggregates if window is not None):
+    if not isinstance(query, WindowQuery) or not _tumbles(query):
         raise _refused(f"the windows of a summary lie side by side: '{declared.query}'; {_LIKE}")
     if query.having is not None or query.limit is not None or query.offset or query.distinct:
         raise _refused(f"a summary keeps every group: leave HAVING, LIMIT and DISTINCT out of '{declared.query}'")
     return query
+
+
+def _tumbles(query: WindowQuery) -> bool:
+    window = query.window
+    if isinstance(window, LandmarkWindow) or window.range != window.slide:
+        return False
+    return all(a.range in (None, window.range) for a in query.aggregates)
 
 
 def _refused(message: str) -> Refusal:
@@ -95,7 +101,7 @@ def set_summaries(core: Core, stream: StreamDefinition, declared: Sequence[Decla
             continue
         query = bind_summary(stream, one, schema)
         number = core.register.reserve_id(max([catalog.next_id, stream.id + 1, *(s.id + 1 for s in made)]))
-        spec = spec_of(query, stream)
+        spec = panes_spec(query, stream)
         owner = ""
         if not one.lazy:
             synopsis = _shared(synopses, spec)
@@ -103,6 +109,7 @@ def set_summaries(core: Core, stream: StreamDefinition, declared: Sequence[Decla
                 synopsis = Synopsis(f"{spec.key}.{first_epoch}.{number}", spec, first_epoch)
                 synopses[synopsis.owner] = synopsis
                 new.append(synopsis)
+            assert isinstance(synopsis.spec, PanesSpec)
             owner, spec = synopsis.owner, synopsis.spec
         removed = None
         start = NEVER
@@ -136,16 +143,12 @@ def _shared(synopses: dict[str, Synopsis], needed: PanesSpec) -> Synopsis | None
     """A synopsis that keeps what a summary needs, in panes of the same width."""
     for synopsis in synopses.values():
         have = synopsis.spec
+        if not isinstance(have, PanesSpec):
+            continue
         same = (have.stream, have.time, have.where, have.keys, have.panes) == (
             needed.stream, needed.time, needed.where, needed.keys, needed.panes,
         )  # fmt: skip
-        plain = (
-            have.rows is None
-            and not have.feeds
-            and have.lookup is None
-            and have.form == "eager"
-            and have.landmark is None
-        )
+        plain = not have.feeds and have.lookup is None and have.form == "eager" and not have.landmarks
         components = {c.name for c in needed.components} <= {c.name for c in have.components}
         if same and plain and components and have.agrees(needed) and not have.single:
             return synopsis

@@ -15,7 +15,7 @@ from millpond.engine.core import Core
 from millpond.support.errors import PondError, QueryError
 from millpond.types import KindDefinition, micros_of, to_json
 from millpond.windows import registered
-from millpond.windows.kinds import WindowKind
+from millpond.windows.protocol import WindowKind
 
 #: Times of the years 1970 to 2100 that every kind is tried on, microseconds.
 SAMPLES = [int(t) for t in np.random.default_rng(4).integers(0, 4_102_444_800_000_000, 200)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from millpond.answers.row_queries.ready import ready_of
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
@@ -21,14 +21,25 @@ from millpond.support.errors import QueryError, Refusal
 from millpond.synopses import spec_of
 from millpond.types import (
     STATUS,
-    BoundQuery,
+    Grouped,
+    Joined,
     JoinPlan,
+    LandmarkWindow,
+    PairsQuery,
     QueryDefinition,
     QueryOptions,
-    Relational,
+    RelationalQuery,
     RelationInput,
-    StagedQuery,
+    RelationQuery,
+    RowScan,
+    RowWindowQuery,
+    ScanQuery,
+    Staged,
+    StandingQuery,
     StreamDefinition,
+    StreamQuery,
+    WindowedQuery,
+    WindowQuery,
     to_json,
 )
 
@@ -39,7 +50,7 @@ class Wanted:
 
     number: int
     name: str
-    query: BoundQuery
+    query: StandingQuery
     options: QueryOptions
     text: str
     old: Standing | Registered | None = None
@@ -63,22 +74,27 @@ class WindowQueries:
         self.core = core
         self.inner = InnerStreams(core, self._plan_inner)
 
-    def _plan_inner(self, name: str, query: BoundQuery, options: QueryOptions) -> tuple[Standing, dict[str, Any]]:
+    def _plan_inner(self, name: str, query: StandingQuery, options: QueryOptions) -> tuple[Standing, dict[str, Any]]:
         """The query of a stream without a name of its own, as it is to be registered, and the event that does so."""
         number = self.core.register.reserve_id(self.core.catalog.next_id)
         return self.plan(Wanted(number, name, query, options, query.text))
 
     def register(
-        self, name: str | None, query: BoundQuery, options: QueryOptions, text: str, old: Standing | Registered | None
+        self,
+        name: str | None,
+        asked: StandingQuery | Staged,
+        options: QueryOptions,
+        text: str,
+        old: Standing | Registered | None,
     ) -> tuple[int, str]:
         """Register a query; its id, and what there is to say.
 
         Raises: Refusal when an option is not one of such queries; QueryError when the name is taken.
         """
-        check_options(self.core.catalog, query, options)
+        check_options(self.core.catalog, asked, options)
         if name is not None and old is None:
             check_name(name)
-        with self.inner.made(query, options) as (query, options):
+        with self.inner.made(asked, options) as (query, options):
             check_options(self.core.catalog, query, options)
             number = self.core.register.reserve_id(self.core.catalog.next_id)
             name = f"#{number}" if name is None else name
@@ -104,7 +120,7 @@ class WindowQueries:
         if old is not None and not standing.inputs:
             same = isinstance(old, Standing) and old.synopsis == standing.synopsis
             verb += " (state kept)" if same else " (state rebuilt from the archive)"
-        if wanted.query.relation is not None and wanted.query.relation.operator is None:
+        if standing.definition.is_relation:
             verb += " as a relation of CQL, since its windows have no SLIDE"
         inner = [
             self.core.catalog.queries[s.derived.query or 0] for s in self.core.catalog.inner_of(standing) if s.derived
@@ -114,15 +130,26 @@ class WindowQueries:
 
     def plan(self, wanted: Wanted) -> tuple[Standing, dict[str, Any]]:
         """A query as it is to be registered, and the event that registers it with the state that it needs."""
-        if wanted.query.relation is not None:
-            return self._plan_relation(wanted)
-        catalog, query, options = self.core.catalog, wanted.query, wanted.options
+        query = wanted.query
+        match query:
+            case RelationQuery() | PairsQuery():
+                return self._plan_relation(wanted, query)
+            case WindowQuery() | RowWindowQuery():
+                return self._plan_windows(wanted, query)
+            case _:
+                assert_never(query)
+
+    def _plan_windows(self, wanted: Wanted, query: WindowedQuery) -> tuple[Standing, dict[str, Any]]:
+        """As `plan`, for a query over windows with its synopsis."""
+        catalog, options = self.core.catalog, wanted.options
         stream = catalog.stream(query.stream)
         assert stream is not None
         progress = progress_of(catalog, spec_of(query, stream, options), self.core.published.progress)
         history = any(self.has_history(s) for s in [f.stream for f in query.feeds] or [stream.id])
         reusable = (options.since is None or not history) and query.reduce is None  # other samples, other states
-        if query.window is None:  # rows serve who needs no more than is kept, if it numbers them from the same row on
+        if isinstance(
+            query, RowWindowQuery
+        ):  # rows serve who needs no more than is kept, if it numbers them from the same row on
             reusable = reusable and (stream.options.retention is None or not history)
         synopsis, new = assign(
             catalog if reusable else replace(catalog, synopses={}),
@@ -141,19 +168,19 @@ class WindowQueries:
         event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
         return standing, event | ({"synopsis": to_json(synopsis)} if new else {})
 
-    def _plan_relation(self, wanted: Wanted) -> tuple[Standing, dict[str, Any]]:
+    def _plan_relation(self, wanted: Wanted, relation: RelationalQuery) -> tuple[Standing, dict[str, Any]]:
         """As `plan`, for a relational query with its stores."""
-        catalog, relation = self.core.catalog, wanted.query.relation
-        assert relation is not None
-        plan = relation.joined
-        if plan is not None and (plan.hashes or any(map(are_together, plan.spread))):
-            relation = replace(relation, joined=self._by_size(relation, plan))
-            wanted = replace(wanted, query=replace(wanted.query, relation=relation))
+        catalog = self.core.catalog
+        if isinstance(relation, RelationQuery) and isinstance(relation.plan, Joined | Grouped):
+            join = relation.plan.join
+            if join.hashes or any(map(are_together, join.spread)):
+                relation = replace(relation, plan=replace(relation.plan, join=self._by_size(relation, join)))
+                wanted = replace(wanted, query=relation)
         streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
         fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
         history = [any(self.has_history(s.id) for s in each) for each in fed]
         stored = assign_stores(
-            catalog, wanted.query, streams, self._next_epoch, history, wanted.number,
+            catalog, relation, streams, self._next_epoch, history, wanted.number,
             self.core.settings.shards, wanted.options.since is not None, self.core.settings.share, wanted.options,
         )  # fmt: skip
         standing = wanted.standing("", self._next_epoch, stored.waits, inputs=stored.inputs)
@@ -162,7 +189,7 @@ class WindowQueries:
         event: dict[str, Any] = {"do": "create_query", "standing": to_json(standing)}
         return standing, event | {"stores": [to_json(s) for s in stored.changed]}
 
-    def _by_size(self, relation: Relational, plan: JoinPlan) -> JoinPlan:
+    def _by_size(self, relation: RelationQuery, plan: JoinPlan) -> JoinPlan:
         """The plan of a join whose rows are placed as sizes want it, as far as they are known by now: the inputs that
         share a key are spread by it, and every shard has the others, or else rows of the largest window are dealt."""
         inputs = {i.alias: i for i in relation.inputs}
@@ -235,12 +262,13 @@ def version_of(query: Standing | Registered) -> int:
     return query.version if isinstance(query, Registered) else query.definition.version
 
 
-def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> None:
+def check_options(schema: Lookup, asked: StandingQuery | Staged | ScanQuery, options: QueryOptions) -> None:
     """Refuse options that have no meaning for a query of its kind, or over its streams: Refusal."""
+    query = asked.query if isinstance(asked, Staged) else asked
     check_reduction(query)
     if options.materialize != "auto":
         raise Refusal("'materialize' is for row queries; the state of a window query is always kept", "materialize")
-    operator = None if query.relation is None else query.relation.operator
+    operator = query.operator if isinstance(query, RelationQuery) else None
     if operator == "rstream" and options.every is None:
         raise Refusal(
             "RSTREAM reports the whole relation again and again: say how often", words=("RSTREAM",),
@@ -249,7 +277,7 @@ def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> N
     if operator != "rstream" and options.every is not None:
         raise Refusal("'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen", "every")
     streams = [f for f in map(schema.lookup, _streams_of(query)) if isinstance(f, StreamDefinition)]
-    if operator == "pairs" and options.early is not None:
+    if isinstance(query, PairsQuery) and options.early is not None:
         raise Refusal("'early' is for answers that wait for progress: pairs go out as soon as they are there", "early")
     if options.empty == "report":
         _check_empty(query)
@@ -257,19 +285,19 @@ def check_options(schema: Lookup, query: BoundQuery, options: QueryOptions) -> N
             labels = ", ".join(s.label for s in streams)
             message = f"empty='report' is not available over {labels}, whose rows take others back"
             raise Refusal(message, "empty")
-    if query.reduce is not None and options.state != "eager":
+    if isinstance(query, StreamQuery) and query.reduce is not None and options.state != "eager":
         raise Refusal(f"state='{options.state}' does not go with REDUCE, whose state has weights", "state", ("REDUCE",))
-    if query.window is None and options.state != "eager":
+    if not isinstance(query, WindowQuery) and options.state != "eager":
         raise Refusal(f"state='{options.state}' is for windows of time with a SLIDE", "state")
     dropped = [s.name for s in streams if s.options.marks_by is not None and s.options.late == "drop"]
-    if query.row_window is not None and dropped and not query.feeds:
+    if isinstance(query, RowWindowQuery) and dropped and not query.feeds:
         raise Refusal(
             "windows that end with rows are not available over a stream with marks_by and late='drop'",
             words=(dropped[0],), expected="a stream with late='revise'",
         )  # fmt: skip
     if options.flush != "at once":
         _check_flush(streams, query, options)
-    joined = query.relation is not None or isinstance(query, StagedQuery) or any(s.is_inner for s in streams)
+    joined = isinstance(asked, RelationalQuery | Staged) or any(s.is_inner for s in streams)
     _check_idle(options, joined)
     taken = next((o.name for o in query.select if o.name.lower() == STATUS), None)
     if options.early is not None and taken is not None:
@@ -294,11 +322,11 @@ def _check_idle(options: QueryOptions, joined: bool) -> None:
                 raise Refusal(f"'{name}' {reason}", name)
 
 
-def check_reduction(query: BoundQuery) -> None:
+def check_reduction(query: StandingQuery | ScanQuery) -> None:
     """Refuse reductions that a query of its kind cannot be answered with: Refusal."""
-    if query.reduce is None or query.reduce.samples:
+    if not isinstance(query, StreamQuery) or query.reduce is None or query.reduce.samples:
         return
-    if not query.grouped or query.row_window is not None or query.feeds:
+    if isinstance(query, RowScan | RowWindowQuery) or query.feeds:
         raise Refusal(
             "REDUCE BY INTERVAL sees the past as sums over intervals: it is for aggregates of one stream, over windows"
             " of time or over everything",
@@ -307,31 +335,32 @@ def check_reduction(query: BoundQuery) -> None:
         )
 
 
-def _streams_of(query: BoundQuery) -> list[str]:
+def _streams_of(query: StandingQuery | ScanQuery) -> list[str]:
     """The names of the streams that a query reads."""
-    if query.relation is not None:
-        return [name for item in query.relation.inputs for name in item.names]
+    if isinstance(query, RelationalQuery):
+        return [name for item in query.inputs for name in item.names]
     return [f.name for f in query.feeds] or [query.stream]
 
 
-def _check_empty(query: BoundQuery) -> None:
-    if query.relation is not None:
+def _check_empty(query: StandingQuery | ScanQuery) -> None:
+    if isinstance(query, RelationalQuery):
         raise Refusal("empty='report' is for windows with SLIDE; a relation is defined at every instant", "empty")
-    if query.row_window is not None:
+    if isinstance(query, RowWindowQuery):
         raise Refusal("empty='report' is for windows that end at instants; one that ends with a row holds it", "empty")
-    if query.window is not None and query.window.landmark is not None:
+    if isinstance(query, WindowQuery) and isinstance(query.window, LandmarkWindow):
         raise Refusal(
             "a window that grows reports every window since a group's first row by itself: leave empty='report' out",
             "empty",
         )
 
 
-def _check_flush(streams: Sequence[StreamDefinition], query: BoundQuery, options: QueryOptions) -> None:
+def _check_flush(streams: Sequence[StreamDefinition], query: StandingQuery | ScanQuery, options: QueryOptions) -> None:
     """Refuse to spread the answers of a window that cannot go out one by one."""
+    if not isinstance(query, WindowQuery):
+        raise Refusal(f"flush='{options.flush}' is for windows that end at instants", "flush")
     whole = query.distinct or query.limit is not None or bool(query.offset)
     marks = any(s.options.marks_by is not None for s in streams)
     reasons = {
-        "is for windows that end at instants": query.window is None,
         "spreads groups, and there is no GROUP BY": not query.keys,
         "does not go with LIMIT or DISTINCT, which need all groups of a window at once": whole,
         "does not go with the bounds of groups that marks_by gives": marks,

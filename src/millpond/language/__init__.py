@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millpond.language.binding import bind_query
     from millpond.language.from_items import Schema
-    from millpond.language.relations import DEAD_COLUMNS, RelationQuery, RelationRef
+    from millpond.language.relations import DEAD_COLUMNS, RelationRef, TableQuery
     from millpond.language.rewindow import with_window
     from millpond.language.script import parse
     from millpond.language.selections import bind_select, bind_selection, bind_standing
@@ -59,7 +59,7 @@ _HOMES = {
     "Explain": "statements",
     "Invoke": "statements",
     "RefreshTable": "statements",
-    "RelationQuery": "relations",
+    "TableQuery": "relations",
     "RelationRef": "relations",
     "Schema": "from_items",
     "Select": "statements",
@@ -95,12 +95,12 @@ __all__ = [
     "Explain",
     "Invoke",
     "RefreshTable",
-    "RelationQuery",
     "RelationRef",
     "Schema",
     "Select",
     "Show",
     "Statement",
+    "TableQuery",
     "bind_query",
     "bind_select",
     "bind_selection",

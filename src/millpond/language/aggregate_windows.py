@@ -14,7 +14,7 @@ from millpond.language.expressions import function_name, is_aggregate
 from millpond.language.from_items import time_window
 from millpond.language.places import Source, own_span
 from millpond.language.window_clause import WINDOW, WindowClause
-from millpond.types import Landmark, StreamDefinition, Window
+from millpond.types import Landmark, LandmarkWindow, StreamDefinition, TimeWindow, Window
 
 _WORKS = "count(*) [RANGE 10 MINUTES SLIDE 1 MINUTE], max(v) [RANGE ALL SLIDE 1 MINUTE]"
 
@@ -85,7 +85,7 @@ class CallWindows:
     ) -> None:
         self.source = source
         self.common: WindowClause | None = None
-        self.query: Window | None = None
+        self.query: TimeWindow | LandmarkWindow | None = None
         calls = windowed_calls(select, text)
         for node in calls:
             if not is_aggregate(node):
@@ -150,9 +150,11 @@ class CallWindows:
                 _WORKS,
             )
         window = self._windows[id(node)]
-        if window == self.query or (window.landmark is not None and window.landmark.since is None):
+        if window == self.query:
             return None, None
-        return (window.range, None) if window.landmark is None else (None, window.landmark)
+        if isinstance(window, TimeWindow):
+            return window.range, None
+        return None, None if window.landmark.since is None else window.landmark
 
 
 def same_window(first: WindowClause, second: WindowClause) -> bool:
@@ -168,19 +170,19 @@ def _said(clause: WindowClause) -> WindowClause:
     return replace(placed, partition=partition, kind=clause.kind.lower())
 
 
-def _around(windows: list[Window]) -> Window:
+def _around(windows: list[TimeWindow | LandmarkWindow]) -> TimeWindow | LandmarkWindow:
     """The window that begins where the first of several begins: the widest where one holds all the others.
 
     >>> from millpond.types import HOUR
-    >>> _around([Window(HOUR, 1), Window(2 * HOUR, 1)]).range // HOUR
+    >>> _around([TimeWindow(HOUR, 1), TimeWindow(2 * HOUR, 1)]).range // HOUR
     2
     """
     widest = max(windows, key=lambda w: w.range)
     # The start of the stream comes before all others.
     marks = sorted(
-        {w.landmark for w in windows if w.landmark is not None},
+        {mark for w in windows for mark in w.landmarks},
         key=lambda m: (m.since is not None, m.since or 0, m.every or 0, m.zone),
     )
     if not marks:
         return widest
-    return replace(widest, landmark=marks[0], beside=tuple(marks[1:]))
+    return LandmarkWindow(widest.slide, marks[0], widest.origin, widest.attribute, tuple(marks[1:]), widest.range)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -21,14 +22,28 @@ from millpond.language.lookups import LookupScope, allowed_clauses, bound_lookup
 from millpond.language.outputs import SelectItem, constant, expand_stars, names_of, order_terms, select_items
 from millpond.language.places import Source
 from millpond.language.reduce_clause import bound_reduction
-from millpond.language.relations import RelationQuery, bind_relation, streams_in
+from millpond.language.relations import TableQuery, bind_relation, streams_in
 from millpond.language.row_windows import bound_row_window
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
 from millpond.language.unions import union_feeds
 from millpond.language.user_functions import mark_functions
 from millpond.language.window_clause import FINAL, REVISIONS, WINDOW, WORKS
-from millpond.types import EXACT, BoundQuery, Output, QueryDefinition, RowWindow, StreamDefinition, Window
+from millpond.types import (
+    EXACT,
+    GroupScan,
+    Output,
+    QueryDefinition,
+    Reduction,
+    RowScan,
+    RowWindow,
+    RowWindowQuery,
+    ScanQuery,
+    StreamDefinition,
+    Window,
+    WindowedQuery,
+    WindowQuery,
+)
 
 _CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
 _LATER = {
@@ -43,17 +58,16 @@ _LATER = {
 }
 
 
-def bind_query(select: exp.Expr, text: str, offset: int, schema: Schema, standing: bool = True) -> BoundQuery:
-    """Bind a SELECT over one stream.
+def bind_query(select: exp.Expr, text: str, offset: int, schema: Schema) -> WindowedQuery:
+    """Bind a SELECT over one stream with a window in brackets.
 
     Arguments:
         select: the tree of a `CreateQuery`, `Select` or `Explain` statement.
         text, offset: the statement's own text and where it starts in its script; `text` is kept in the bound query.
         schema: what names mean.
-        standing: whether it is to be registered (then it needs a window).
 
     Returns:
-        The query with names and types resolved, see `millpond.types.BoundQuery`.
+        The query with names and types resolved.
 
     Raises:
         StatementError: with the place in the script (in `text`, if the tree does not carry its script).
@@ -61,18 +75,20 @@ def bind_query(select: exp.Expr, text: str, offset: int, schema: Schema, standin
     source = Source.of(select, text, offset)
     mark_functions(select, schema)
     try:
-        return SelectBinder(select, text, source, schema, standing).bind()
+        bound = SelectBinder(select, text, source, schema, True).bind()
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
+    assert isinstance(bound, WindowedQuery)  # see `check_shape`
+    return bound
 
 
-def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> BoundQuery | RelationQuery:
+def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> WindowedQuery | ScanQuery | TableQuery:
     """Bind an ad hoc SELECT: over one stream, or over any number of answers, tables and side streams.
 
     Arguments and errors as `bind_query`.
 
     Returns:
-        A `BoundQuery` when FROM names a stream, else a `RelationQuery`.
+        A `TableQuery` when FROM names no stream.
     """
     source = Source.of(select, text, offset)
     mark_functions(select, schema)
@@ -121,9 +137,8 @@ class SelectBinder:
         if not isinstance(select, exp.Select):
             raise source.error("a query over a stream is one SELECT", select)
         self.select, self.text, self.source, self.schema, self.standing = select, text, source, schema, standing
-        self.row_window: RowWindow | None = None
 
-    def bind(self) -> BoundQuery:
+    def bind(self) -> WindowedQuery | ScanQuery:
         """The bound query."""
         joined = joined_tables(self.select, self.schema, self.source)
         self.check_clauses(allowed_clauses(self.select, joined, self.source))
@@ -132,8 +147,8 @@ class SelectBinder:
         if self.calls.common is not None:
             table = table.copy()
             table.meta[WINDOW] = self.calls.common
-        window = bound_window(table, stream, self.source, self.schema) or self.calls.query
-        self.row_window = bound_row_window(table, stream, self.source)
+        ending = bound_window(table, stream, self.source, self.schema) or self.calls.query
+        window = ending or bound_row_window(table, stream, self.source)
         feeds = union_feeds(table, stream, self.schema, self.source)
         alias = table.alias or stream.name
         rows = (
@@ -141,34 +156,34 @@ class SelectBinder:
         )
         bound = self.bind_rows(table, window, rows)
         if joined is not None and isinstance(rows, LookupScope):
-            one = self.row_window is not None
+            one = isinstance(window, RowWindow)
             lookup = bound_lookup(joined, rows, stream, self.select, self.schema, one)
             where = f"{quote(lookup.met)} AND ({bound.where})" if one and bound.where else bound.where
             bound = replace(bound, lookup=lookup, where=quote(lookup.met) if one and not where else where)
         bound = replace(bound, feeds=feeds) if feeds else bound
-        if window is not None or self.row_window is not None:
+        if not isinstance(bound, ScanQuery):
             bound = over_corrections(bound, table, stream, self.source)
         reduction = bound_reduction(table, self.schema, self.source)
         if reduction is not None and stream.takes_back:
             raise self.source.error(f"REDUCE is not available over {stream.name}, whose rows take others back", table)
-        return bound if reduction is None else self.reduced(replace(bound, reduce=reduction))
+        return bound if reduction is None else self.reduced(replace(bound, reduce=reduction), reduction)
 
-    def reduced(self, query: BoundQuery) -> BoundQuery:
+    def reduced(self, query: WindowedQuery | ScanQuery, reduction: Reduction) -> WindowedQuery | ScanQuery:
         """A query over less than all rows, with columns that say how good its answer is."""
-        if query.grouped and query.distinct:
+        if not isinstance(query, RowScan) and query.distinct:
             raise self.source.error(
                 "DISTINCT over groups does not go with REDUCE: estimates differ where values agree",
                 self.select.args.get("distinct"),
             )
-        bound = with_fidelity(query)
-        assert query.reduce is not None
-        if query.reduce.function == "error" and not any(a.measure == "low" for a in bound.aggregates):
+        bound = with_fidelity(query, reduction)
+        measured = () if isinstance(bound, RowScan) else bound.aggregates
+        if reduction.function == "error" and not any(a.measure == "low" for a in measured):
             raise self.source.error(
                 "error() is about the interval of a count, sum or avg, and none of these is a column of the answer",
                 None, "a column such as count(*) or avg(x), or REDUCE sample(0.4)",
             )  # fmt: skip
         clash = next((o.name for o in query.select if o.name.lower() == EXACT), None)
-        if query.reduce.samples and clash is not None:
+        if reduction.samples and clash is not None:
             raise self.source.error(f"a reduced answer has a column {EXACT} of its own", None, "another name with AS")
         return bound
 
@@ -183,23 +198,24 @@ class SelectBinder:
         if (distinct := select.args.get("distinct")) and distinct.args.get("on"):
             raise source.error("DISTINCT ON is not available over a stream", distinct)
 
-    def bind_rows(self, table: exp.Table, window: Window | None, rows: RowScope) -> BoundQuery:
+    def bind_rows(
+        self, table: exp.Table, window: Window | RowWindow | None, rows: RowScope
+    ) -> WindowedQuery | ScanQuery:
         """All but FROM, over the rows of a stream (or of two that are joined)."""
         select, source, stream = self.select, self.source, rows.stream
         written = select_items(select, source)
         rows.aliases = {i.alias.name.lower(): i.node for i in reversed(written) if i.alias is not None}
         grouped = bool(select.args.get("group")) or any(map(has_aggregate, self.grouped_parts(written)))
-        grouped = grouped or (self.row_window is not None and bool(self.row_window.partition))
+        grouped = grouped or (isinstance(window, RowWindow) and bool(window.partition))
         self.check_shape(table, window, grouped)
         typer = Typer(source, stream.all_columns, rows.text)
         where = self.where(rows)
         self.check_constants(rows)
         written = self.items(written, rows, grouped)
         window_of = self.calls.window_of if self.calls is not None else lambda node: (None, None)
-        windowed = window is not None or self.row_window is not None
-        groups = GroupScope(rows, windowed, window_of) if grouped else None
-        if groups is not None and self.row_window is not None:
-            groups.number_windows(self.row_window)
+        groups = GroupScope(rows, window is not None, window_of) if grouped else None
+        if groups is not None and isinstance(window, RowWindow):
+            groups.number_windows(window)
         return self.finish(stream, window, where, rows, typer, written, groups)
 
     def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
@@ -248,14 +264,13 @@ class SelectBinder:
             if clause := self.select.args.get(key):
                 yield clause
 
-    def check_shape(self, table: exp.Table, window: Window | None, grouped: bool) -> None:
+    def check_shape(self, table: exp.Table, window: Window | RowWindow | None, grouped: bool) -> None:
         """Refuse what has no meaning yet: rows without groups in windows, standing queries without windows."""
-        has_window = window is not None or self.row_window is not None
-        if not has_window and self.standing:
+        if window is None and self.standing:
             raise self.source.error(
                 "a query whose answers are windows needs one behind its stream", table, WORKS,
             )  # fmt: skip
-        if has_window and not grouped:
+        if window is not None and not grouped:
             stars = [e for e in self.select.expressions if e.is_star]
             raise self.source.error(
                 "a query with a window in brackets needs an aggregate or GROUP BY",
@@ -284,13 +299,13 @@ class SelectBinder:
     def finish(
         self,
         stream: StreamDefinition,
-        window: Window | None,
+        window: Window | RowWindow | None,
         where: Item | None,
         rows: RowScope,
         typer: Typer,
         written: list[SelectItem],
         groups: GroupScope | None,
-    ) -> BoundQuery:
+    ) -> WindowedQuery | ScanQuery:
         """SELECT, HAVING, ORDER BY and their types."""
         select, source = self.select, self.source
         if groups is not None:
@@ -306,7 +321,7 @@ class SelectBinder:
             items = expand_stars(written, rows, source)
             texts = [rows.text(i.node) for i in items]
         text = groups.text if groups is not None else rows.text
-        names = names_of(items, rows, source, window is not None)
+        names = names_of(items, rows, source, isinstance(window, Window))
         clause = select.args.get("having")
         having = Item(text(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, texts, written, text, source)
@@ -323,22 +338,35 @@ class SelectBinder:
         for (name, condition), kind in zip(conditions, types, strict=False):
             typer.truth(name, condition, kind)
         types = types[len(conditions) :]
-        return BoundQuery(
-            stream=stream.name,
-            window=window,
-            select=tuple(_output(n, t, k) for n, t, k in zip(names, texts, types, strict=False)),
-            where=where.sql if where is not None else None,
-            keys=tuple(groups.keys) if groups is not None else (),
-            aggregates=tuple(groups.aggregates) if groups is not None else (),
-            having=having.sql if having is not None else None,
-            distinct=bool(select.args.get("distinct")),
-            order_by=tuple(o.term for o in order),
-            limit=constant(select.args.get("limit"), "LIMIT", source),
-            offset=constant(select.args.get("offset"), "OFFSET", source) or 0,
-            grouped=groups is not None,
-            text=self.text,
-            row_window=self.row_window,
-        )
+        common: dict[str, Any] = {
+            "stream": stream.name,
+            "select": tuple(_output(n, t, k) for n, t, k in zip(names, texts, types, strict=False)),
+            "where": where.sql if where is not None else None,
+            "distinct": bool(select.args.get("distinct")),
+            "order_by": tuple(o.term for o in order),
+            "limit": constant(select.args.get("limit"), "LIMIT", source),
+            "offset": constant(select.args.get("offset"), "OFFSET", source) or 0,
+            "text": self.text,
+        }
+        return _query(common, window, groups, having)
+
+
+def _query(
+    common: dict[str, Any], window: Window | RowWindow | None, groups: GroupScope | None, having: Item | None
+) -> WindowedQuery | ScanQuery:
+    """The query as what it is. common: what all queries over a stream have."""
+    if groups is None:
+        return RowScan(**common)
+    common = common | {
+        "keys": tuple(groups.keys),
+        "aggregates": tuple(groups.aggregates),
+        "having": having.sql if having is not None else None,
+    }
+    if window is None:
+        return GroupScan(**common)
+    if isinstance(window, RowWindow):
+        return RowWindowQuery(window=window, **common)
+    return WindowQuery(window=window, **common)
 
 
 def _output(name: str, text: str, kind: str) -> Output:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from sqlglot import exp
 
@@ -41,13 +42,20 @@ from millpond.language.window_clause import REVISIONS, WINDOW, WindowClause
 from millpond.types import (
     HOLDS,
     WEIGHT,
-    BoundQuery,
     Column,
     ConstantInput,
+    Driven,
+    Elements,
     Feed,
+    Joined,
+    JoinPlan,
+    PairsQuery,
+    Recomputed,
     Reduction,
-    Relational,
+    RelationalQuery,
     RelationInput,
+    RelationPlan,
+    RelationQuery,
     RelationWindow,
     StreamDefinition,
 )
@@ -70,13 +78,10 @@ def is_relational(select: exp.Expr) -> bool:
     )
 
 
-def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, standing: bool = True) -> BoundQuery:
+def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, standing: bool = True) -> RelationalQuery:
     """Bind a SELECT of CQL.
 
     Arguments as of `binding.bind_query`.
-
-    Returns:
-        A query with `relation` set.
 
     Raises:
         StatementError: with the place in the script.
@@ -90,8 +95,8 @@ def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, st
         raise source.error("the query is nested too deeply") from None
 
 
-def bind_join(select: exp.Select, source: Source, schema: Schema) -> BoundQuery:
-    """Bind the join of a stream without a window and tables; its `relation` has the SQL over rows of each of them."""
+def bind_join(select: exp.Select, source: Source, schema: Schema) -> RelationalQuery:
+    """Bind the join of a stream without a window and tables: SQL over rows of each of them."""
     return _Binder(select, "", source, schema, True).bind()
 
 
@@ -130,7 +135,7 @@ class _Binder:
             if not (isinstance(call, exp.Anonymous) and str(call.this).lower() == "count"):
                 yield star
 
-    def bind(self) -> BoundQuery:
+    def bind(self) -> RelationalQuery:
         operator = self.operator()
         self.pairs = operator == "pairs"
         refuse_over_joins(self.select, self.text, self.source)
@@ -176,48 +181,54 @@ class _Binder:
             for ref in refs
             if ref.kind == "stream"
         )
-        tables = tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream")
         check_products(tree, self.select, columns_of, self.source)
-        joined = (
-            None
-            if elements or self.reduced
-            else join_plan(tree, columns_of, self.item_at, set(self.streams), self.pairs)
-        )
-        # Rows that are taken back need the others.
-        whole = elements or self.reduced or any(i.signed or i.feeds for i in inputs)
-        probed = None if whole else probes_of(tree, self.streams, self.windows)
-        driver, probes = probed or ("", ())
-        plan: Literal["elements", "joined", "grouped", "probed", "recomputed", "paired"]
-        plan = "elements" if elements else "recomputed"
-        rowwise: str | None = None
+        common: dict[str, Any] = {
+            "select": outputs_of(columns),
+            "text": self.text,
+            "inputs": inputs,
+            "tables": tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream"),
+            "sql": plain,
+            "lifted": lifted,
+            "instants": instants,
+        }
+        whole = elements or bool(self.reduced)
+        joined = None if whole else join_plan(tree, columns_of, self.item_at, set(self.streams), self.pairs)
         if operator == "pairs":
             times = [self.streams[r.alias].options.time for r in refs if r.kind == "stream"]
-            check_pairs(tree, refs, self.windows, self.reduced, self.source, joined, times)
-            plan, driver, probes = "paired", "", ()
-        elif (rowwise := self.rowwise(tree)) is not None and operator != "rstream":
-            plan, driver, probes = "elements", "", ()
-        elif probes:
-            plan = "probed"
-        elif joined is not None and operator != "rstream":
-            plan = "joined"
-            spread = spread_of(spelt_out(tree, columns_of) or tree, joined, columns_of, self.windows)
+            join = check_pairs(tree, refs, self.windows, self.reduced, self.source, joined, times)
+            return PairsQuery(join=join, **common)
+        plan = Elements() if elements else self.plan(tree, refs, inputs, joined, operator)
+        return RelationQuery(operator=operator, plan=plan, **common)
+
+    def plan(
+        self,
+        tree: exp.Expr,
+        refs: tuple[RelationRef, ...],
+        inputs: tuple[RelationInput, ...],
+        joined: JoinPlan | None,
+        operator: ToStream | None,
+    ) -> RelationPlan:
+        """How the answer of a query that looks at several rows follows from its inputs."""
+        columns_of = {ref.alias: ref.columns for ref in refs}
+        if operator != "rstream" and (rowwise := self.rowwise(tree)) is not None:
+            return Elements(rowwise)
+        # Rows that are taken back need the others.
+        if not self.reduced and not any(i.signed or i.feeds for i in inputs):
+            probed = probes_of(tree, self.streams, self.windows)
+            if probed is not None and probed[1]:
+                return Driven(*probed)
+        if joined is not None and operator != "rstream":
+            spelt = spelt_out(tree, columns_of) or tree
+            spread = spread_of(spelt, joined, columns_of, self.windows)
             joined = replace(joined, spread=spread, deal=deal_of(joined, spread, self.windows))
             if not spread:
-                hashes = hashes_of(spelt_out(tree, columns_of) or tree, joined, columns_of, self.windows)
-                joined = replace(joined, hashes=hashes)
+                joined = replace(joined, hashes=hashes_of(spelt, joined, columns_of, self.windows))
                 joined = together_of(joined, self.windows, {a: s.name for a, s in self.streams.items()})
-        grouping, reason = None, ""
-        if plan == "recomputed" and not self.reduced and not any(i.signed for i in inputs):
-            joined, grouping, reason = grouped_plan(
-                tree, columns_of, self.windows, self.item_at,
-                lambda rows: self.described(rows, refs),
-            )  # fmt: skip
-            plan = "grouped" if grouping is not None else plan
-        relation = Relational(
-            operator, inputs, tables, plain, lifted, instants, plan, joined, driver, probes,
-            rowwise if plan == "elements" else None, grouping, reason,
-        )  # fmt: skip
-        return BoundQuery(inputs[0].stream, None, outputs_of(columns), grouped=False, text=self.text, relation=relation)
+            return Joined(joined)
+        if self.reduced or any(i.signed for i in inputs):
+            return Recomputed()
+        described = partial(self.described, refs=refs)
+        return grouped_plan(tree, columns_of, self.windows, self.item_at, described)
 
     def described(self, tree: exp.Expr, refs: tuple[RelationRef, ...]) -> tuple[Column, ...]:
         """The columns of a bound SELECT, at one instant."""

@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from millpond.language.duck import quote
 from millpond.language.places import Source
-from millpond.types import BoundQuery, StreamDefinition
+from millpond.types import RowWindowQuery, StreamDefinition, WindowedQuery
 
 
-def over_corrections(query: BoundQuery, table: exp.Table, stream: StreamDefinition, source: Source) -> BoundQuery:
+def over_corrections(query: WindowedQuery, table: exp.Table, stream: StreamDefinition, source: Source) -> WindowedQuery:
     """A window query as it is, or with aggregates that leave out what was taken back.
 
     Raises: StatementError for windows that end with rows, whose numbers would change with every correction.
@@ -19,7 +19,7 @@ def over_corrections(query: BoundQuery, table: exp.Table, stream: StreamDefiniti
     if not stream.takes_back:
         return query
     name = stream.name
-    if query.row_window is not None:
+    if isinstance(query, RowWindowQuery):
         raise source.error(
             f"windows that end with rows are not available over {name}, which takes rows back",
             table,

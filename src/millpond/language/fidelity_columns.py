@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from millpond.types import EXACT, WEIGHT, Aggregate, BoundQuery, Output
+from millpond.types import EXACT, WEIGHT, Aggregate, Output, Reduction, RowScan, ScanQuery, WindowedQuery
 
 #: Aggregates that have an interval.
 INTERVALS = ("count", "count_star", "sum", "avg")
@@ -25,13 +25,12 @@ SMALL = 30
 _ONE = re.compile(r'\(*\s*"?(a\d+)"?\s*\)*')
 
 
-def with_fidelity(query: BoundQuery) -> BoundQuery:
+def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> WindowedQuery | ScanQuery:
     """A reduced query with its estimates and the columns that tell their fidelity; a summarised one as it is."""
-    assert query.reduce is not None
-    if not query.reduce.samples:
+    if not reduction.samples:
         return query
     taken = {o.name.lower() for o in query.select} | {EXACT}
-    if not query.grouped:
+    if isinstance(query, RowScan):
         share = Output(_free("fraction", taken), f'(1 / "{WEIGHT}")', "DOUBLE")
         return replace(query, select=(*query.select, share))
     aggregates = [replace(a, measure="estimate") for a in query.aggregates]

@@ -12,7 +12,18 @@ from millpond.language.functions import REFUSED
 from millpond.language.places import Source, nearest, own_span
 from millpond.language.reduce_clause import refuse_reduction
 from millpond.language.window_clause import TOLERANCE, WINDOW, WORKS, WindowClause
-from millpond.types import DAY, FunctionDefinition, Landmark, QueryDefinition, StreamDefinition, TableDefinition, Window
+from millpond.types import (
+    DAY,
+    FunctionDefinition,
+    KindWindow,
+    Landmark,
+    LandmarkWindow,
+    QueryDefinition,
+    StreamDefinition,
+    TableDefinition,
+    TimeWindow,
+    Window,
+)
 from millpond.windows.landmarks import zone_of
 
 SIDE_STREAMS = ("late", "dead")
@@ -107,19 +118,19 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source, sch
     if clause.extent == "kind":
         check_attribute(clause, stream, source)
         reference, length = _kind(clause, source, schema)
-        return Window(1, 1, 0, stream.options.time, kind=reference, length=length)
+        return KindWindow(reference, length, stream.options.time)
     return time_window(clause, stream, source)
 
 
-def time_window(clause: WindowClause, stream: StreamDefinition, source: Source) -> Window:
+def time_window(clause: WindowClause, stream: StreamDefinition, source: Source) -> TimeWindow | LandmarkWindow:
     """A window that slides by time, or grows from a landmark, as it is bound."""
     if clause.extent not in ("range", "all") or clause.slide is None:
         raise source.error("windows of this kind are not available yet", clause.place, WORKS)
     check_attribute(clause, stream, source)
     if clause.extent == "all":
-        return Window(0, clause.slide, 0, stream.options.time, _landmark(clause, source))
+        return LandmarkWindow(clause.slide, _landmark(clause, source), attribute=stream.options.time)
     shift = clause.range % clause.slide if clause.align_start else 0
-    return Window(clause.range, clause.slide, (clause.origin + shift) % clause.slide, stream.options.time)
+    return TimeWindow(clause.range, clause.slide, (clause.origin + shift) % clause.slide, stream.options.time)
 
 
 def _kind(clause: WindowClause, source: Source, schema: Schema) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from millpond.language.functions import RELATION_AGGREGATES
 from millpond.language.joining import WHOLE, Owners, join_plan, spelt_out
 from millpond.language.semi import looks_at_many
 from millpond.language.spreading import spread_of
-from millpond.types import Column, GroupArgument, Grouping, JoinPlan, RelationWindow
+from millpond.types import Column, GroupArgument, Grouped, Grouping, Recomputed, RelationWindow
 
 #: What else must not stand beside GROUP BY and HAVING.
 _OTHERS = tuple(key for key in WHOLE if key not in ("group", "having"))
@@ -40,8 +40,8 @@ def grouped_plan(
     windows: Mapping[str, RelationWindow],
     at: Callable[[exp.Expr], exp.Expr],
     described: Callable[[exp.Select], Sequence[Column]],
-) -> tuple[JoinPlan | None, Grouping | None, str]:
-    """The join, the aggregates over it that follow from its rows, and why they do not where there are others.
+) -> Grouped | Recomputed:
+    """The plan of a query that is no join itself: aggregates over one where they follow from its rows.
 
     Arguments:
         tree, columns, at: as of `join_plan`. windows: of the inputs that are streams.
@@ -51,18 +51,18 @@ def grouped_plan(
         parts = grouped_select(tree, columns)
         joined = None if parts is None else join_plan(parts.rows, columns, at, set(windows))
         if parts is None or joined is None:
-            return None, None, ""
+            return Recomputed()
         grouping = grouping_of(parts, described(parts.rows.copy()))
     except Unfit as unfit:
-        return None, None, str(unfit)
+        return Recomputed(str(unfit))
     # Rows of a group are in one shard, so the rows of a frequent key are not dealt.
     spread = spread_of(spelt_out(tree, columns) or tree, joined, columns, windows)
     placed = placed_by(parts, columns, spread)
-    return replace(joined, spread=spread if placed else ()), replace(grouping, placed=placed), ""
+    return Grouped(replace(joined, spread=spread if placed else ()), replace(grouping, placed=placed))
 
 
 @dataclass
-class Grouped:
+class GroupedSelect:
     """A SELECT with aggregates over a join, taken apart.
 
     rows: the SELECT of what is known of each joined row: keys of its group, then the aggregates' arguments.
@@ -79,7 +79,7 @@ class Grouped:
     whole: bool
 
 
-def grouped_select(tree: exp.Expr, columns: Mapping[str, Sequence[Column]]) -> Grouped | None:
+def grouped_select(tree: exp.Expr, columns: Mapping[str, Sequence[Column]]) -> GroupedSelect | None:
     """The parts of a SELECT with aggregates over a join; None when it is something else.
 
     Arguments:
@@ -112,7 +112,7 @@ class _Reader:
     arguments: list[exp.Expr] = field(default_factory=list)
     summed: set[int] = field(default_factory=set)
 
-    def read(self) -> Grouped:
+    def read(self) -> GroupedSelect:
         group = self.tree.args.get("group")
         if group is not None:
             self.keys = self.keys_of(group)
@@ -127,7 +127,7 @@ class _Reader:
         named = [exp.alias_(e.copy(), f"c{n}", quoted=True) for n, e in enumerate(listed)]
         rows.set("expressions", named)
         whole = not self.keys
-        return Grouped(rows, select, test, len(self.keys), len(self.arguments), frozenset(self.summed), whole)
+        return GroupedSelect(rows, select, test, len(self.keys), len(self.arguments), frozenset(self.summed), whole)
 
     def keys_of(self, group: exp.Group) -> list[exp.Expr]:
         """What rows are grouped by: expressions over the FROM items."""
@@ -217,7 +217,7 @@ class _Reader:
         return len(self.arguments) - 1
 
 
-def grouping_of(parts: Grouped, kinds: Sequence[Column]) -> Grouping:
+def grouping_of(parts: GroupedSelect, kinds: Sequence[Column]) -> Grouping:
     """The grouping, once the types of keys and arguments are known.
 
     Arguments:
@@ -243,7 +243,7 @@ def grouping_of(parts: Grouped, kinds: Sequence[Column]) -> Grouping:
     return Grouping(keys, tuple(arguments), parts.select, parts.having, parts.whole)
 
 
-def placed_by(parts: Grouped, columns: Mapping[str, Sequence[Column]], spread: Sequence[str]) -> str:
+def placed_by(parts: GroupedSelect, columns: Mapping[str, Sequence[Column]], spread: Sequence[str]) -> str:
     """`Grouping.placed` where rows are spread by some columns; '' where no key says where the rows of a group are.
 
     Arguments:

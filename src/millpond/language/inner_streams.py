@@ -15,8 +15,8 @@ A SELECT with such streams is split: into the queries that give them, and what i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
 
 from sqlglot import exp
 
@@ -29,14 +29,20 @@ from millpond.language.relation_outputs import RESERVED
 from millpond.language.window_clause import WINDOW, WindowClause
 from millpond.types import (
     ARRIVAL,
-    BoundQuery,
     Column,
     Derivation,
     InnerStream,
+    PairsQuery,
+    Query,
     QueryDefinition,
+    Relational,
+    RelationQuery,
+    RowWindowQuery,
+    StandingQuery,
     StreamDefinition,
     StreamOptions,
     TableDefinition,
+    WindowQuery,
 )
 
 PAIRS_WORK = (
@@ -418,24 +424,23 @@ def _inside(node: exp.Expr, item: exp.Expr) -> bool:
     return found is not None
 
 
-def inner_stream(unnamed: Unnamed, query: BoundQuery, source: Source) -> InnerStream:
+def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
     """A stream without a name whose query is bound.
 
     Raises: StatementError where it is no stream.
     """
-    relation = query.relation
-    if relation is None or relation.operator is None:
+    if not isinstance(query, Relational) or not query.makes_stream:
         raise source.error(
             "a window stands behind a stream, and what is in these parentheses is none", unnamed.select, _STREAM_WORKS
         )
-    if relation.operator == "rstream":
+    if isinstance(query, RelationQuery) and query.operator == "rstream":
         raise source.error(
             "RSTREAM reports all of a relation again and again: a stream of it has a name", unnamed.select,
             "CREATE STREAM x WITH (every='1 minute') AS SELECT RSTREAM(…), and the window behind x",
         )  # fmt: skip
     # A pair of an inner join is never taken back, unless what it is made of is.
-    kept = relation.operator == "pairs" and relation.joined is not None and relation.joined.kind == "inner"
-    forward = kept and not any(i.signed for i in relation.inputs)
+    kept = isinstance(query, PairsQuery) and query.join.kind == "inner"
+    forward = kept and not any(i.signed for i in query.inputs)
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select)]
     columns += [Column("revision", "BIGINT")] if forward else []
     columns += [Column("op", "VARCHAR")]
@@ -463,15 +468,13 @@ class WithInner:
         return getattr(self._schema, name)
 
 
-def named(query: BoundQuery, name: str, real: str) -> BoundQuery:
+def named(query: StandingQuery, name: str, real: str) -> StandingQuery:
     """A query over `real` in the place of the stream `name`."""
-    relation = query.relation
-    if relation is not None:
-        inputs = tuple(replace(i, stream=real) if i.stream == name else i for i in relation.inputs)
-        query = replace(query, relation=replace(relation, inputs=inputs))
-    return replace(query, stream=real) if query.stream == name else query
-
-
-def unstaged(query: BoundQuery) -> BoundQuery:
-    """A query whose streams are all there."""
-    return BoundQuery(**{f.name: getattr(query, f.name) for f in fields(BoundQuery)})
+    match query:
+        case RelationQuery() | PairsQuery():
+            inputs = tuple(replace(i, stream=real) if i.stream == name else i for i in query.inputs)
+            return replace(query, inputs=inputs)
+        case WindowQuery() | RowWindowQuery():
+            return replace(query, stream=real) if query.stream == name else query
+        case _:
+            assert_never(query)

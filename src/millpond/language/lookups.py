@@ -264,8 +264,7 @@ def bound_lookup(
     if tests := _about_tables(select, scope):
         inner.set("where", exp.Where(this=reduce(lambda a, b: exp.And(this=a, expression=b), tests)))
     inner.meta.update(select.meta)
-    relation = bind_join(inner, scope.source, _Numbered(schema, stream, number)).relation
-    assert relation is not None
+    relation = bind_join(inner, scope.source, _Numbered(schema, stream, number))
     item = relation.inputs[0]
     refs = []
     for each in relation.tables:

@@ -91,8 +91,8 @@ def check_pairs(
     source: Source,
     joined: JoinPlan | None,
     times: Sequence[str],
-) -> None:
-    """Refuse what is no join of two streams.
+) -> JoinPlan:
+    """The join; what is no join of two streams is refused.
 
     Arguments:
         tree, refs: the bound SELECT. windows: by generated name. reduced: places of REDUCE.
@@ -122,7 +122,7 @@ def check_pairs(
     if joined is not None:
         if joined.kind in ("asof", "asof left"):
             _check_asof(tree, kinds[0], times, source)
-        return
+        return joined
     for key, what in (("group", "GROUP BY"), ("distinct", "DISTINCT"), ("order", "ORDER BY"), ("limit", "LIMIT")):
         if tree.args.get(key):
             raise source.error(

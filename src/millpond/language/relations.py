@@ -99,7 +99,7 @@ _FUNCTIONS = SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS
 
 @dataclass(frozen=True)
 class RelationRef:
-    """A relation that `RelationQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
+    """A relation that `TableQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
 
     kind: 'query' (latest revisions), 'revisions' (all of them), 'final' (those that can no longer change), 'late',
         'dead', 'table'; 'stream' only where the caller of `bound_tree` says what a stream is. name: of the query, table
@@ -113,7 +113,7 @@ class RelationRef:
 
 
 @dataclass(frozen=True)
-class RelationQuery:
+class TableQuery:
     """A SELECT without streams: DuckDB SQL over `relations`; `columns` are those of its answer.
 
     ends: which windows of queries' answers it can show, by the alias of the relation (see `answer_bounds`).
@@ -164,7 +164,7 @@ def is_cte(table: exp.Table) -> bool:
     return False
 
 
-def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -> RelationQuery:
+def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -> TableQuery:
     """Check a SELECT without streams and render it over generated relation names.
 
     Raises:
@@ -173,7 +173,7 @@ def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -
     tree, refs = bound_tree(select, source, schema)
     sql = render(tree)
     ends = {ref.alias: ends_asked(tree, ref.alias) for ref in refs if ref.kind in ("query", "revisions")}
-    return RelationQuery(sql, refs, describe_over(tree, render, refs, select, source), text, ends)
+    return TableQuery(sql, refs, describe_over(tree, render, refs, select, source), text, ends)
 
 
 def bound_tree(
@@ -354,8 +354,7 @@ def _bind_table(
 
 def _columns_of(found: QueryDefinition | TableDefinition, revisions: bool) -> tuple[Column, ...]:
     """What FROM sees of a query or a table: of a relation of CQL its rows as they are now, not its changes."""
-    relation = found.query.relation if isinstance(found, QueryDefinition) else None
-    if isinstance(found, QueryDefinition) and relation is not None and relation.operator is None and not revisions:
+    if isinstance(found, QueryDefinition) and found.is_relation and not revisions:
         return tuple(Column(o.name, o.type) for o in found.query.select)
     return found.columns
 

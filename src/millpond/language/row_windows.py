@@ -7,7 +7,7 @@ from sqlglot import exp
 from millpond.language.from_items import check_attribute
 from millpond.language.places import Source, nearest
 from millpond.language.window_clause import WINDOW, WindowClause
-from millpond.types import Key, RowWindow, StreamDefinition
+from millpond.types import CountWindow, Key, RowWindow, SpanWindow, StreamDefinition
 
 
 def bound_row_window(table: exp.Table, stream: StreamDefinition, source: Source) -> RowWindow | None:
@@ -25,11 +25,5 @@ def bound_row_window(table: exp.Table, stream: StreamDefinition, source: Source)
         if column.name not in partition:
             quoted = '"' + column.name.replace('"', '""') + '"'
             partition[column.name] = Key(f"k{len(partition)}", quoted, column.type)
-    return RowWindow(
-        rows=clause.rows if clause.extent == "rows" else None,
-        range=clause.range if clause.extent == "range" else None,
-        slide=clause.slide_rows,
-        partition=tuple(partition.values()),
-        numbered=clause.numbered,
-        attribute=stream.options.time,
-    )
+    own = (clause.slide_rows, tuple(partition.values()), clause.numbered, stream.options.time)
+    return CountWindow(clause.rows, *own) if clause.extent == "rows" else SpanWindow(clause.range, *own)

@@ -7,7 +7,7 @@ streams becomes the join factor, and what is left is evaluated on joined rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sqlglot import exp
@@ -32,13 +32,12 @@ from millpond.language.inner_streams import (
     named,
     split,
     stream_of,
-    unstaged,
 )
 from millpond.language.outputs import SelectItem
 from millpond.language.pairs import PairScope, own_columns, side_of
 from millpond.language.places import Source, nearest
 from millpond.language.reduce_clause import refuse_reduction
-from millpond.language.relations import RelationQuery
+from millpond.language.relations import TableQuery
 from millpond.language.scope import RowScope
 from millpond.language.types_of import Item, Typer
 from millpond.language.unions import in_words_of
@@ -47,15 +46,17 @@ from millpond.language.validity import take_tolerances
 from millpond.language.window_clause import WINDOW
 from millpond.support.errors import StatementError
 from millpond.types import (
-    BoundQuery,
     Column,
     InnerStream,
     JoinFactor,
-    Selection,
+    Query,
+    RowQuery,
+    ScanQuery,
     Side,
     Span,
-    StagedQuery,
+    Staged,
     StreamDefinition,
+    WindowedQuery,
 )
 
 _CONTRADICT = "a window in brackets and BEGIN … END contradict each other"
@@ -74,14 +75,14 @@ _NUMBERS = (*_INTEGERS, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE")
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
 
-def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> BoundQuery | Selection:
+def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> Query | Staged:
     """Bind the SELECT of a standing query.
 
     Arguments and errors as `bind_query`.
 
     Returns:
-        A `BoundQuery` when a stream has a window in brackets (its answers are windows, or changes of a relation) or
-        ISTREAM, DSTREAM or RSTREAM is written, else a `Selection`.
+        A `RowQuery` where no stream has a window in brackets (whose answers are windows, or changes of a relation) and
+        neither ISTREAM, DSTREAM nor RSTREAM is written; `Staged` over streams without a name.
     """
     source = Source.of(select, text, offset)
     if (found := split(select, text, schema, source)) is not None:
@@ -98,14 +99,14 @@ def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> B
     return binding.bind_query(select, text, offset, schema)
 
 
-def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> BoundQuery | RelationQuery | Selection:
+def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Query | ScanQuery | TableQuery | Staged:
     """Bind an ad hoc SELECT.
 
     Arguments and errors as `bind_query`.
 
     Returns:
-        A `Selection` when BEGIN … END is written or two streams are joined; else a `BoundQuery` when FROM names a
-        stream, and a `RelationQuery` when it names answers, tables and side streams.
+        A `RowQuery` when BEGIN … END is written or two streams are joined; a `TableQuery` when FROM names answers,
+        tables and side streams; `Staged` over streams without a name.
     """
     source = Source.of(select, text, offset)
     if (found := split(select, text, schema, source)) is not None:
@@ -131,14 +132,14 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Bou
     return binding.bind_select(select, text, offset, schema)
 
 
-def _staged(found: Split, text: str, offset: int, schema: Schema, source: Source) -> StagedQuery:
+def _staged(found: Split, text: str, offset: int, schema: Schema, source: Source) -> Staged:
     """A query over streams without a name: these are bound first."""
     inner: list[InnerStream] = []
     names: dict[str, StreamDefinition] = {}
     for unnamed in found.streams:
         bound = bind_standing(unnamed.select, text, offset, schema)
-        if isinstance(bound, StagedQuery):
-            query: BoundQuery = bound
+        if isinstance(bound, Staged):
+            query = bound.query
             renamed: dict[str, str] = {}  # those of pairs of pairs read one another
             for each in bound.inner:
                 own = each.query
@@ -148,18 +149,16 @@ def _staged(found: Split, text: str, offset: int, schema: Schema, source: Source
                 inner.append(further)
                 renamed[each.name] = further.name
                 query = named(query, each.name, further.name)
-            bound = unstaged(query)
-        if isinstance(bound, Selection):
-            bound = bound.query
+            bound = query
         inner.append(inner_stream(unnamed, bound, source))
         names[unnamed.name] = stream_of(inner[-1])
     outer = bind_standing(found.select, text, offset, WithInner(schema, names))
-    if not isinstance(outer, BoundQuery):
+    if isinstance(outer, RowQuery | Staged):
         raise source.error("a join in parentheses needs a window behind them", found.streams[0].select, PAIRS_WORK)
-    return StagedQuery(**{f.name: getattr(outer, f.name) for f in fields(BoundQuery)}, inner=tuple(inner))
+    return Staged(outer, tuple(inner))
 
 
-def bind_selection(select: exp.Expr, text: str, offset: int, schema: Schema) -> Selection:
+def bind_selection(select: exp.Expr, text: str, offset: int, schema: Schema) -> RowQuery:
     """Bind a SELECT over the rows of one stream, or of two with a join factor.
 
     Arguments and errors as `bind_query`.
@@ -192,7 +191,7 @@ class Analysis:
     rest: SQL of the factors that are left for joined rows.
     """
 
-    query: BoundQuery
+    query: ScanQuery
     streams: list[StreamDefinition]
     spans: list[Span]
     factors: list[list[Factor]]
@@ -200,13 +199,13 @@ class Analysis:
     rest: list[str] = field(default_factory=list)
     select: exp.Expr | None = None
 
-    def selection(self) -> Selection:
+    def selection(self) -> RowQuery:
         """The selection."""
         sides = tuple(
             Side(stream.name, span, conjunction([f.sql for f in factors]), boxes_of(factors))
             for stream, span, factors in zip(self.streams, self.spans, self.factors, strict=True)
         )
-        return Selection(replace(self.query, where=conjunction(self.rest)), sides, self.join)
+        return RowQuery(replace(self.query, where=conjunction(self.rest)), sides, self.join)
 
 
 def conjunction(factors: Sequence[str]) -> str | None:
@@ -276,7 +275,7 @@ class _RowBinder(SelectBinder):
 
     def analyse(self, marks: Marks | None) -> Analysis:
         """The bound query and its factors."""
-        query, self.marks = self.bind(), marks
+        query, self.marks = self.scan(), marks
         first = self.rows.stream
         (span,) = self.spans([(query.stream, self.rows.alias)])
         streams = [self.fed(f.name) for f in query.feeds] or [first]
@@ -287,6 +286,12 @@ class _RowBinder(SelectBinder):
             found = [self.read(reader, node, negated) for node, negated in leaves]
             factors.append([f for f in found if f is not None])
         return Analysis(query, streams, [span] * len(streams), factors, select=self.select)
+
+    def scan(self) -> ScanQuery:
+        """The bound query."""
+        query = self.bind()
+        assert isinstance(query, ScanQuery)  # there are no windows in brackets
+        return query
 
     def fed(self, name: str) -> StreamDefinition:
         """A stream of the union."""
@@ -336,7 +341,7 @@ class _PairBinder(_RowBinder):
 
     rows: PairScope
 
-    def bind(self) -> BoundQuery:
+    def bind(self) -> WindowedQuery | ScanQuery:
         self.check_clauses(("joins",))
         joins = self.select.args["joins"]
         if len(joins) > 1:
@@ -391,7 +396,7 @@ class _PairBinder(_RowBinder):
         return [rows.item(item) for item in written]
 
     def analyse(self, marks: Marks | None) -> Analysis:
-        query, self.marks = self.bind(), marks
+        query, self.marks = self.scan(), marks
         rows = self.rows
         streams = list(rows.streams)
         spans = self.spans([(s.name, a) for s, a in zip(streams, rows.names_of_sides, strict=True)])

@@ -27,7 +27,7 @@ from millpond.language.selections import Analysis, analyse, conjunction, unmarke
 from millpond.language.statements import Select
 from millpond.language.zoned import utc_text
 from millpond.support.errors import StatementError
-from millpond.types import BoundQuery, JoinFactor, Selection, Side, Span, StreamDefinition
+from millpond.types import JoinFactor, Query, RowQuery, ScanQuery, Side, Span, Staged, StreamDefinition
 
 _CONSTANT = re.compile(
     r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w.$])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))""", re.ASCII
@@ -77,7 +77,7 @@ class _Slotted:
 class _Template:
     """A bound selection and what of it depends on the constants of its text."""
 
-    query: BoundQuery
+    query: ScanQuery
     streams: tuple[StreamDefinition, ...]
     sides: tuple[tuple[Factor | _Slotted, ...], ...]
     spans: tuple[Span, ...]
@@ -85,7 +85,7 @@ class _Template:
     join: JoinFactor | None
     slots: frozenset[int]
 
-    def fill(self, text: str, parts: Sequence[str]) -> Selection | None:
+    def fill(self, text: str, parts: Sequence[str]) -> RowQuery | None:
         """The selection of a text that was split into `parts`."""
         constants = parts[1::2]
         spans = self.spans if not self.clauses else self.read_spans(parts)
@@ -98,7 +98,7 @@ class _Template:
                     return None
                 factors.append(factor)
             sides.append(Side(stream.name, span, conjunction([f.sql for f in factors]), boxes_of(factors)))
-        return Selection(_with_text(self.query, text), tuple(sides), self.join)
+        return RowQuery(_with_text(self.query, text), tuple(sides), self.join)
 
     def read_spans(self, parts: Sequence[str]) -> Sequence[Span]:
         """The windows, whose constants may differ."""
@@ -135,7 +135,7 @@ class Binder:
         self._seen: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._lock = threading.Lock()
 
-    def bind(self, text: str) -> BoundQuery | Selection:
+    def bind(self, text: str) -> Query | Staged:
         """What a SELECT asks, as `bind_standing` says it.
 
         Raises:
@@ -158,7 +158,7 @@ class Binder:
                 return filled if filled is not None else self.ordinary(text)
         return self.learn(text, parts, shape)
 
-    def ordinary(self, text: str) -> BoundQuery | Selection:
+    def ordinary(self, text: str) -> Query | Staged:
         """Parse and bind."""
         statement = _select_of(text)
         return selections.bind_standing(statement.select, statement.text, statement.offset, self.schema)
@@ -171,10 +171,10 @@ class Binder:
                 return False
         return True
 
-    def learn(self, text: str, parts: Sequence[str], shape: tuple[str, ...]) -> BoundQuery | Selection:
+    def learn(self, text: str, parts: Sequence[str], shape: tuple[str, ...]) -> Query | Staged:
         """Bind in the ordinary way; a shape that comes for the second time becomes a template."""
         found = self.ordinary(text)
-        if not isinstance(found, Selection):
+        if not isinstance(found, RowQuery):
             return found
         with self._lock:
             if shape not in self._seen:
@@ -218,9 +218,9 @@ def _value(written: str) -> str:
     return written[1:-1].replace("''", "'") if written[0] == "'" else written
 
 
-def _with_text(query: BoundQuery, text: str) -> BoundQuery:
+def _with_text(query: ScanQuery, text: str) -> ScanQuery:
     """`dataclasses.replace(query, text=text)`, which costs several times as much."""
-    made = object.__new__(BoundQuery)
+    made = object.__new__(type(query))
     made.__dict__.update(query.__dict__)
     made.__dict__["text"] = text
     return made

@@ -27,7 +27,7 @@ from millpond.relations.joining import AT_ONCE, ROWS_AT_MOST
 from millpond.relations.pipelines import MISSING, side_by_side
 from millpond.support.distinct import distinct
 from millpond.synopses import query_table
-from millpond.types import JoinPlan, Relational, RelationWindow
+from millpond.types import JoinPlan, PairsQuery, RelationWindow
 
 Mask = npt.NDArray[np.bool_]
 
@@ -60,7 +60,7 @@ def first_reaching(window: RelationWindow, bound: int) -> int:
     return max(NEVER, bound - back)
 
 
-def marks_of(relation: Relational, bounds: tuple[int, int]) -> Marks:
+def marks_of(relation: PairsQuery, bounds: tuple[int, int]) -> Marks:
     """What is known of results to come when an input's rows have event times of at least its bound from now on."""
     windows = [i.window for i in relation.inputs]
     reached = [first_reaching(windows[n], bounds[1 - n]) for n in (0, 1)]
@@ -70,13 +70,12 @@ def marks_of(relation: Relational, bounds: tuple[int, int]) -> Marks:
     return Marks(min([*bounds, *alone]), sides, joint)
 
 
-def alone_of(relation: Relational) -> tuple[int, ...]:
+def alone_of(relation: PairsQuery) -> tuple[int, ...]:
     """The inputs whose rows are reported, or left out, for having no partner."""
-    assert relation.joined is not None
-    return relation.joined.alone
+    return relation.join.alone
 
 
-def needed_from(relation: Relational, limits: Sequence[int]) -> tuple[int, int]:
+def needed_from(relation: PairsQuery, limits: Sequence[int]) -> tuple[int, int]:
     """The event times from which rows of the inputs can still matter.
 
     An input's rows are let go by the progress of the *other* one. Where rows of the other may be alone, one is also
@@ -131,7 +130,7 @@ class Found:
 
 def pair_changes(
     db: duckdb.DuckDBPyConnection,
-    relation: Relational,
+    relation: PairsQuery,
     names: str,
     seen: Sequence[Seen],
     before: tuple[Reached, Reached],
@@ -145,20 +144,19 @@ def pair_changes(
         names: c0, c1, … as a list. before, after: how far the inputs were before and after the epoch.
     Returns: the changes in the order of instants and parts, and the least end of a span whose row waits to be alone.
     """
-    assert relation.joined is not None
-    join = _Join(db, relation.joined, seen, _sides(db, relation, seen), relation.instants)
+    join = _Join(db, relation.join, seen, _sides(db, relation, seen), relation.instants)
     found = join.pairs()
     waits = []
     alone = alone_of(relation)
     if alone:
         touched = list(found)
-        found = found if relation.joined.kind in ("left", "right", "full") else []
+        found = found if relation.join.kind in ("left", "right", "full") else []
         for n in alone:
             known = join.bounds(n, after[1 - n])
             found.append(join.alone(n, touched, join.bounds(n, before[1 - n]), known))
             last = join.sides[n].last
             waiting = last[seen[n].after & (last >= known)]
-            if len(waiting) and relation.joined.kind != "semi":
+            if len(waiting) and relation.join.kind != "semi":
                 waits.append(int(waiting.min()))
     return join.images(found, names), min(waits, default=None)
 
@@ -173,9 +171,8 @@ class _Side:
     keys: pa.Table
 
 
-def _sides(db: duckdb.DuckDBPyConnection, relation: Relational, seen: Sequence[Seen]) -> list[_Side]:
-    plan = relation.joined
-    assert plan is not None
+def _sides(db: duckdb.DuckDBPyConnection, relation: PairsQuery, seen: Sequence[Seen]) -> list[_Side]:
+    plan = relation.join
     found = []
     for n, (item, each) in enumerate(zip(relation.inputs, seen, strict=True)):
         window, first = item.window, each.times

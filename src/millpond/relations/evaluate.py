@@ -21,7 +21,7 @@ from millpond.relations.probes import INSTANT, TOGETHER, Probed
 from millpond.relations.sums import nothing, sums_at, sums_between, told
 from millpond.support.distinct import distinct
 from millpond.synopses import query_table
-from millpond.types import BoundQuery, Relational
+from millpond.types import Elements, Grouped, Joined, Relational, RelationQuery
 
 #: What is known of an input: its rows with their intervals, or how they are looked up.
 Known = Content | Probed
@@ -34,23 +34,22 @@ ROWS_AT_MOST = 2_000_000_000
 
 
 def snapshot(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Known], tables: Tables, instant: int
+    db: duckdb.DuckDBPyConnection, query: RelationQuery, contents: Sequence[Known], tables: Tables, instant: int
 ) -> pa.Table:
     """R(τ): the answer at one instant, columns c0, c1, … in the order of SELECT."""
-    relation = _relation(query)
-    inputs = {i.alias: c.at(instant) for i, c in zip(relation.inputs, contents, strict=True) if isinstance(c, Content)}
-    if relation.driver:
-        known = inputs[relation.driver]
+    inputs = {i.alias: c.at(instant) for i, c in zip(query.inputs, contents, strict=True) if isinstance(c, Content)}
+    if query.driver:
+        known = inputs[query.driver]
         driver = known.append_column(INSTANT, pa.array(np.zeros(known.num_rows, np.int64)))
-        for item, each in zip(relation.inputs, contents, strict=True):
+        for item, each in zip(query.inputs, contents, strict=True):
             if isinstance(each, Probed):
                 inputs[item.alias] = each.lift(db, driver, np.array([instant])).drop_columns([INSTANT])
-    return query_table(db, f"SELECT {_values(query)} FROM ({relation.sql}) AS q({_names(query)})", **inputs, **tables)
+    return query_table(db, f"SELECT {_values(query)} FROM ({query.sql}) AS q({_names(query)})", **inputs, **tables)
 
 
 def _changes(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     contents: Sequence[Known],
     tables: TablesInTime,
     low: int,
@@ -85,7 +84,7 @@ def _changes(
 
 def _changes_within(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     contents: Sequence[Known],
     tables: Tables,
     low: int,
@@ -99,10 +98,10 @@ def _changes_within(
 
     Returns: the changes, and whether they are in an order already that depends on the rows alone.
     """
-    if _relation(query).plan == "elements":
-        return _elements(db, query, _kept(contents)[0], tables, low, high), False
-    if _relation(query).plan == "joined":
-        return joined_changes(db, _relation(query), _list(query), _kept(contents), tables, low, high, observer)
+    if isinstance(query.plan, Elements):
+        return _elements(db, query, query.plan, _kept(contents)[0], tables, low, high), False
+    if isinstance(query.plan, Joined):
+        return joined_changes(db, query, _list(query), _kept(contents), tables, low, high, observer)
     points = _instants(_leading(query, contents), low, high)
     parts = []
     for start, stop in _chunks(query, contents, points):
@@ -120,7 +119,7 @@ def _changes_within(
 
 def answers(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     contents: Sequence[Known],
     tables: Tables | TablesInTime,
     low: int,
@@ -136,12 +135,11 @@ def answers(
     Arguments:
         ticks: the instants that RSTREAM reports. observer: of the pipelines of a join of many inputs.
     """
-    operator = _relation(query).operator
+    operator = query.operator
     tables = tables if isinstance(tables, TablesInTime) else TablesInTime(((-FOR_EVER, tables),))
-    if _relation(query).plan == "grouped":
+    if isinstance(query.plan, Grouped):
         kept, there = _kept(contents), any(len(c.begin) and int(c.begin.min()) < low for c in _kept(contents))
-        grouping, ticks = _relation(query).grouping, ticks if operator == "rstream" else None
-        assert grouping is not None
+        grouping, ticks = query.plan.grouping, ticks if operator == "rstream" else None
         before = sums_at(db, query, kept, tables, low - 1, ticks) if there else nothing(db, grouping)
         return told(
             db, query, before, sums_between(db, query, kept, tables, low, high, observer, ticks), ticks, low, high
@@ -170,7 +168,7 @@ def _signed(net: pa.Table, operator: str | None) -> pa.Table:
     return pa.table([*columns, pa.array(np.ones(len(sign), np.int64))], names=[*names, "_n"])
 
 
-def difference(db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table, new: pa.Table) -> pa.Table:
+def difference(db: duckdb.DuckDBPyConnection, query: Relational, old: pa.Table, new: pa.Table) -> pa.Table:
     """What `answers` has more or less than before: its columns, `_n` positive for what came, negative for what went."""
     columns = f"_at, _sign, {_list(query)}"
     sql = (
@@ -193,14 +191,20 @@ def pending(contents: Sequence[Known], instant: int) -> int | None:
 
 
 def _elements(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, content: Content, tables: Tables, low: int, high: int
+    db: duckdb.DuckDBPyConnection,
+    query: RelationQuery,
+    plan: Elements,
+    content: Content,
+    tables: Tables,
+    low: int,
+    high: int,
 ) -> pa.Table:
     """Select and project: a row's image enters when the row does, and leaves with it (digest D1, algorithm 3)."""
     touched = ((content.begin >= low) & (content.begin < high)) | ((content.end >= low) & (content.end < high))
     begin, end = content.begin[touched], content.end[touched]
     rows = content.rows.filter(pa.array(touched))
     once = Content(rows, np.arange(len(begin)), np.arange(1, len(begin) + 1))
-    by_rows = _relation(query).rowwise
+    by_rows = plan.rowwise
     if by_rows is None:
         images = _lifted(db, query, [once], tables, np.arange(len(begin)))
     else:  # each row meets the tables once, however many instants it is there for
@@ -208,7 +212,7 @@ def _elements(
         images = query_table(
             db,
             f"SELECT i, {_values(query)} FROM ({by_rows}) AS q(i, {_names(query)})",
-            **{_relation(query).inputs[0].alias: numbered},
+            **{query.inputs[0].alias: numbered},
             **tables,
         )
     spans = pa.table({"i": np.arange(len(begin)), "b": begin, "e": end})
@@ -224,7 +228,7 @@ def _elements(
 
 def _reported(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     contents: Sequence[Known],
     tables: Tables,
     low: int,
@@ -251,15 +255,12 @@ def _kept(contents: Sequence[Known]) -> list[Content]:
     return [c for c in contents if isinstance(c, Content)]
 
 
-def _leading(query: BoundQuery, contents: Sequence[Known]) -> list[Content]:
+def _leading(query: RelationQuery, contents: Sequence[Known]) -> list[Content]:
     """The inputs that say at which instants the answer may change: the driver, or all."""
-    relation = _relation(query)
-    if not relation.driver:
+    if not query.driver:
         return _kept(contents)
     return [
-        c
-        for i, c in zip(relation.inputs, contents, strict=True)
-        if i.alias == relation.driver and isinstance(c, Content)
+        c for i, c in zip(query.inputs, contents, strict=True) if i.alias == query.driver and isinstance(c, Content)
     ]
 
 
@@ -273,7 +274,7 @@ def _instants(contents: Sequence[Content], low: int, high: int) -> Ints:
     return every[(every >= low) & (every < min(high, FOR_EVER))]
 
 
-def _chunks(query: BoundQuery, contents: Sequence[Known], points: Ints) -> list[tuple[int, int]]:
+def _chunks(query: RelationQuery, contents: Sequence[Known], points: Ints) -> list[tuple[int, int]]:
     """Stretches of `points` whose rows, added up over their instants, are few enough; an hour where that prunes."""
     if not len(points):
         return []
@@ -301,14 +302,13 @@ def _chunks(query: BoundQuery, contents: Sequence[Known], points: Ints) -> list[
 
 
 def _lifted(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Known], tables: Tables, points: Ints
+    db: duckdb.DuckDBPyConnection, query: RelationQuery, contents: Sequence[Known], tables: Tables, points: Ints
 ) -> pa.Table:
     """The answer at each of `points` (ascending): columns i (which point) and c0, c1, …"""
-    relation = _relation(query)
-    if relation.lifted is None:
+    if query.lifted is None:
         return _one_by_one(db, query, contents, tables, points)
     inputs = {}
-    for item, content in zip(relation.inputs, contents, strict=True):
+    for item, content in zip(query.inputs, contents, strict=True):
         if isinstance(content, Probed):
             continue
         first = np.searchsorted(points, content.begin, "left")
@@ -317,17 +317,17 @@ def _lifted(
         within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         instant = np.repeat(first, count) + within
         inputs[item.alias] = content.rows.take(pa.array(row)).append_column(INSTANT, pa.array(instant))
-    for item, content in zip(relation.inputs, contents, strict=True):
+    for item, content in zip(query.inputs, contents, strict=True):
         if isinstance(content, Probed):
-            inputs[item.alias] = content.lift(db, inputs[relation.driver], points)
-    inputs[relation.instants] = pa.table({INSTANT: np.arange(len(points))})
+            inputs[item.alias] = content.lift(db, inputs[query.driver], points)
+    inputs[query.instants] = pa.table({INSTANT: np.arange(len(points))})
     return query_table(
-        db, f"SELECT i, {_values(query)} FROM ({relation.lifted}) AS q(i, {_names(query)})", **inputs, **tables
+        db, f"SELECT i, {_values(query)} FROM ({query.lifted}) AS q(i, {_names(query)})", **inputs, **tables
     )
 
 
 def _one_by_one(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, contents: Sequence[Known], tables: Tables, points: Ints
+    db: duckdb.DuckDBPyConnection, query: RelationQuery, contents: Sequence[Known], tables: Tables, points: Ints
 ) -> pa.Table:
     """As `_lifted`, for what DuckDB cannot correlate: one query per instant."""
     parts = []
@@ -346,7 +346,9 @@ def _timed(found: pa.Table, points: Ints) -> pa.Table:
     return found.set_column(0, "_at", pa.array(at, pa.int64()))
 
 
-def _nothing(db: duckdb.DuckDBPyConnection, query: BoundQuery, tables: Tables, contents: Sequence[Known]) -> pa.Table:
+def _nothing(
+    db: duckdb.DuckDBPyConnection, query: RelationQuery, tables: Tables, contents: Sequence[Known]
+) -> pa.Table:
     none = [
         replace(c, read=lambda _: iter(()))
         if isinstance(c, Probed)
@@ -358,20 +360,15 @@ def _nothing(db: duckdb.DuckDBPyConnection, query: BoundQuery, tables: Tables, c
     return query_table(db, sql, e=empty)
 
 
-def _list(query: BoundQuery) -> str:
+def _list(query: Relational) -> str:
     return ", ".join(f"c{n}" for n in range(len(query.select)))
 
 
 _names = _list
 
 
-def _values(query: BoundQuery) -> str:
+def _values(query: Relational) -> str:
     """The answer's columns as Arrow carries them: ENUMs as texts."""
     return ", ".join(
         f"CAST(c{n} AS VARCHAR) AS c{n}" if o.type.startswith("ENUM(") else f"c{n}" for n, o in enumerate(query.select)
     )
-
-
-def _relation(query: BoundQuery) -> Relational:
-    assert query.relation is not None
-    return query.relation

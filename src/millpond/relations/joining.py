@@ -24,7 +24,7 @@ from millpond.relations.pipelines import MISSING, Inputs, Observer, Pipeline, bo
 from millpond.relations.sides import Side, as_they_are, side_of
 from millpond.support.distinct import distinct
 from millpond.synopses import parallel, query_table
-from millpond.types import JoinPlan, Relational
+from millpond.types import Grouped, Joined, JoinPlan, RelationQuery
 
 #: Rows of an input that go down its pipeline at a time, and how many are worth a thread.
 AT_ONCE = 200_000
@@ -58,7 +58,7 @@ class Changing:
 
 def joined_changes(
     db: duckdb.DuckDBPyConnection,
-    relation: Relational,
+    relation: RelationQuery,
     names: str,
     contents: Sequence[Content],
     tables: Mapping[str, pa.Table],
@@ -88,7 +88,7 @@ def joined_changes(
 
 def joined_rows(
     db: duckdb.DuckDBPyConnection,
-    relation: Relational,
+    relation: RelationQuery,
     names: str,
     contents: Sequence[Content],
     tables: Mapping[str, pa.Table],
@@ -106,7 +106,7 @@ def joined_rows(
 
 def _event(
     db: duckdb.DuckDBPyConnection,
-    relation: Relational,
+    relation: RelationQuery,
     operator: str | None,
     contents: Sequence[Content],
     tables: Mapping[str, pa.Table],
@@ -115,8 +115,8 @@ def _event(
     observer: Observer | None,
 ) -> tuple[_Join, Event]:
     """All joined rows that enter or leave in a stretch, as far as the operator needs them."""
-    plan = relation.joined
-    assert plan is not None
+    assert isinstance(relation.plan, Joined | Grouped)
+    plan = relation.plan.join
     known = {i.alias: (i, c) for i, c in zip(relation.inputs, contents, strict=True)}
     graph = graph_of(plan)
     sides = [side_of(plan, graph, n, known, tables) for n in range(len(plan.items))]

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from millpond.language.duck import quote
 from millpond.synopses import query_table
-from millpond.types import STATUS, BoundQuery
+from millpond.types import STATUS, Relational
 
 #: Answers of so many rows and more are put together from their columns.
 DIRECT = 1_000
 
 
-def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> pa.Table:
+def shown(db: duckdb.DuckDBPyConnection, query: Relational, found: pa.Table) -> pa.Table:
     """Answers as they are stored: at, the select list, change (of relations), revision, op.
 
     Arguments:
@@ -22,8 +22,7 @@ def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> 
             `_status`, the rows have a status, too.
     """
     outputs = [f"CAST(c{n} AS {o.type}) AS {quote(o.name)}" for n, o in enumerate(query.select)]
-    assert query.relation is not None
-    if query.relation.operator is None:
+    if not query.makes_stream:
         outputs.append("CASE WHEN _sign > 0 THEN '+' ELSE '-' END AS change")
     status = f" _status AS {STATUS}," if "_status" in found.column_names else ""
     sql = (
@@ -38,7 +37,7 @@ def shown(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table) -> 
     return query_table(db, f"{sql} FROM found", found=found)
 
 
-def _once(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table, sql: str) -> pa.Table:
+def _once(db: duckdb.DuckDBPyConnection, query: Relational, found: pa.Table, sql: str) -> pa.Table:
     """As `shown` where every row comes once; values that are stored as they are do not go through DuckDB."""
     if found.num_rows < DIRECT:
         return query_table(db, sql, found=found)
@@ -47,7 +46,7 @@ def _once(db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table, sql
     if "_status" in found.column_names or [c.type for c in columns] != model.schema.types[1 : 1 + len(columns)]:
         return query_table(db, sql, found=found)
     parts = [found["_at"].cast(model.schema.types[0]), *columns]
-    if query.relation is not None and query.relation.operator is None:
+    if not query.makes_stream:
         signs = pa.array(["-", "+"])
         parts.append(signs.take(pa.array((found["_sign"].to_numpy() > 0).astype(np.int64))))
     parts += [found["_revision"], pa.repeat("+", found.num_rows)]

@@ -21,16 +21,18 @@ from millpond.relations.contents import left_of, spans_of
 from millpond.support.distinct import is_among
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
-from millpond.synopses.panes import as_declared, casts_of, weighed
+from millpond.synopses.partials.specs import as_declared, casts_of, weighed
 from millpond.types import (
     DAY,
     HOLDS,
     WEIGHT,
+    Elements,
     Feed,
     QueryOptions,
     Reduction,
     Relational,
     RelationInput,
+    RelationQuery,
     StreamDefinition,
     to_json,
 )
@@ -138,6 +140,13 @@ def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.
     return found
 
 
+def forgets(relation: Relational) -> bool:
+    """Whether it needs no row again that it has reported: ISTREAM of select and project."""
+    return (
+        isinstance(relation, RelationQuery) and isinstance(relation.plan, Elements) and relation.operator == "istream"
+    )
+
+
 def spare_of(relation: Relational, options: QueryOptions) -> int:
     """How long behind progress answers can be revised (SEMANTICS, late rows), microseconds."""
     if options.revise_for is not None:
@@ -175,7 +184,7 @@ def kept(
         held = left_of(db, rows.sort_by([("_t", "ascending"), ("_id", "ascending")]), spare, since)
     held, begin, end = spans_of(db, replace(item, signed=False), held, spare)
     needed = end >= horizon
-    if item.window.kind == "unbounded" and relation.plan == "elements" and relation.operator == "istream":
+    if item.window.kind == "unbounded" and forgets(relation):
         needed &= begin >= horizon
     mask: Mask = is_among(rows["_id"].to_numpy(), held["_id"].to_numpy()[needed])
     if item.signed and since is not None:

@@ -21,7 +21,7 @@ from millpond.relations.joining import joined_rows
 from millpond.relations.pipelines import Observer
 from millpond.support.distinct import distinct
 from millpond.synopses import query_table
-from millpond.types import BoundQuery, GroupArgument, Grouping, Relational
+from millpond.types import GroupArgument, Grouped, Grouping, RelationQuery
 
 #: In the place of an exponent: values that are no numbers, and infinite ones.
 NAN, INFINITE, MINUS_INFINITE = 9001, 9002, 9003
@@ -32,7 +32,7 @@ STEP = 8
 
 def sums_between(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     contents: Sequence[Content],
     tables: TablesInTime,
     low: int,
@@ -47,7 +47,7 @@ def sums_between(
     Arguments:
         ticks: the instants that are looked at alone; None: all.
     """
-    grouping = _parts(query)[1]
+    grouping = _grouping(query)
     seen = contents if ticks is None else [at_ticks(c, ticks) for c in contents]
     high = min(high, FOR_EVER)
     parts = [_rows(db, query, seen, found, start, stop, observer) for start, stop, found in tables.between(low, high)]
@@ -65,14 +65,14 @@ def sums_between(
 
 def sums_at(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     contents: Sequence[Content],
     tables: TablesInTime,
     instant: int,
     ticks: Ticks | None = None,
 ) -> pa.Table:
     """What is known of each group at an instant, from the rows: columns of `sums_between` without `_at`."""
-    grouping = _parts(query)[1]
+    grouping = _grouping(query)
     seen = contents if ticks is None else [at_ticks(c, ticks) for c in contents]
     rows = _rows(db, query, _holding(seen, instant), tables.at(instant), instant, instant + 1, None)
     return total(db, grouping, [(_added_up(db, grouping, rows), 1)])
@@ -106,21 +106,26 @@ def nothing(db: duckdb.DuckDBPyConnection, grouping: Grouping) -> pa.Table:
 
 
 def told(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, before: pa.Table, changes: pa.Table, ticks: Ticks | None = None,
-    low: int = 0, high: int = 0,
-) -> pa.Table:  # fmt: skip
+    db: duckdb.DuckDBPyConnection,
+    query: RelationQuery,
+    before: pa.Table,
+    changes: pa.Table,
+    ticks: Ticks | None = None,
+    low: int = 0,
+    high: int = 0,
+) -> pa.Table:
     """What a query reports: as of `evaluate.answers`.
 
     Arguments:
         before: what was known of the groups before the first change. changes: of `sums_between`.
         ticks, low, high: of RSTREAM: its instants, of the stretch low <= τ < high.
     """
-    relation, grouping = _parts(query)
+    grouping = _grouping(query)
     measures = _measures([before, changes])
-    keys, changing = _keys(grouping), relation.operator != "rstream"
+    keys, changing = _keys(grouping), query.operator != "rstream"
     states = _states(db, grouping, _with(before, measures), _with(changes, measures), measures, changing)
     listed = ", ".join([*keys, *map(quote, measures)])
-    if relation.operator == "rstream":
+    if query.operator == "rstream":
         assert ticks is not None
         return _reported(db, query, states, measures, ticks, low, high)
     c = ", ".join(f"c{n}" for n in range(len(query.select)))
@@ -129,7 +134,7 @@ def told(
         f"SELECT _at, 1 AS _sign, {listed} FROM s WHERE _at IS NOT NULL"
         f" UNION ALL SELECT _at, -1, {', '.join([*keys, *old])} FROM s WHERE _at IS NOT NULL"
     )
-    wanted = {"istream": " AND sum(_sign) > 0", "dstream": " AND sum(_sign) < 0"}.get(relation.operator or "", "")
+    wanted = {"istream": " AND sum(_sign) > 0", "dstream": " AND sum(_sign) < 0"}.get(query.operator or "", "")
     sql = (
         f"SELECT _at, sign(sum(_sign))::BIGINT AS _sign, {c}, abs(sum(_sign))::BIGINT AS _n FROM"
         f" ({_images(query, measures, both, '_at, _sign')})"
@@ -183,7 +188,7 @@ def at_ticks(content: Content, ticks: Ticks) -> Content:
 
 def _rows(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     contents: Sequence[Content],
     tables: Tables,
     low: int,
@@ -191,10 +196,10 @@ def _rows(
     observer: Observer | None,
 ) -> pa.Table:
     """Keys and arguments of joined rows that enter (`_n` 1) or leave (-1): c0, c1, …, `_at`, `_n`."""
-    relation, grouping = _parts(query)
+    grouping = _grouping(query)
     count = max(1, len(grouping.keys) + len(grouping.arguments))
     names = ", ".join(f"c{n}" for n in range(count))
-    return joined_rows(db, relation, names, contents, tables, low, high, observer)
+    return joined_rows(db, query, names, contents, tables, low, high, observer)
 
 
 def _holding(contents: Sequence[Content], instant: int) -> list[Content]:
@@ -255,7 +260,7 @@ def mantissas_of(values: np.ndarray) -> tuple[Ints, Ints]:
 
 def _reported(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     states: pa.Table,
     measures: Sequence[str],
     ticks: Ticks,
@@ -275,7 +280,7 @@ def _reported(
     seen = states.take(pa.array(row))
     moments = pa.array(points[place] if len(points) else np.empty(0, np.int64), pa.int64())
     seen = seen.set_column(seen.column_names.index("_at"), "_at", moments)
-    keys = _keys(_parts(query)[1])
+    keys = _keys(_grouping(query))
     c = ", ".join(f"c{n}" for n in range(len(query.select)))
     source = f"SELECT {', '.join(['_at', *keys, *map(quote, measures)])} FROM s"
     sql = (
@@ -285,9 +290,9 @@ def _reported(
     return query_table(db, sql, s=seen)
 
 
-def _images(query: BoundQuery, measures: Sequence[str], source: str, beside: str) -> str:
+def _images(query: RelationQuery, measures: Sequence[str], source: str, beside: str) -> str:
     """SQL: the select list over states of groups, of those that are there."""
-    grouping = _parts(query)[1]
+    grouping = _grouping(query)
     values = [f"{sql} AS s{n}, {_mean(a, sql, n)} AS m{n}" for n, a, sql in _sums(grouping, measures)]
     given = ", ".join([beside, *_keys(grouping), *(m for m in measures if m[0] in "nv"), *values])
     tests = [t for t in (None if grouping.whole else "n > 0", grouping.having and f"({grouping.having})") if t]
@@ -359,10 +364,9 @@ def _stored(measure: str) -> str:
     return "::BIGINT" if measure[0] in "nv" else "::DECIMAL(38, 0)" if measure[0] == "l" else ""
 
 
-def _parts(query: BoundQuery) -> tuple[Relational, Grouping]:
-    relation = query.relation
-    assert relation is not None and relation.grouping is not None
-    return relation, relation.grouping
+def _grouping(query: RelationQuery) -> Grouping:
+    assert isinstance(query.plan, Grouped)
+    return query.plan.grouping
 
 
 __all__ = ["at_ticks", "mantissas_of", "nothing", "sums_at", "sums_between", "told", "total"]

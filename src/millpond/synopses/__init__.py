@@ -11,12 +11,16 @@ from millpond.synopses.aggregates import components_of, is_holistic
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.finish import finish_windows
 from millpond.synopses.kernel import connection, query_table
-from millpond.synopses.panes import PanesSpec, merge_partials, partial, spec_of
+from millpond.synopses.panes import PanesSpec
+from millpond.synopses.partials.dispatch import Spec, merge_partials, partial, spec_of
+from millpond.synopses.rows import RowsSpec
 from millpond.synopses.splits import Component
 
 __all__ = [
     "Component",
     "PanesSpec",
+    "RowsSpec",
+    "Spec",
     "components_of",
     "connection",
     "finish_windows",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import duckdb
 import numpy as np
@@ -17,24 +18,33 @@ from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.panes import PanesSpec, group_codes, window_behind, windows_of
 from millpond.synopses.splits import VALUE, Component, Split
-from millpond.types import NUMBER, Aggregate, BoundQuery, Column, Window
-from millpond.windows import Cover, Rows
+from millpond.types import (
+    NUMBER,
+    Aggregate,
+    Answer,
+    Column,
+    Key,
+    RowWindowQuery,
+    TimeWindow,
+    Window,
+    WindowedQuery,
+    WindowQuery,
+)
+from millpond.windows import Cover, KindPanes, Rows
 from millpond.windows.candidates import Ints
 from millpond.windows.panes import FAR
-from millpond.windows.registered import axis_of
 
 
-def identity(query: BoundQuery) -> list[str]:
+def identity(query: WindowedQuery) -> list[str]:
     """The columns that, with window_end, identify an answer row: hidden copies of the grouping keys."""
     return [c.name for c in identity_columns(query)]
 
 
-def identity_columns(query: BoundQuery) -> list[Column]:
+def identity_columns(query: WindowedQuery) -> list[Column]:
     """The columns of `identity` with their types; windows that end with rows also have a number."""
-    number = [NUMBER] if query.row_window is not None else []
+    number, partition = _of_row_window(query)
     if not query.distinct:
         return [*number, *(Column(f"_k{i}", k.type) for i, k in enumerate(query.keys))]
-    partition = query.row_window.partition if query.row_window is not None else ()
     return [
         *number,
         *(Column(f"_p{i}", k.type) for i, k in enumerate(partition)),
@@ -42,7 +52,15 @@ def identity_columns(query: BoundQuery) -> list[Column]:
     ]
 
 
-def unnamed(query: BoundQuery) -> BoundQuery:
+def _of_row_window(query: WindowedQuery) -> tuple[list[Column], tuple[Key, ...]]:
+    """The number of windows that end with rows, and their partition; nothing of others."""
+    return ([NUMBER], query.window.partition) if isinstance(query, RowWindowQuery) else ([], ())
+
+
+A = TypeVar("A", bound=Answer)
+
+
+def unnamed(query: A) -> A:
     """The query with names for its columns that no column of a window has; those of a derived stream may have them."""
     return replace(query, select=tuple(replace(o, name=f"_c{i}") for i, o in enumerate(query.select)))
 
@@ -50,7 +68,7 @@ def unnamed(query: BoundQuery) -> BoundQuery:
 def fold_windows(
     db: duckdb.DuckDBPyConnection,
     spec: PanesSpec,
-    query: BoundQuery,
+    query: WindowQuery,
     panes: pa.Table,
     pairs: tuple[Ints, Ints] | None,
     codes: Ints | None,
@@ -70,7 +88,6 @@ def fold_windows(
     Of windows that grow there is a column `start` too (microseconds; NULL: the start of the stream). Components over
     the windows behind aggregates are columns of their own (`prefix_of`).
     """
-    assert query.window is not None
     cover = Cover(spec.panes, spec.window_of(query))
     shape = cover.shape
     width, step, offset = shape
@@ -127,10 +144,10 @@ def _some(spec: PanesSpec, folded: pa.Table) -> pa.Table:
 
 def _instants(spec: PanesSpec, ends: Ints) -> dict[str, pa.Array]:
     """Column `end` of windows that end before some panes, microseconds; of a registered kind `start` as well."""
-    if spec.panes.kind is None:
-        return {"end": pa.array(spec.panes.phase + ends * spec.panes.width)}
-    axis = axis_of(spec.panes.kind)
-    return {"end": pa.array(axis.ends(ends - 1)), "start": pa.array(axis.starts(ends - 1))}
+    found = {"end": pa.array(spec.panes.ends(ends))}
+    if isinstance(spec.panes, KindPanes):
+        found["start"] = pa.array(spec.panes.starts(ends))
+    return found
 
 
 def prefix_of(place: int) -> str:
@@ -138,21 +155,21 @@ def prefix_of(place: int) -> str:
     return f"w{place}_" if place else ""
 
 
-def _of_window(components: Sequence[Component], spec: PanesSpec, query: BoundQuery, window: Window) -> list[Component]:
+def _of_window(components: Sequence[Component], spec: PanesSpec, query: WindowQuery, window: Window) -> list[Component]:
     """The components that the aggregates over one of a query's windows need."""
     mine = [a for a in query.aggregates if window_behind(query, a) == window]
     names = {c.name for a in mine for c in components_of(a, spec.time).components}
     return [c for c in components if c.name in names]
 
 
-def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, folded: pa.Table) -> pa.Table:
+def finish_windows(db: duckdb.DuckDBPyConnection, query: WindowedQuery, time: str, folded: pa.Table) -> pa.Table:
     """Answers from folded windows: the window's columns, the select list, hidden identity columns `_k*`."""
     finals = [f"({_final(a, time, folded, query)})::{a.type} AS {a.name}" for a in query.aggregates]
     keys = [f"{k.name}::{k.type} AS {k.name}" for k in query.keys]
-    own = query.window is None or query.window.landmark is not None or query.window.kind is not None
-    start = '"start"' if own or query.window is None else f'"end" - {query.window.range}'
+    window = query.window
+    start = f'"end" - {window.range}' if isinstance(window, TimeWindow) else '"start"'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
-    if query.row_window is not None:
+    if isinstance(query, RowWindowQuery):
         ends.append("number AS window_number")
     values = _values(query, time, folded)
     if values:
@@ -164,7 +181,7 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: BoundQuery, time: str, 
     return query_ordered(db, _outer(query, inner), folded=folded)
 
 
-def _values(query: BoundQuery, time: str, folded: pa.Table) -> dict[str, str]:
+def _values(query: WindowedQuery, time: str, folded: pa.Table) -> dict[str, str]:
     """By aggregate: the SELECT that computes its values for all windows at once; see `Split.values`."""
     splits = {a.name: _split(a, time, query) for a in query.aggregates}
     return {n: s.values for n, s in splits.items() if s.values is not None and _has(s, folded)}
@@ -174,10 +191,10 @@ def _has(split: Split, folded: pa.Table) -> bool:
     return all(c.names[0] in folded.column_names for c in split.components)
 
 
-def _split(aggregate: Aggregate, time: str, query: BoundQuery) -> Split:
+def _split(aggregate: Aggregate, time: str, query: WindowedQuery) -> Split:
     """How an aggregate is split, over the components of the window behind it if it has one of its own."""
     split = components_of(aggregate, time)
-    if query.window is None or (aggregate.range is None and aggregate.since is None):
+    if isinstance(query, RowWindowQuery) or (aggregate.range is None and aggregate.since is None):
         return split
     prefix = prefix_of(windows_of(query).index(window_behind(query, aggregate)))
     if not prefix:
@@ -190,7 +207,7 @@ def _split(aggregate: Aggregate, time: str, query: BoundQuery) -> Split:
     return replace(split, components=components, final=final, values=values)
 
 
-def _final(aggregate: Aggregate, time: str, folded: pa.Table, query: BoundQuery) -> str:
+def _final(aggregate: Aggregate, time: str, folded: pa.Table, query: WindowedQuery) -> str:
     """The value of an aggregate over the components in `folded`; without them, that over no rows."""
     split = _split(aggregate, time, query)
     if _has(split, folded):
@@ -200,15 +217,15 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table, query: BoundQuery)
     return "0" if aggregate.function in ("count", "count_star", "regr_count", "approx_distinct", "entropy") else "NULL"
 
 
-def _outer(query: BoundQuery, inner: str) -> str:
+def _outer(query: WindowedQuery, inner: str) -> str:
     outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in query.select]
-    partition = query.row_window.partition if query.row_window is not None else ()
+    number, partition = _of_row_window(query)
     if query.distinct:
         hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(partition)]
         hidden += [f"({o.expression})::{o.type} AS _k{i}" for i, o in enumerate(query.select)]
     else:
         hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
-    window = ["window_start", "window_end", *([NUMBER.name] if query.row_window is not None else [])]
+    window = ["window_start", "window_end", *(c.name for c in number)]
     limited = query.limit is not None or query.offset > 0
     order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)] if limited else []
     columns = [*window, *outputs, *hidden, *order]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Literal, TypeVar
 
 import duckdb
 import numpy as np
@@ -15,91 +12,71 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.language.duck import quote
-from millpond.synopses.aggregates import components_of
 from millpond.synopses.blocks import event_times
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.entries import shrink
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
-from millpond.synopses.rows import RowsKept, kept_for, partial_rows, together
-from millpond.synopses.splits import ENTRIES, Component
+from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
+from millpond.synopses.splits import ENTRIES
 from millpond.synopses.taken_back import SIGN
 from millpond.types import (
-    WEIGHT,
     Aggregate,
-    BoundQuery,
-    Feed,
+    Aggregation,
     Landmark,
-    Lookup,
+    LandmarkWindow,
     QueryOptions,
-    Reduction,
     StreamDefinition,
+    StreamQuery,
+    TimeWindow,
     Window,
+    WindowQuery,
     to_json,
 )
-from millpond.windows import Panes, Rows
+from millpond.windows import KindPanes, PaneCut, Panes, Rows, panes_of
+from millpond.windows.panes import WHOLE
 from millpond.windows.registered import axis_of
 
 
-@dataclass(frozen=True)
-class PanesSpec:
+@dataclass(frozen=True, kw_only=True)
+class PanesSpec(SynopsisSpec):
     """What a pane synopsis keeps. Two queries whose filter and keys agree can share one (`serves`).
 
     single: all groups live in one shard, for queries whose answers need all groups of a window at once.
-    casts: (quoted column, declared type) of columns whose type Arrow does not carry.
-    rows: it keeps rows instead of panes, for windows that end with rows; see `rows`.
-    feeds: the streams of a union, of which `stream` is the first; empty: there is only `stream`.
     form: how panes are kept: as partials, as tuples, or as what is smaller. carried: the columns of a kept tuple.
-    landmark: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
-    beside, tail: further landmarks, and the last microseconds before an end that have windows of their own.
-    signed: rows with `op = '-'` take others back, and count -1 in `n`; groups with none left have no answer.
+    landmarks: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
+    tail: the last microseconds before an end that have windows of their own.
     direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
-    reduce: how much of the past was left out when it was filled: its rows have weights.
     interval: rows are seen at the start of their interval (REDUCE BY INTERVAL, microseconds); None: at their own time.
-    narrowed: (quoted column, type) of columns that were widened since; rows are taken with this type, or fail.
-    lookup: tables that its rows are joined with first; what is evaluated is over the joined rows.
     """
 
-    stream: int
-    time: str
-    where: str | None
-    keys: tuple[str, ...]
-    key_types: tuple[str, ...]
-    panes: Panes
-    components: tuple[Component, ...]
+    panes: PaneCut
     single: bool = False
-    casts: tuple[tuple[str, str], ...] = ()
-    rows: RowsKept | None = None
-    feeds: tuple[Feed, ...] = ()
     form: Literal["eager", "lazy", "adaptive"] = "eager"
     carried: tuple[str, ...] = ()
-    landmark: Landmark | None = None
-    direct: int | None = None
-    signed: bool = False
-    reduce: Reduction | None = None
-    interval: int | None = None
-    narrowed: tuple[tuple[str, str], ...] = ()
-    lookup: Lookup | None = None
-    beside: tuple[Landmark, ...] = ()
+    landmarks: tuple[Landmark, ...] = ()
     tail: int = 0
+    direct: int | None = None
+    interval: int | None = None
 
     @property
-    def landmarks(self) -> tuple[Landmark, ...]:
-        """All landmarks since which windows grow that it serves."""
-        return () if self.landmark is None else (self.landmark, *self.beside)
+    def spread(self) -> tuple[str, ...]:
+        """The columns of the keys by which its groups are spread over shards; empty: they are in one."""
+        return () if self.single else self.key_names
 
-    def window_of(self, query: BoundQuery) -> Window:
+    def window_of(self, query: WindowQuery) -> Window:
         """The query's windows as they lie over its panes; without panes each is one of its own."""
-        assert query.window is not None
-        return query.window if self.direct is None else replace(query.window, range=query.window.slide)
+        if self.direct is None or not isinstance(query.window, TimeWindow):
+            return query.window
+        return replace(query.window, range=query.window.slide)
 
     @property
     def paned(self) -> tuple[str, str]:
         """The FROM item with its WHERE over a segment, and the pane of each of its rows, as DuckDB SQL."""
         where = f" WHERE ({self.where})" if self.where else ""
         time = f'epoch_us("{self.time}")'
-        if self.panes.kind is not None:  # see `bucketed`
+        if isinstance(self.panes, KindPanes):  # see `bucketed`
             return f"{self.source}{where}", "_pane"
         if self.interval is not None:
             time = f"({Panes(self.interval).sql(time)} * {self.interval})"
@@ -109,155 +86,102 @@ class PanesSpec:
         return f"(SELECT *, unnest({held}) AS _pane FROM {self.source}{where})", "_pane"
 
     @property
-    def streams(self) -> tuple[int, ...]:
-        """The ids of the streams whose rows it takes."""
-        return tuple(f.stream for f in self.feeds) or (self.stream,)
-
-    @property
-    def source(self) -> str:
-        """The FROM item over a segment: columns that Arrow carries as another type get their declared one back."""
-        wanted = dict(self.casts) | dict(self.narrowed)
-        return as_declared("segment", wanted.items())
-
-    @property
-    def weighted(self) -> bool:
-        """Whether its components are over rows that stand for others."""
-        return self.reduce is not None and self.reduce.samples
-
-    @property
-    def texts(self) -> str:
-        """The expressions that it evaluates over rows, together."""
-        return " ".join([self.where or "", *self.keys, *(sql for c in self.components for _, sql in c.columns)])
-
-    def columns_of(self, stream: StreamDefinition) -> list[str]:
-        """The stream's columns that the synopsis reads."""
-        own = {self.time, *(["op"] if self.signed else []), *(self.lookup.needs if self.lookup is not None else ())}
-        return [c.name for c in stream.all_columns if quote(c.name) in self.texts or c.name in own]
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """k0, k1, …: the columns of the grouping keys in its tables."""
-        return tuple(f"k{i}" for i in range(len(self.keys)))
-
-    @property
     def key(self) -> str:
         """A stable text that is equal for equal definitions; state is stored under it."""
-        parts = (self.stream, self.time, self.where, self.keys, self.panes.width, self.panes.phase, self.single)
-        own = [] if self.panes.kind is None else [self.panes.kind]
         marks = [to_json(mark) for mark in self.landmarks]
         marks += [str(self.tail)] if self.tail else []
-        rows = [] if self.rows is None else [astuple(self.rows)[:-1]]  # of a union the feeds say it
-        union = [[astuple(f) for f in self.feeds]] if self.feeds else []
-        kept = [] if self.form == "eager" else [self.form]
-        kept += [] if self.reduce is None else [to_json(self.reduce)]
-        own += [] if self.lookup is None else [to_json(replace(self.lookup, seen=()))]
-        text = json.dumps([parts, [c.name for c in self.components], *marks, *rows, *union, *kept, *own])
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        form = [] if self.form == "eager" else [self.form]
+        kind = [self.panes.kind] if isinstance(self.panes, KindPanes) else []
+        return self.digest((self.panes.width, self.panes.phase, self.single), marks, form, kind)
 
     @property
     def _sharable(self) -> tuple[object, ...]:
         """What must be the same for two queries to share a synopsis."""
-        shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds, self.panes.kind)
+        shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds, type(self.panes))
         return (*shape, self.form, self.landmarks, self.tail, self.reduce, self.narrowed, self.lookup)
 
-    def serves(self, needed: PanesSpec, query: BoundQuery) -> bool:
+    def serves(self, needed: SynopsisSpec, query: StreamQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
         return (
-            self._sharable == needed._sharable
-            and (self.rows is None) == (needed.rows is None)
-            and (self.rows is None or needed.rows is None or self.rows.serves(needed.rows))
-            and (needed.rows is not None or all(self.panes.serves(w) for w in windows_of(query)))
-            and {c.name for c in needed.components} <= {c.name for c in self.components}
-            and self.agrees(needed)
+            isinstance(needed, PanesSpec)
+            and isinstance(query, WindowQuery)
+            and self._sharable == needed._sharable
+            and all(self.panes.serves(w) for w in windows_of(query))
+            and self.covers(needed)
         )
 
-    def agrees(self, needed: PanesSpec) -> bool:
-        """Whether both fail on the same rows; see `Component.safe`."""
-        return {c.name for c in needed.components if not c.safe} == {c.name for c in self.components if not c.safe}
+
+def over_all_time(query: Aggregation, time: str) -> WindowQuery:
+    """A query with one window instead of its own, which holds all of time. time: the stream's event time."""
+    mine = {f.name: getattr(query, f.name) for f in fields(Aggregation)}
+    return WindowQuery(**mine, window=TimeWindow(WHOLE, WHOLE, 0, time))
 
 
-def window_behind(query: BoundQuery, aggregate: Aggregate) -> Window:
+def window_behind(query: WindowQuery, aggregate: Aggregate) -> Window:
     """The window of an aggregate: the one behind it where it has its own, else that of the query."""
-    assert query.window is not None
+    window = query.window
     if aggregate.since is not None:
-        return replace(query.window, range=0, landmark=aggregate.since, beside=())
+        return LandmarkWindow(window.slide, aggregate.since, window.origin, window.attribute)
     if aggregate.range is not None:
-        return replace(query.window, range=aggregate.range, landmark=None, beside=())
-    return query.window
+        return TimeWindow(aggregate.range, window.slide, window.origin, window.attribute)
+    return window
 
 
-def windows_of(query: BoundQuery) -> list[Window]:
+def windows_of(query: WindowQuery) -> list[Window]:
     """The windows of a query: its own, which holds all the others; then those behind aggregates, the longest first."""
-    assert query.window is not None
     behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
     others = [w for w in behind if w != query.window]
-    return [query.window, *sorted(others, key=lambda w: (w.landmark is None, -w.range))]
+    return [query.window, *sorted(others, key=lambda w: (not w.landmarks, -w.range))]
 
 
-def by_interval(spec: PanesSpec) -> PanesSpec:
+S = TypeVar("S", bound=SynopsisSpec)
+
+
+def at_intervals(spec: S, interval: int) -> S:
+    """The same where rows are seen at the start of their interval (microseconds); 0: at their own time.
+
+    Rows that are kept as they are have no intervals.
+    """
+    return replace(spec, interval=interval) if interval and isinstance(spec, PanesSpec) else spec
+
+
+def by_interval(spec: S) -> S:
     """The same for the past of a query that says REDUCE BY INTERVAL: rows are seen at the start of their interval."""
     if spec.reduce is None or spec.reduce.function != "interval":
         return spec
-    return replace(spec, interval=spec.reduce.spans[0])
+    return at_intervals(spec, spec.reduce.spans[0])
 
 
-def without_panes(spec: PanesSpec, query: BoundQuery) -> PanesSpec:
+def without_panes(spec: PanesSpec, window: TimeWindow) -> PanesSpec:
     """The same partials made without panes (Li 2008, 6.1: WID): one per group and window that a row is in.
 
     For queries with one window that slides, answered once: the state of a standing query is kept by panes, which others
     share.
     """
-    window = query.window
-    assert window is not None and window.landmark is None and len(windows_of(query)) == 1
     return replace(spec, panes=Panes(window.slide, window.origin % window.slide), direct=window.range)
 
 
-def spec_of(query: BoundQuery, stream: StreamDefinition, options: QueryOptions | None = None) -> PanesSpec:
-    """The synopsis that a window query needs, with the coarsest panes that compose its windows.
+def panes_spec(query: WindowQuery, stream: StreamDefinition, options: QueryOptions | None = None) -> PanesSpec:
+    """The synopsis that a query over windows that end at instants needs, with the coarsest panes that compose these.
 
     Arguments:
         options: of the query. Its panes are kept as it asks (`state`) where aggregates are of bare columns that Arrow
             carries, and as partials otherwise.
     """
-    assert query.window is not None or query.row_window is not None
     stream = joined_stream(stream, query.lookup)
-    components: dict[str, Component] = {}
-    for aggregate in query.aggregates:
-        components.update({c.name: c for c in components_of(aggregate, stream.options.time).components})
+    window = query.window
     spec = PanesSpec(
-        stream.id,
-        stream.options.time,
-        query.where,
-        tuple(k.expression for k in query.keys),
-        tuple(k.type for k in query.keys),
-        Panes(1) if query.window is None else Panes.of(query.window, *(w.range for w in windows_of(query))),
-        tuple(components.values()),
-        single=query.window is not None and _needs_all_groups(query),
-        rows=None if query.row_window is None else kept_for(query, stream.options.late, options or QueryOptions()),
-        feeds=query.feeds,
-        landmark=None if query.window is None else query.window.landmark,
-        beside=() if query.window is None else query.window.beside,
-        tail=query.window.range if query.window is not None and query.window.landmark is not None else 0,
-        reduce=query.reduce,
-        signed=query.signed,
-        lookup=query.lookup,
-    )
-    used = {quote(name) for name in spec.columns_of(stream)}
-    spec = replace(
-        spec,
-        casts=tuple(c for c in casts_of(stream) if c[0] in used),
-        narrowed=tuple(c for c in query.narrowed if c[0] in used),
+        **common_parts(query, stream),
+        panes=panes_of(window, *(w.range for w in windows_of(query))),
+        single=_needs_all_groups(query),
+        landmarks=window.landmarks,
+        tail=window.range if window.landmarks else 0,
     )
     carried = carried_by(spec, stream)
     form = "eager" if options is None else options.state
-    if spec.signed or form == "eager" or carried is None or query.window is None or query.window.landmark is not None:
+    if spec.signed or form == "eager" or carried is None or window.landmarks:
         return spec
     return replace(spec, form=form, carried=carried)
-
-
-def joined_stream(stream: StreamDefinition, lookup: Lookup | None) -> StreamDefinition:
-    """A stream as its rows are when they have been joined with tables."""
-    return stream if lookup is None else replace(stream, columns=(*stream.all_columns, *lookup.columns))
 
 
 def carried_by(spec: PanesSpec, stream: StreamDefinition) -> tuple[str, ...] | None:
@@ -274,44 +198,11 @@ def carried_by(spec: PanesSpec, stream: StreamDefinition) -> tuple[str, ...] | N
     return (*names, "_id") if re.search(r"\b_id\b", texts) and '"_id"' not in names else names
 
 
-def _needs_all_groups(query: BoundQuery) -> bool:
+def _needs_all_groups(query: WindowQuery) -> bool:
     return bool(query.keys) and (query.limit is not None or query.distinct or bool(query.offset))
 
 
-#: Types that reach DuckDB from Arrow as declared; all others (UUID, ENUM, HUGEINT, nested, …) are cast back.
-_EXACT = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "BLOB", "DATE", "TIME", "TIMESTAMP", "INTERVAL"}
-_EXACT |= {"TIMESTAMP WITH TIME ZONE", "TINYINT", "SMALLINT", "INTEGER", "BIGINT"}
-_EXACT |= {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
-
-
-def casts_of(stream: StreamDefinition) -> tuple[tuple[str, str], ...]:
-    """(quoted name, declared type) of the columns that need a cast."""
-    return tuple(
-        (quote(c.name), c.type)
-        for c in stream.all_columns
-        if c.type.upper() not in _EXACT and not c.type.upper().startswith("DECIMAL(")
-    )
-
-
-def as_declared(table: str, casts: Iterable[tuple[str, str]], names: Iterable[str] | None = None) -> str:
-    """The FROM item over an Arrow table in which its columns have their declared types.
-
-    Arguments:
-        table: what the Arrow table is called. casts: as of `casts_of`.
-        names: the columns that are read of the table, others are not cast; None: all that `casts` names.
-
-    >>> as_declared("rows", [('"u"', "UUID"), ('"h"', "HUGEINT")], ["n", "u"])
-    '(SELECT * REPLACE (CAST("u" AS UUID) AS "u") FROM rows)'
-    >>> as_declared("rows", [('"u"', "UUID")], ["n"])
-    'rows'
-    """
-    there = None if names is None else {quote(name) for name in names}
-    chosen = [(name, kind) for name, kind in casts if there is None or name in there]
-    found = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in chosen)
-    return f"(SELECT * REPLACE ({found}) FROM {table})" if found else table
-
-
-def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
+def partial_panes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
     """The pane partials of a segment: columns pane, k*, n (rows), and the components' columns.
 
     Arguments:
@@ -319,9 +210,7 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
         extra: a further grouping expression `… AS name`, used by back-fill.
     """
     segment = weighed(segment) if spec.weighted else segment
-    if spec.rows is not None:
-        return partial_rows(db, spec, segment, extra)
-    if spec.panes.kind is not None:
+    if isinstance(spec.panes, KindPanes):
         segment = bucketed(spec, spec.panes.kind, segment)
     source, pane = spec.paned
     columns = [f"({pane})::BIGINT AS pane", *(f"({e}) AS k{i}" for i, e in enumerate(spec.keys))]
@@ -333,13 +222,6 @@ def partial(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, e
     return shrink(db, spec.components, made)
 
 
-def weighed(segment: pa.Table) -> pa.Table:
-    """Rows with their weight: 1 for those that a scan did not give one, such as live rows."""
-    if WEIGHT in segment.column_names:
-        return segment
-    return segment.append_column(WEIGHT, pa.array(np.ones(segment.num_rows)))
-
-
 def bucketed(spec: PanesSpec, kind: str, segment: pa.Table) -> pa.Table:
     """The rows of a segment once for each window of a registered kind that holds them, told by column `_pane`."""
     times = event_times(segment, spec.time)
@@ -349,14 +231,12 @@ def bucketed(spec: PanesSpec, kind: str, segment: pa.Table) -> pa.Table:
     return segment.take(pa.array(rows)).append_column("_pane", pa.array(windows))
 
 
-def merge_partials(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:
+def merge_panes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:
     """One row per (pane, group) from partial tables in which panes may recur.
 
     Panes that only one part has are passed through; on streams that arrive roughly in order that is most of them.
     """
     parts = [p for p in parts if p.num_rows]
-    if spec.rows is not None:
-        return together(parts)
     if len(parts) <= 1:
         return parts[0] if parts else pa.table({})
     bounds = [pc.min_max(p["pane"]).as_py() for p in parts]
@@ -431,7 +311,7 @@ def _regroup_by_fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.T
 
 
 def group_codes(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table
+    db: duckdb.DuckDBPyConnection, spec: SynopsisSpec, table: pa.Table
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """A number for the group of each row, from 0; equal exactly for equal keys, NULL being equal to NULL."""
     if not spec.keys:

@@ -13,22 +13,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.synopses.panes import PanesSpec, regroup, windows_of
-from millpond.types import BoundQuery
-from millpond.windows.panes import WHOLE
+from millpond.synopses.partials.dispatch import Spec
+from millpond.types import WindowedQuery, WindowQuery
+from millpond.windows.panes import WHOLE, KindPanes
 
 #: A column of partials on streams that drop late rows: the progress that a late row was behind.
 CUT = "cut"
 
 
-def rolls_up(have: PanesSpec, needed: PanesSpec, query: BoundQuery) -> bool:
+def rolls_up(have: Spec, needed: Spec, query: WindowedQuery) -> bool:
     """Whether the partials that a query needs can be made of partials of `have`.
 
     The rows must be the same (stream, time, filter, those on which an expression fails), every key and component there,
     and each of its windows, or with `REDUCE BY INTERVAL` each interval, a run of whole panes.
     """
-    if have.rows is not None or needed.rows is not None or have.feeds or needed.feeds or query.window is None:
+    if not isinstance(have, PanesSpec) or not isinstance(needed, PanesSpec) or not isinstance(query, WindowQuery):
         return False
-    if have.panes.kind is not None or needed.panes.kind is not None:  # a row is in each of its windows
+    if have.feeds or needed.feeds:
+        return False
+    if isinstance(have.panes, KindPanes) or isinstance(needed.panes, KindPanes):  # a row is in each of its windows
         return False
     same = (have.stream, have.time, have.where) == (needed.stream, needed.time, needed.where)
     if not same or not set(needed.keys) <= set(have.keys) or not have.agrees(needed):

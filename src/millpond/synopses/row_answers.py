@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import duckdb
@@ -12,16 +12,15 @@ import pyarrow.compute as pc
 
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses.folds import fold_columns, fold_components
-from millpond.synopses.panes import PanesSpec
-from millpond.synopses.rows import arrivals, codes_of, cuts_of, partition_codes, ranked, together, weights
-from millpond.types import BoundQuery, RowWindow
+from millpond.synopses.rows import RowsSpec, arrivals, codes_of, cuts_of, partition_codes, ranked, together, weights
+from millpond.types import CountWindow, RowWindow, RowWindowQuery, SpanWindow
 from millpond.windows import row_runs
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import Flags, Runs
 
 
 def fold_row_windows(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table, since: int, before: int
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, query: RowWindowQuery, table: pa.Table, since: int, before: int
 ) -> pa.Table | None:
     """One row per (window, group), of the windows that end at since <= t < before (microseconds).
 
@@ -44,10 +43,9 @@ def fold_row_windows(
 
 
 def _fold(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table, since: int, before: int
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, query: RowWindowQuery, table: pa.Table, since: int, before: int
 ) -> pa.Table | None:
-    window = query.row_window
-    assert window is not None
+    window = query.window
     if not table.num_rows:
         return None
     place, runs = _runs(db, spec, window, table, since, before)
@@ -57,14 +55,18 @@ def _fold(
 
 
 def _runs(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, window: RowWindow, table: pa.Table, since: int, before: int
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, window: RowWindow, table: pa.Table, since: int, before: int
 ) -> tuple[Ints | None, Runs]:
     """Places of the rows in the order that windows are runs of (None: as they are), and the runs."""
     time, ids, n = (table[name].to_numpy() for name in ("pane", "_id", "n"))
     _, numbered = cuts_of(table)
     by_rank = window.numbered == "rank"
-    if window.range is None and by_rank and (rows := ranked(db, spec, table)) is not None and rows.latest < since:
-        assert window.rows is not None
+    if (
+        isinstance(window, CountWindow)
+        and by_rank
+        and (rows := ranked(db, spec, table)) is not None
+        and rows.latest < since
+    ):
         places = rows.places
         ordered = time if places is None else _Taken(time, places)
         counted = (rows.held, rows.stood, ordered, window.rows, window.slide, since, before)
@@ -77,13 +79,12 @@ def _runs(
         numbered = numbered[order]
     number = row_runs.numbers(partition, weight)
     # Rows that stand for others have a say in numbers alone; rows without a number are in no window of rows.
-    member = n >= 0 if window.range is not None else (n >= 0) & numbered
+    member = n >= 0 if isinstance(window, SpanWindow) else (n >= 0) & numbered
     if not member.all():
         order = np.flatnonzero(member) if order is None else order[member]
         partition, time, number, ids = (x[member] for x in (partition, time, number, ids))
         numbered = numbered[member]
-    if window.range is None:
-        assert window.rows is not None
+    if isinstance(window, CountWindow):
         return order, row_runs.runs_of_rows(partition, time, number, window.rows, window.slide, since, before)
     if not by_rank:
         again = row_runs.sorted_by(partition, time, ids)
@@ -107,14 +108,14 @@ class _Taken:
 
 
 def last_row_windows(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, query: RowWindowQuery, table: pa.Table
 ) -> pa.Table | None:
     """As `fold_row_windows`: of each partition the window that ends with its last row, whatever its number."""
-    window = query.row_window
-    assert window is not None and window.rows is not None
+    window = query.window
+    assert isinstance(window, CountWindow)  # a span ends with NOW instead
     if not table.num_rows:
         return None
-    every = RowWindow(window.rows, None, 1, window.partition, window.numbered, window.attribute)
+    every = replace(window, slide=1)
     place, runs = _runs(db, spec, every, table, -(2**62), 2**62)
     ordered = table if place is None else table.take(pa.array(place))
     partition = partition_codes(db, spec, ordered)[runs.high - 1] if len(runs) else np.empty(0, np.int64)
@@ -124,10 +125,14 @@ def last_row_windows(
 
 
 def _folded(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, table: pa.Table, place: Ints | None, runs: Runs
+    db: duckdb.DuckDBPyConnection,
+    spec: RowsSpec,
+    query: RowWindowQuery,
+    table: pa.Table,
+    place: Ints | None,
+    runs: Runs,
 ) -> pa.Table | None:
     """One row per (window, group). `place`: the places of rows in the order of the runs; None: as they are."""
-    assert spec.rows is not None
     components = [c for c in spec.components if c.names[0] in table.column_names]
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "start": pa.array(runs.start),
@@ -174,9 +179,8 @@ def _folded(
     return pa.table({**columns, **fold_columns(db, components, table, low, high)})
 
 
-def touched(db: duckdb.DuckDBPyConnection, spec: PanesSpec, late: pa.Table, *tables: pa.Table) -> list[pa.Table]:
+def touched(db: duckdb.DuckDBPyConnection, spec: RowsSpec, late: pa.Table, *tables: pa.Table) -> list[pa.Table]:
     """The rows of `tables` in the partitions that `late` has rows of."""
-    assert spec.rows is not None
     if not spec.rows.partition:
         return list(tables)
     names = list(spec.key_names[: spec.rows.partition])

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import weakref
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import astuple, dataclass
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from millpond.support.distinct import distinct
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
+from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
 from millpond.synopses.splits import Component
-from millpond.types import DAY, BoundQuery, QueryOptions
+from millpond.types import DAY, CountWindow, QueryOptions, RowWindowQuery, StreamDefinition, StreamQuery
+from millpond.windows import Panes
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import firsts, numbers, sorted_by
-
-if TYPE_CHECKING:
-    from millpond.synopses.panes import PanesSpec
 
 #: The column of a late row's cut; see `millpond.synopses.partials.late_exclusions`.
 CUT = "cut"
@@ -67,18 +66,65 @@ class RowsKept:
         )
 
 
-def kept_for(query: BoundQuery, late: Literal["revise", "drop"], options: QueryOptions) -> RowsKept:
+@dataclass(frozen=True, kw_only=True)
+class RowsSpec(SynopsisSpec):
+    """What a synopsis of rows keeps. Two queries whose filter and keys agree can share one (`serves`)."""
+
+    rows: RowsKept
+
+    @property
+    def panes(self) -> Panes:
+        """The microseconds that its rows lie in."""
+        return Panes(1)
+
+    @property
+    def form(self) -> Literal["eager"]:
+        """Its rows are kept with their components."""
+        return "eager"
+
+    @property
+    def spread(self) -> tuple[str, ...]:
+        """The columns of the keys by which its partitions are spread over shards; empty: they are in one."""
+        return self.key_names[: self.rows.partition]
+
+    @property
+    def key(self) -> str:
+        """A stable text that is equal for equal definitions; state is stored under it."""
+        return self.digest((1, 0, False), [astuple(self.rows)[:-1]], [], [])  # of a union the feeds say it
+
+    @property
+    def _sharable(self) -> tuple[object, ...]:
+        """What must be the same for two queries to share a synopsis."""
+        shape = (self.stream, self.time, self.where, self.keys, self.feeds)
+        return (*shape, self.reduce, self.narrowed, self.lookup)
+
+    def serves(self, needed: SynopsisSpec, query: StreamQuery) -> bool:
+        """Whether a query that needs `needed` can be answered from this synopsis."""
+        return (
+            isinstance(needed, RowsSpec)
+            and self._sharable == needed._sharable
+            and self.rows.serves(needed.rows)
+            and self.covers(needed)
+        )
+
+
+def rows_spec(query: RowWindowQuery, stream: StreamDefinition, options: QueryOptions | None = None) -> RowsSpec:
+    """The synopsis that a query over windows that end with rows needs."""
+    joined = joined_stream(stream, query.lookup)
+    kept = kept_for(query, stream.options.late, options or QueryOptions())
+    return RowsSpec(**common_parts(query, joined), rows=kept)
+
+
+def kept_for(query: RowWindowQuery, late: Literal["revise", "drop"], options: QueryOptions) -> RowsKept:
     """What the synopsis of a query over a window of rows keeps."""
-    window = query.row_window
-    assert window is not None
     if query.feeds:
         late = "revise"  # see `millpond.catalog.unions`
     behind = 0 if late == "drop" else revised_for(query, options)
     if options.delay:
         late, behind = "drop", options.delay
-    return RowsKept(
-        len(window.partition), window.rows or 0, window.range or 0, window.numbered, late, behind, bool(query.feeds)
-    )
+    window, union = query.window, bool(query.feeds)
+    rows = window.rows if isinstance(window, CountWindow) else 0
+    return RowsKept(len(window.partition), rows, window.reach, window.numbered, late, behind, union)
 
 
 #: The column that says in which epoch a row of a union came.
@@ -91,10 +137,9 @@ def arrivals(table: pa.Table) -> tuple[Ints, ...]:
     return (table[CAME].to_numpy(), ids) if CAME in table.column_names else (ids,)
 
 
-def revised_for(query: BoundQuery, options: QueryOptions) -> int:
+def revised_for(query: RowWindowQuery, options: QueryOptions) -> int:
     """How long behind progress late rows still count (SEMANTICS, late rows), microseconds."""
-    assert query.row_window is not None
-    return options.revise_for if options.revise_for is not None else max(DAY, 10 * (query.row_window.range or 0))
+    return options.revise_for if options.revise_for is not None else max(DAY, 10 * query.window.reach)
 
 
 _SIMPLE = re.compile(r'(count|sum|fsum|min|max)\(((?:"(?:[^"]|"")*")|\*)\)((?:::.*)?)')
@@ -117,12 +162,12 @@ def _of_one(component: Component) -> list[str] | None:
     return found
 
 
-def partial_rows(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
+def partial_rows(db: duckdb.DuckDBPyConnection, spec: RowsSpec, segment: pa.Table, extra: str = "") -> pa.Table:
     """The rows of a segment as a partial: columns pane, k*, `_id`, [extra], n, and the components' columns.
 
     Rows that do not pass WHERE have neither components nor keys but those of the partition.
     """
-    assert spec.rows is not None
+    segment = weighed(segment) if spec.weighted else segment
     head = [f'epoch_us("{spec.time}")::BIGINT AS pane']
     keys = [f"({e}) AS k{i}" for i, e in enumerate(spec.keys)]
     came = spec.rows.union and spec.rows.numbered == "arrival"
@@ -153,14 +198,13 @@ def together(parts: list[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive")
 
 
-def on_time(spec: PanesSpec, rows: pa.Table, bound: int, high: int) -> tuple[pa.Table, int]:
+def on_time(spec: RowsSpec, rows: pa.Table, bound: int, high: int) -> tuple[pa.Table, int]:
     """The rows of an epoch that count, and how many do not because they come too late.
 
     Arguments:
         bound, high: progress and largest event time of the stream before the epoch.
     """
     kept = spec.rows
-    assert kept is not None
     if not rows.num_rows:
         return rows, 0
     if kept.late == "revise":
@@ -177,9 +221,8 @@ def on_time(spec: PanesSpec, rows: pa.Table, bound: int, high: int) -> tuple[pa.
     return rows.append_column(CUT, pc.if_else(late, pa.scalar(bound, pa.int64()), pa.scalar(None, pa.int64()))), 0
 
 
-def partition_codes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> Ints:
+def partition_codes(db: duckdb.DuckDBPyConnection, spec: RowsSpec, table: pa.Table) -> Ints:
     """A number for the partition of each row."""
-    assert spec.rows is not None
     return codes_of(db, table, spec.key_names[: spec.rows.partition])
 
 
@@ -217,12 +260,11 @@ class Ranked:
 _RANKED: dict[int, tuple[weakref.ref[pa.Table], tuple[str, ...], Ranked | None]] = {}
 
 
-def ranked(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> Ranked | None:
+def ranked(db: duckdb.DuckDBPyConnection, spec: RowsSpec, table: pa.Table) -> Ranked | None:
     """The rows of a table by rank; None where some are late without a number.
 
     It is remembered as long as the table is there: the queries of a synopsis and what folds its rows ask for the same.
     """
-    assert spec.rows is not None
     names = spec.key_names[: spec.rows.partition]
     known = _RANKED.get(id(table))
     if known is not None and known[0]() is table and known[1] == names:
@@ -233,7 +275,7 @@ def ranked(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> R
     return found
 
 
-def _ranked(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> Ranked | None:
+def _ranked(db: duckdb.DuckDBPyConnection, spec: RowsSpec, table: pa.Table) -> Ranked | None:
     if CUT in table.column_names and table[CUT].null_count < table.num_rows:
         return None
     time, ids, n = (table[name].to_numpy() for name in ("pane", "_id", "n"))
@@ -287,14 +329,13 @@ def weights(n: Ints, numbered: Flags) -> Ints:
     return np.where(n < 0, -n, np.where(numbered, 1, 0)).astype(np.int64)
 
 
-def fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, since: int) -> pa.Table:
+def fold(db: duckdb.DuckDBPyConnection, spec: RowsSpec, table: pa.Table, since: int) -> pa.Table:
     """The table without what no window needs that ends at `since` (microseconds) or later.
 
     Of each partition the rows that such a window can hold stay, and one row with n = -(number of rows left out).
     Later rows have event times from `since` on, so that numbers go on as if nothing had been left out.
     """
     kept = spec.rows
-    assert kept is not None
     if not table.num_rows:
         return table
     time, n = table["pane"].to_numpy(), table["n"].to_numpy()
@@ -333,9 +374,8 @@ def fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, since:
     return _without(spec, table, gone, last[total > 0], total[total > 0])
 
 
-def _fold_ranked(spec: PanesSpec, table: pa.Table, rows: Ranked, old: Flags) -> pa.Table:
+def _fold_ranked(spec: RowsSpec, table: pa.Table, rows: Ranked, old: Flags) -> pa.Table:
     """As `fold`, of rows by rank: of each partition the last ones of the old rows stay, which lie before all others."""
-    assert spec.rows is not None
     held = rows.held
     past = np.bincount(rows.partition[old if rows.at is None else old[rows.at]], minlength=len(held))
     leave = np.maximum(0, past - spec.rows.rows)
@@ -354,10 +394,9 @@ def _fold_ranked(spec: PanesSpec, table: pa.Table, rows: Ranked, old: Flags) -> 
     return _without(spec, table, np.r_[gone, rows.stands], last[some], total[some])
 
 
-def _without(spec: PanesSpec, table: pa.Table, gone: Ints, last: Ints, total: Ints) -> pa.Table:
+def _without(spec: RowsSpec, table: pa.Table, gone: Ints, last: Ints, total: Ints) -> pa.Table:
     """The table without some rows, and with rows that stand for them: at the places `last`, for `total` rows each."""
     kept = spec.rows
-    assert kept is not None
     names = ["pane", *spec.key_names[: kept.partition], "_id", *([CAME] if CAME in table.column_names else [])]
     base = table.select(names).take(pa.array(last)).append_column("n", pa.array(-total))
     mask = np.ones(table.num_rows, bool)

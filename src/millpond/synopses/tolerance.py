@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.functions import FAILED, display, miscounted
 from millpond.synopses.kernel import reset
-from millpond.synopses.panes import PanesSpec, partial
+from millpond.synopses.partials.dispatch import Spec, partial
 
 #: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
 FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError)
@@ -73,7 +73,7 @@ def tolerant(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> tuple[p
 
 
 def tolerant_partial(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = ""
+    db: duckdb.DuckDBPyConnection, spec: Spec, segment: pa.Table, extra: str = ""
 ) -> tuple[pa.Table, pa.Table | None]:
     """The partial of a segment; rows on which an expression fails are found by bisection and left out.
 

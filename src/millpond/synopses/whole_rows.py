@@ -7,23 +7,27 @@ fewer rows. So the partials of a summary, each of whose rows counts for itself, 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from millpond.synopses.aggregates import components_of
 from millpond.synopses.kernel import query_table
-from millpond.synopses.panes import PanesSpec, weighed
+from millpond.synopses.panes import PanesSpec
+from millpond.synopses.partials.specs import weighed
 from millpond.synopses.splits import Component
-from millpond.types import BoundQuery
+from millpond.types import Aggregation
+
+A = TypeVar("A", bound=Aggregation)
 
 
-def unweighed(query: BoundQuery) -> BoundQuery:
+def unweighed(query: A) -> A:
     """A reduced query as it would be over whole rows, its aggregates in the same order."""
     return replace(query, reduce=None, aggregates=tuple(replace(a, measure="") for a in query.aggregates))
 
 
-def counterparts(query: BoundQuery, time: str) -> dict[str, Component] | None:
+def counterparts(query: Aggregation, time: str) -> dict[str, Component] | None:
     """Of each component over rows of weight 1 (its name) that over whole rows; None where some aggregate has none."""
     found: dict[str, Component] = {}
     for aggregate in query.aggregates:
@@ -38,7 +42,7 @@ def counterparts(query: BoundQuery, time: str) -> dict[str, Component] | None:
     return found
 
 
-def plain_spec(spec: PanesSpec, query: BoundQuery) -> PanesSpec | None:
+def plain_spec(spec: PanesSpec, query: Aggregation) -> PanesSpec | None:
     """The synopsis with the same groups and panes over whole rows; None where `counterparts` finds none."""
     found = counterparts(query, spec.time)
     if found is None:
@@ -48,7 +52,7 @@ def plain_spec(spec: PanesSpec, query: BoundQuery) -> PanesSpec | None:
 
 
 def with_weight_one(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, plain: pa.Table, nothing: pa.Table
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: Aggregation, plain: pa.Table, nothing: pa.Table
 ) -> pa.Table:
     """Partials of `plain_spec` as partials of the synopsis, as if they had been made of rows of weight 1.
 

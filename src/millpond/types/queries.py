@@ -1,54 +1,85 @@
-"""Window queries and all that is kept of a query."""
+"""Queries, each as what it is: over windows, over relations, of pairs, over single rows.
+
+A `Query` is a SELECT after names and types have been resolved: what the engine plans from. All expressions are DuckDB
+SQL. Whoever must choose among kinds of queries matches them all (`typing.assert_never`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from millpond.types.columns import COVERED, EXACT, NUMBER, STATUS, Column
-from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
-from millpond.types.relations import Lookup, Relational
+from millpond.types.records import TAG, Variant
+from millpond.types.relations import (
+    ConstantInput,
+    Driven,
+    Grouped,
+    Joined,
+    JoinPlan,
+    Lookup,
+    Probe,
+    RelationInput,
+    RelationPlan,
+)
+from millpond.types.selections import JoinFactor, Side
 from millpond.types.windows import Reduction, RowWindow, Window
 
 
-@dataclass(frozen=True)
-class BoundQuery:
-    """A SELECT over one stream after names and types have been resolved: what the engine plans from.
+@dataclass(frozen=True, kw_only=True)
+class Answer(Variant):
+    """What all queries have: the columns of their answer, and the text that they were written as."""
 
-    A standing query has `window` (it ends at instants) or `row_window` (it ends with rows); or it is about a
-    `relation`: then `stream` is the first of its streams, `select` has the answer's columns, nothing else is set.
+    select: tuple[Output, ...]
+    text: str = ""
 
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """A query from before there were several classes of them: what it was not said by NULL."""
+        if (relation := value.get("relation")) is not None:
+            return _upgraded_relational(relation) | {name: value.get(name, "") for name in ("select", "text")}
+        if value.get("row_window") is not None:
+            return {**value, TAG: "RowWindowQuery", "window": value["row_window"]}
+        if value.get("window") is not None:
+            return {**value, TAG: "WindowQuery"}
+        return {**value, TAG: "GroupScan" if value.get("grouped", True) else "RowScan"}
+
+
+def _upgraded_relational(value: dict[str, Any]) -> dict[str, Any]:
+    """What was the field `relation` of a query."""
+    plan, join, reason = value.get("plan", "recomputed"), value.get("joined"), value.get("reason", "")
+    if plan == "paired":
+        return {**value, TAG: "PairsQuery", "join": join}
+    plans: dict[str, dict[str, Any]] = {
+        "elements": {TAG: "Elements", "rowwise": value.get("rowwise")},
+        "joined": {TAG: "Joined", "join": join},
+        "grouped": {TAG: "Grouped", "join": join, "grouping": value.get("grouping")},
+        "probed": {TAG: "Driven", "driver": value.get("driver", ""), "probes": value.get("probes", ())},
+        "recomputed": {TAG: "Recomputed", "reason": reason},
+    }
+    return {**value, TAG: "RelationQuery", "plan": plans[plan]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamQuery(Answer):
+    """What queries over one stream, or over a union of streams, have in common.
+
+    where: over the stream's columns, quoted; None: every row.
     feeds: the streams of a union in FROM, of which `stream` is the first; empty: there is only `stream`.
     reduce: how much of the past its scans may leave out; the aggregates are estimates then, and `select` has columns
         that say how good they are.
-    signed: rows of the stream with `op = '-'` take others back.
-    lookup: tables that the rows are joined with before they enter windows; expressions are over the joined rows then.
-
-    All expressions are DuckDB SQL. `where` and the keys' and aggregates' expressions are over the stream's columns,
-    quoted; `select`, `having` and `order_by` are over k*, a*, window_start, window_end. Without a window the whole
-    stream is one group of rows (ad hoc only). With `grouped` false there are no keys and no aggregates, and `select`
-    and `order_by` are over stream columns: plain rows (ad hoc only).
-
     narrowed: (quoted column, type) of columns of `stream` that have a wider type since the query was registered; it
         goes on with the type that it was bound to.
+    signed: rows of the stream with `op = '-'` take others back.
+    lookup: tables that the rows are joined with before they enter windows; expressions are over the joined rows then.
     """
 
     stream: str
-    window: Window | None
-    select: tuple[Output, ...]
     where: str | None = None
-    keys: tuple[Key, ...] = ()
-    aggregates: tuple[Aggregate, ...] = ()
-    having: str | None = None
     distinct: bool = False
     order_by: tuple[OrderTerm, ...] = ()
     limit: int | None = None
     offset: int = 0
-    grouped: bool = True
-    text: str = ""
-    row_window: RowWindow | None = None
-    relation: Relational | None = None
     feeds: tuple[Feed, ...] = ()
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
@@ -56,57 +87,152 @@ class BoundQuery:
     lookup: Lookup | None = None
 
 
-@dataclass(frozen=True)
-class InnerStream:
-    """A stream that stands in the FROM of a query, in parentheses and with a window behind it, and has no name.
+@dataclass(frozen=True, kw_only=True)
+class Aggregation(StreamQuery):
+    """What queries whose answer is groups of rows have in common.
 
-    name: what the query that reads it calls it until it is there. query: whose answers its rows are.
-    revisions, columns: as those of a derived stream; its event time is `at`.
+    The expressions of keys and aggregates are over the stream's columns, quoted; `select`, `having` and `order_by` are
+    over k*, a*, window_start and window_end.
     """
 
-    name: str
-    query: BoundQuery
-    revisions: Literal["forward", "retract"]
-    columns: tuple[Column, ...]
+    keys: tuple[Key, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    having: str | None = None
 
 
-@dataclass(frozen=True)
-class StagedQuery(BoundQuery):
-    """A query over streams that are still to be made. inner: these; one may read those before it."""
+@dataclass(frozen=True, kw_only=True)
+class WindowQuery(Aggregation):
+    """Groups of the rows in each of the windows that end at instants."""
 
-    inner: tuple[InnerStream, ...] = ()
+    window: Window
 
 
-@dataclass(frozen=True)
-class QueryDefinition:
-    """A standing query as registered. retained: its stream has a retention, so that windows can be cut by it."""
+@dataclass(frozen=True, kw_only=True)
+class RowWindowQuery(Aggregation):
+    """Groups of the rows in each of the windows that end with rows."""
 
-    name: str
-    query: BoundQuery
-    options: QueryOptions = QueryOptions()
-    id: int = 0
-    version: int = 1
-    text: str = ""
-    retained: bool = False
+    window: RowWindow
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupScan(Aggregation):
+    """Groups of all rows of a stream: an ad hoc SELECT, or what a row query's answer is made of. It never stands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowScan(StreamQuery):
+    """Rows of a stream: an ad hoc SELECT, or a row query's answer. `select` and `order_by` are over its columns."""
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns of its answers as a table."""
-        if self.query.relation is not None:
-            return (
-                Column("at", "TIMESTAMP"),
-                *(Column(o.name, o.type) for o in self.query.select),
-                *((Column("change", "VARCHAR"),) if self.query.relation.operator is None else ()),
-                Column("revision", "BIGINT"),
-                *((Column(STATUS, "VARCHAR"),) if self.options.early is not None else ()),
-            )
-        return (
-            Column("window_start", "TIMESTAMP"),
-            Column("window_end", "TIMESTAMP"),
-            *((NUMBER,) if self.query.row_window is not None else ()),
-            *(Column(o.name, o.type) for o in self.query.select),
-            Column("revision", "BIGINT"),
-            *((Column(STATUS, "VARCHAR"),) if self.options.early is not None else ()),
-            *((Column(COVERED, "TIMESTAMP"),) if self.retained else ()),
-            *((Column(EXACT, "BOOLEAN"),) if self.query.reduce is not None and self.query.reduce.samples else ()),
-        )
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        """It has none."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relational(Answer):
+    """What queries of CQL have in common: SQL over windowed streams and tables as they are at an instant.
+
+    sql: over the inputs' aliases as they are at one instant.
+    lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
+        called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
+    """
+
+    inputs: tuple[RelationInput, ...]
+    tables: tuple[ConstantInput, ...]
+    sql: str
+    lifted: str | None
+    instants: str
+
+    @property
+    def stream(self) -> str:
+        """The first of its streams."""
+        return self.inputs[0].stream
+
+    @property
+    def makes_stream(self) -> bool:
+        """Whether its answer is a stream; else it is a relation."""
+        return True
+
+    @property
+    def probes(self) -> tuple[Probe, ...]:
+        """What is asked of inputs of which only rows matter that meet another input's."""
+        return ()
+
+    @property
+    def joined(self) -> JoinPlan | None:
+        """The join from whose rows' validity it follows, if it does."""
+        return None
+
+    def probe(self, alias: str) -> Probe | None:
+        """What is asked of an input; None when all of its rows are at hand."""
+        return next((p for p in self.probes if p.alias == alias), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationQuery(Relational):
+    """A relation at every instant, and what becomes of its changes.
+
+    operator: what makes a stream of it; None: the answer is the relation itself.
+    plan: how it is kept.
+    """
+
+    operator: Literal["istream", "dstream", "rstream"] | None
+    plan: RelationPlan
+
+    @property
+    def makes_stream(self) -> bool:
+        """Whether its answer is a stream."""
+        return self.operator is not None
+
+    @property
+    def driver(self) -> str:
+        """The input whose rows say where the answer may change; '': every input's do."""
+        return self.plan.driver if isinstance(self.plan, Driven) else ""
+
+    @property
+    def probes(self) -> tuple[Probe, ...]:
+        """What is asked of inputs of which only rows matter that meet the driver's."""
+        return self.plan.probes if isinstance(self.plan, Driven) else ()
+
+    @property
+    def joined(self) -> JoinPlan | None:
+        """The join whose rows it follows from, if it does."""
+        return self.plan.join if isinstance(self.plan, Joined | Grouped) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsQuery(Relational):
+    """A join whose rows are a stream, each as soon as it is certain (PAIRS)."""
+
+    join: JoinPlan
+
+
+@dataclass(frozen=True)
+class RowQuery:
+    """A standing query over rows (PSoup's SELECT-FROM-WHERE with its BEGIN-END).
+
+    query: select list, groups and aggregates, DISTINCT, ORDER BY, LIMIT. With one side its expressions are over that
+        stream's columns; with two they are over the joined row, whose columns are named "0.column" and "1.column", and
+        `query.where` holds what is neither the join factor nor one side's own.
+    """
+
+    query: GroupScan | RowScan
+    sides: tuple[Side, ...]
+    join: JoinFactor | None = None
+
+
+#: An ad hoc SELECT over a stream without a window.
+ScanQuery = GroupScan | RowScan
+
+#: A query over windows that have ends.
+WindowedQuery = WindowQuery | RowWindowQuery
+
+#: A query of CQL.
+RelationalQuery = RelationQuery | PairsQuery
+
+#: What stands with an operator of its own; row queries stand in the register.
+StandingQuery = WindowQuery | RowWindowQuery | RelationQuery | PairsQuery
+
+#: Every query that may stand.
+Query = StandingQuery | RowQuery

@@ -14,17 +14,33 @@ T = TypeVar("T")
 #: How a value of JSON becomes one of a field; None: it stays as it is.
 Reader = Callable[[Any], Any] | None
 
+#: The key that says which class of a union a value is of.
+TAG = "type"
+
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
+class Variant:
+    """A class of a union: it is written with its own name, by which it is read back.
+
+    So its name is part of what is kept on disk; a class that gets another name reads the old one in `upgraded`.
+    """
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """JSON without a name, from before there was a union, as a class of the union writes it."""
+        raise ValueError(f"a {cls.__name__} without its name: {value}")
+
+
 def to_json(value: Any) -> Any:
-    """A dataclass of this module as JSON-ready dicts and lists."""
+    """A dataclass of this module as JSON-ready dicts and lists; one of a union says which (`Variant`)."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
     names = _names(kind)
     if names is not None:
-        return {name: to_json(getattr(value, name)) for name in names}
+        shown = {name: to_json(getattr(value, name)) for name in names}
+        return {TAG: kind.__name__, **shown} if issubclass(kind, Variant) else shown
     if isinstance(value, (list, tuple)):
         return [to_json(v) for v in value]
     if isinstance(value, dict):
@@ -34,6 +50,8 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: type[T], value: Any) -> T:
     """The dataclass `kind` from what `to_json` gave; unknown fields are ignored, missing ones take their default."""
+    if issubclass(kind, Variant) and TAG not in value:
+        value = kind.upgraded(value)
     readers = _readers(typing.cast(Any, kind))
     return kind(**{name: _read(readers[name], v) for name, v in value.items() if name in readers})
 
@@ -60,7 +78,7 @@ def _reader(hint: Any) -> Reader:
     origin = typing.get_origin(hint)
     if origin is types.UnionType or origin is typing.Union:
         inner = [a for a in typing.get_args(hint) if a is not type(None) and typing.get_origin(a) is not Literal]
-        return _record_reader(inner[0]) if len(inner) == 1 else None
+        return _record_reader(inner[0]) if len(inner) == 1 else _variant_reader(tuple(inner))
     if origin is tuple:
         item = _reader(typing.get_args(hint)[0])
         return tuple if item is None else lambda values: tuple([_read(item, v) for v in values])
@@ -77,3 +95,23 @@ def _record_reader(hint: Any) -> Reader:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return functools.partial(from_json, hint)  # its own fields are looked at later: a class may contain itself
     return None
+
+
+def _variant_reader(inner: tuple[Any, ...]) -> Reader:
+    """Reads a class of a union; None where it is no union of variants."""
+    variants = {kind.__name__: kind for kind in inner if isinstance(kind, type) and issubclass(kind, Variant)}
+    if not variants:
+        return None
+    upgraded = next(iter(variants.values())).upgraded
+    readers = {name: functools.partial(from_json, kind) for name, kind in variants.items()}
+
+    def read(value: Any) -> Any:
+        value = value if TAG in value else upgraded(value)
+        return readers[value[TAG]](value)
+
+    return read
+
+
+def union_from_json(union: Any, value: Any) -> Any:
+    """One of the classes of a union of variants from what `to_json` gave."""
+    return _read(_reader(union), value)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from millpond.types.columns import Column
 from millpond.types.outputs import Feed
+from millpond.types.records import Variant
 from millpond.types.windows import Reduction
 
 
@@ -33,7 +34,7 @@ class RelationInput:
 
     alias: what the SQL calls it. columns: those of the stream that the query needs. where: DuckDB SQL over the stream's
         columns, pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so
-        that a row on which they fail goes to the dead letters. narrowed: see `BoundQuery`.
+        that a row on which they fail goes to the dead letters. narrowed: see `StreamQuery`.
     mark: a condition over the stream's columns that chooses among the rows of a window that ends with rows, evaluated
         when a row arrives and kept with it as `HOLDS`; None: there is none, or the SQL has it.
     signed: rows with `op = '-'` take others back. feeds: the streams of a union, of which `stream` is the first;
@@ -224,42 +225,45 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Relational:
-    """SQL over windowed streams: a relation at every instant, and what becomes of its changes.
+class Elements(Variant):
+    """Select and project over one window, row by row.
 
-    operator: what makes a stream of it; 'pairs': it is no relation, but a join whose rows are a stream, each as soon as
-        it is certain; None: the relation itself.
-    sql: DuckDB SQL over the inputs' aliases as they are at one instant.
-    lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
-        called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
-    plan: 'elements': select and project over one window, row by row; 'joined': a join, from intervals of validity (its
-        parts in `joined`); 'probed': recomputed where the input `driver` has rows, with the rows of `probes` that meet
-        them; 'paired': the stream of pairs (`joined` says of which join); 'grouped': aggregates (`grouping`) over the
-        join `joined`, by the rows that enter it and leave it; else 'recomputed' at each instant of change.
-    reason: why aggregates over a join are recomputed; '': they are not, or there are none.
-    rowwise: of 'elements' with tables: DuckDB SQL over rows of the window and the tables, with a column `_instant` that
-        comes first in what it gives.
+    rowwise: with tables: DuckDB SQL over rows of the window and the tables, with a column `_instant` that comes first
+        in what it gives; None: there are no tables.
     """
 
-    operator: Literal["istream", "dstream", "rstream", "pairs"] | None
-    inputs: tuple[RelationInput, ...]
-    tables: tuple[ConstantInput, ...]
-    sql: str
-    lifted: str | None
-    instants: str
-    plan: Literal["elements", "joined", "grouped", "recomputed", "probed", "paired"] = "recomputed"
-    joined: JoinPlan | None = None
-    driver: str = ""
-    probes: tuple[Probe, ...] = ()
     rowwise: str | None = None
-    grouping: Grouping | None = None
+
+
+@dataclass(frozen=True)
+class Joined(Variant):
+    """A join, from the intervals of validity of joined rows."""
+
+    join: JoinPlan
+
+
+@dataclass(frozen=True)
+class Grouped(Variant):
+    """Aggregates over a join, by the joined rows that enter and leave it."""
+
+    join: JoinPlan
+    grouping: Grouping
+
+
+@dataclass(frozen=True)
+class Driven(Variant):
+    """Recomputed where the input `driver` has rows, with the rows of `probes` that meet them."""
+
+    driver: str
+    probes: tuple[Probe, ...]
+
+
+@dataclass(frozen=True)
+class Recomputed(Variant):
+    """Recomputed at each instant of change. reason: why, of aggregates over a join; '': there are none."""
+
     reason: str = ""
 
-    @property
-    def joins(self) -> bool:
-        """Whether it follows from intervals of validity of joined rows (`joined`)."""
-        return self.plan in ("joined", "grouped")
 
-    def probe(self, alias: str) -> Probe | None:
-        """What is asked of an input; None when all of its rows are at hand."""
-        return next((p for p in self.probes if p.alias == alias), None)
+#: How the answer of a query of CQL follows from its inputs.
+RelationPlan = Elements | Joined | Grouped | Driven | Recomputed

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from millpond.types.queries import BoundQuery
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -78,17 +76,3 @@ class JoinFactor:
     operator: Literal["=", "<", "<=", ">", ">="]
     right: str
     kind: Literal["integer", "float", "text"]
-
-
-@dataclass(frozen=True)
-class Selection:
-    """A standing query over rows (PSoup's SELECT-FROM-WHERE with its BEGIN-END), names and types resolved.
-
-    query: select list, groups and aggregates, DISTINCT, ORDER BY, LIMIT, as of an ad hoc query without window. With one
-        side its expressions are over that stream's columns; with two they are over the joined row, whose columns are
-        named "0.column" and "1.column", and `query.where` holds what is neither the join factor nor one side's own.
-    """
-
-    query: BoundQuery
-    sides: tuple[Side, ...]
-    join: JoinFactor | None = None

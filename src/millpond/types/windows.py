@@ -3,39 +3,106 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from millpond.types.landmarks import Landmark
 from millpond.types.outputs import Key
+from millpond.types.records import Variant
+
+
+class _EndsAtInstants(Variant):
+    """What the kinds of windows that end at instants have in common."""
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """A window from before it said its kind by its type."""
+        if value.get("kind") is not None:
+            return {"type": "KindWindow", **value}
+        return {"type": "TimeWindow" if value.get("landmark") is None else "LandmarkWindow", **value}
 
 
 @dataclass(frozen=True)
-class Window:
+class TimeWindow(_EndsAtInstants):
     """A time window `[RANGE range SLIDE slide ON attribute ORIGIN origin]`; all numbers are microseconds.
 
     Windows end at origin + k*slide (k any integer) and cover [end - range, end). `ALIGN START` is expressed by an
     origin moved by range mod slide, so that nothing behind the binder needs to know of it.
-
-    landmark: windows cover everything since the last landmark before their end instead; `range` is 0 then.
-    beside: of a query with several windows since landmarks behind its aggregates, the other landmarks. Its window
-        begins where the first of all its windows does: since one of the landmarks, or `range` before the end.
-    kind: windows of a registered kind instead (its reference, see `millpond.windows.registered`): RANGE and SLIDE are
-        one window then, since ids stand in the place of times, and `length` is how long windows are.
     """
 
     range: int
     slide: int
     origin: int = 0
     attribute: str = "ts"
-    landmark: Landmark | None = None
-    kind: str | None = None
-    length: int = 0
-    beside: tuple[Landmark, ...] = ()
 
     @property
     def landmarks(self) -> tuple[Landmark, ...]:
-        """All landmarks since which it grows; none: it does not grow."""
-        return () if self.landmark is None else (self.landmark, *self.beside)
+        """None: it does not grow."""
+        return ()
+
+
+@dataclass(frozen=True)
+class LandmarkWindow(_EndsAtInstants):
+    """Windows that grow: they end as those of `TimeWindow` do, and cover everything since the last landmark before.
+
+    beside: of a query with several windows since landmarks behind its aggregates, the other landmarks; range: of one
+        whose aggregates have windows of that RANGE, too, the longest. Its window begins where the first of all its
+        windows does: since one of the landmarks, or `range` before the end.
+    """
+
+    slide: int
+    landmark: Landmark
+    origin: int = 0
+    attribute: str = "ts"
+    beside: tuple[Landmark, ...] = ()
+    range: int = 0
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """All landmarks since which it grows."""
+        return (self.landmark, *self.beside)
+
+
+@dataclass(frozen=True)
+class KindWindow(_EndsAtInstants):
+    """Windows of a registered kind.
+
+    RANGE and SLIDE are one window, since ids of windows stand in the place of times.
+
+    kind: its reference, see `millpond.windows.registered`. length: how long windows are, microseconds.
+    """
+
+    kind: str
+    length: int = 0
+    attribute: str = "ts"
+
+    @property
+    def range(self) -> int:
+        """One window."""
+        return 1
+
+    @property
+    def slide(self) -> int:
+        """One window."""
+        return 1
+
+    @property
+    def origin(self) -> int:
+        """The end of the window whose id is -1, as an id."""
+        return 0
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """None: what windows hold is what their kind says."""
+        return ()
+
+    @property
+    def name(self) -> str:
+        """What the kind was registered as."""
+        return self.kind.split("@")[0]
+
+
+#: Windows that end at instants.
+Window = TimeWindow | LandmarkWindow | KindWindow
 
 
 @dataclass(frozen=True)
@@ -53,25 +120,60 @@ class KindDefinition:
     id: int = 0
 
 
+class _EndsWithRows(Variant):
+    """What the kinds of windows that end with rows have in common."""
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """A window from before it said its kind by its type."""
+        return {"type": "SpanWindow" if value.get("rows") is None else "CountWindow", **value}
+
+
 @dataclass(frozen=True)
-class RowWindow:
-    """A window that ends with a row: `[ROWS n SLIDE m]`, `[PARTITION BY a ROWS n SLIDE m]`, `[RANGE t SLIDE m ROWS]`.
+class CountWindow(_EndsWithRows):
+    """The last `rows` rows up to a row: `[ROWS n SLIDE m]`, `[PARTITION BY a ROWS n SLIDE m]`.
 
     The rows of a stream (of each partition of it) are numbered from 1; windows end with the rows whose number is a
-    multiple of `slide`. A window holds the last `rows` rows up to its end, or the rows with end - range < time <= end.
-    Windows are made of all rows of the stream; the query's WHERE chooses among the rows of a window.
+    multiple of `slide`. Windows are made of all rows of the stream; the query's WHERE chooses among the rows of a
+    window.
 
-    rows, range: one of them is given; `range` in microseconds.
     partition: columns (DuckDB SQL); each partition is numbered by itself, and its columns are keys of the answer.
     numbered: by rank in the stream's total order (late rows move the numbers behind them), or by arrival.
     """
 
-    rows: int | None = None
-    range: int | None = None
+    rows: int
     slide: int = 1
     partition: tuple[Key, ...] = ()
     numbered: Literal["rank", "arrival"] = "rank"
     attribute: str = "ts"
+
+    @property
+    def reach(self) -> int:
+        """How far before its end the window may begin, microseconds; 0: that is not a matter of time."""
+        return 0
+
+
+@dataclass(frozen=True)
+class SpanWindow(_EndsWithRows):
+    """The rows with end - range < time <= end (microseconds) up to a row: `[RANGE t SLIDE m ROWS]`.
+
+    The other fields are those of `CountWindow`.
+    """
+
+    range: int
+    slide: int = 1
+    partition: tuple[Key, ...] = ()
+    numbered: Literal["rank", "arrival"] = "rank"
+    attribute: str = "ts"
+
+    @property
+    def reach(self) -> int:
+        """How far before its end the window begins, microseconds."""
+        return self.range
+
+
+#: Windows that end with a row.
+RowWindow = CountWindow | SpanWindow
 
 
 @dataclass(frozen=True)

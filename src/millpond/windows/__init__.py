@@ -7,10 +7,12 @@ arrays of (group, pane) and may be tuned without looking elsewhere as long as it
 from millpond.windows.candidates import Rows, late_pairs
 from millpond.windows.covers import Cover
 from millpond.windows.ids import end_of, extent, first_end_after, id_of_end, last_end_until, wids, windows
-from millpond.windows.panes import Panes
+from millpond.windows.panes import KindPanes, PaneCut, Panes, panes_of
 
 __all__ = [
     "Cover",
+    "KindPanes",
+    "PaneCut",
     "Panes",
     "Rows",
     "end_of",
@@ -19,6 +21,7 @@ __all__ = [
     "id_of_end",
     "last_end_until",
     "late_pairs",
+    "panes_of",
     "wids",
     "windows",
 ]

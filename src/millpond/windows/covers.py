@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.types import Window
+from millpond.types import LandmarkWindow, Window
 from millpond.windows.landmarks import BEGINNING, END, begin, first_after, holds_none
-from millpond.windows.panes import FAR, Panes
+from millpond.windows.panes import FAR, PaneCut
 
 Ints = NDArray[np.int64]
 
@@ -19,11 +19,11 @@ Ints = NDArray[np.int64]
 class Cover:
     """The windows of `window` over `panes`; windows are named by their ends, as pane numbers.
 
-    >>> Cover(Panes(3), Window(range=9, slide=6)).starts(np.array([6])).tolist()
+    >>> Cover(Panes(3), TimeWindow(range=9, slide=6)).starts(np.array([6])).tolist()
     [3]
     """
 
-    panes: Panes
+    panes: PaneCut
     window: Window
 
     @cached_property
@@ -35,12 +35,12 @@ class Cover:
     @property
     def grows(self) -> bool:
         """Whether windows grow from landmarks."""
-        return self.window.landmark is not None
+        return isinstance(self.window, LandmarkWindow)
 
     def starts(self, ends: Ints) -> Ints:
         """The first pane of the window that ends before each pane number."""
         ends = np.asarray(ends, np.int64)
-        if self.window.landmark is None:
+        if not self.grows:
             return np.maximum(ends - self.shape[0], -FAR)
         distinct, place = np.unique(ends, return_inverse=True)
         inside = np.clip(distinct, self._low, self._high)
@@ -51,7 +51,7 @@ class Cover:
     def lasts(self, panes: Ints) -> Ints:
         """The last pane number before which a window with each pane can end; below pane + 1 where no window has it."""
         panes = np.asarray(panes, np.int64)
-        if self.window.landmark is None:
+        if not self.grows:
             return panes + self.shape[0]
         distinct, place = np.unique(panes, return_inverse=True)
         times = self.panes.phase + np.clip(distinct, self._low, self._high) * self.panes.width

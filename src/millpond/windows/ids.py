@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millpond.types import Window
+from millpond.types import KindWindow, Window
 from millpond.windows.registered import FOREVER, axis_of
 
 
 def end_of(window: Window, wid: int) -> int:
     """The (open) end of window `wid`.
 
-    >>> end_of(Window(600, 60), 9)
+    >>> end_of(TimeWindow(600, 60), 9)
     600
     """
     return window.origin + (wid + 1) * window.slide
@@ -29,7 +29,7 @@ def id_of_end(window: Window, end: int) -> int:
 def extent(window: Window, wid: int) -> tuple[int, int]:
     """The times that window `wid` covers, as (start, end), closed-open.
 
-    >>> extent(Window(600, 60), 10)
+    >>> extent(TimeWindow(600, 60), 10)
     (60, 660)
     """
     end = end_of(window, wid)
@@ -39,7 +39,7 @@ def extent(window: Window, wid: int) -> tuple[int, int]:
 def wids(window: Window, time: int) -> range:
     """The ids of all windows that `time` belongs to; empty in the gaps of windows whose SLIDE exceeds their RANGE.
 
-    >>> wids(Window(600, 60), 5)
+    >>> wids(TimeWindow(600, 60), 5)
     range(0, 10)
     """
     since = time - window.origin
@@ -49,7 +49,7 @@ def wids(window: Window, time: int) -> range:
 def windows(window: Window, times: Iterable[int]) -> list[int]:
     """The ids of all windows with at least one of `times`, ascending. Empty stretches are never enumerated.
 
-    >>> windows(Window(60, 60), [0, 59, 600])
+    >>> windows(TimeWindow(60, 60), [0, 59, 600])
     [0, 10]
     """
     return sorted({wid for time in times for wid in wids(window, time)})
@@ -57,7 +57,7 @@ def windows(window: Window, times: Iterable[int]) -> list[int]:
 
 def first_end_after(window: Window, time: int) -> int:
     """The first window end greater than `time`."""
-    if window.kind is not None:
+    if isinstance(window, KindWindow):
         axis = axis_of(window.kind)
         return FOREVER if time >= FOREVER else axis.end_of(axis.ended(time))
     return window.origin + ((time - window.origin) // window.slide + 1) * window.slide
@@ -65,7 +65,7 @@ def first_end_after(window: Window, time: int) -> int:
 
 def last_end_until(window: Window, time: int) -> int:
     """The last window end not greater than `time`."""
-    if window.kind is not None:
+    if isinstance(window, KindWindow):
         axis = axis_of(window.kind)
         return axis.end_of(axis.ended(time) - 1)
     return window.origin + ((time - window.origin) // window.slide) * window.slide

@@ -8,43 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.types import Window
-from millpond.windows import ids, landmarks
+from millpond.types import KindWindow, LandmarkWindow, TimeWindow, Window
+from millpond.windows import ids, landmarks, registered
+from millpond.windows.protocol import WindowKind
 
 Ints = NDArray[np.int64]
-
-
-@runtime_checkable
-class WindowKind(Protocol):
-    """A kind of windows over event times (microseconds). Their ids are whole numbers, in the order of their ends."""
-
-    def windows(self, times: Iterable[int], until: int) -> list[int]:
-        """The ids of all windows with at least one of `times` that end at or before `until`, ascending."""
-        ...
-
-    def extent(self, wid: int) -> tuple[int, int]:
-        """The times that window `wid` covers, as (start, end), closed-open."""
-        ...
-
-    def wids(self, time: int, until: int) -> range:
-        """The ids of the windows that `time` belongs to and that end at or before `until`."""
-        ...
 
 
 @dataclass(frozen=True)
 class Sliding:
     """`[RANGE r SLIDE s ORIGIN o]`.
 
-    >>> Sliding(Window(600, 60)).wids(5, 10_000)
+    >>> Sliding(TimeWindow(600, 60)).wids(5, 10_000)
     range(0, 10)
     """
 
-    window: Window
+    window: TimeWindow
 
     def windows(self, times: Iterable[int], until: int) -> list[int]:
         """See `WindowKind`."""
@@ -65,7 +49,7 @@ class Sliding:
 class Growing:
     """`[RANGE ALL SINCE … SLIDE s]`: windows that grow from a landmark to the next."""
 
-    window: Window
+    window: LandmarkWindow
 
     def windows(self, times: Iterable[int], until: int) -> list[int]:
         """See `WindowKind`."""
@@ -82,13 +66,21 @@ class Growing:
 
 def kind_of(window: Window) -> WindowKind:
     """The kind of a query's windows."""
-    return Sliding(window) if window.landmark is None else Growing(window)
+    match window:
+        case TimeWindow():
+            return Sliding(window)
+        case LandmarkWindow():
+            return Growing(window)
+        case KindWindow():
+            return registered.axis_of(window.kind).kind
+        case _:
+            assert_never(window)
 
 
 def bucket(kind: WindowKind, times: Sequence[int] | Ints, until: int) -> tuple[Ints, Ints]:
     """Which row is in which window (Li's Bucket): (place of the row, window id), a pair for each, by row.
 
-    >>> rows, wids = bucket(Sliding(Window(20, 10)), [5, 12], 30)
+    >>> rows, wids = bucket(Sliding(TimeWindow(20, 10)), [5, 12], 30)
     >>> rows.tolist(), wids.tolist()
     ([0, 0, 1, 1], [0, 1, 1, 2])
     """

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.types import DAY, EPOCH, MINUTE, Landmark, Window
+from millpond.types import DAY, EPOCH, MINUTE, Landmark, LandmarkWindow, Window
 from millpond.windows.ids import end_of, first_end_after, id_of_end, last_end_until
 
 Ints = NDArray[np.int64]
@@ -72,7 +72,7 @@ def first_after(landmark: Landmark, times: Ints) -> Ints:
 def begin(window: Window, ends: Ints) -> Ints:
     """Where the windows that end at these instants begin; BEGINNING: with the stream. With several: the first of them.
 
-    >>> begin(Window(60, 10, landmark=Landmark(100, 200)), np.array([120, 290, 310])).tolist()
+    >>> begin(LandmarkWindow(10, Landmark(100, 200), range=60), np.array([120, 290, 310])).tolist()
     [60, 100, 250]
     """
     ends = np.asarray(ends, np.int64)
@@ -158,24 +158,22 @@ def _instants(landmark: Landmark, nth: Ints) -> Ints:
 # --- windows(), extent() and wids() --------------------------------------------------------------------------------
 
 
-def extent(window: Window, wid: int) -> tuple[int, int]:
+def extent(window: LandmarkWindow, wid: int) -> tuple[int, int]:
     """The times that window `wid` covers, as (start, end), closed-open; start >= end where no window is.
 
-    >>> extent(Window(0, 60, landmark=Landmark()), 1) == (BEGINNING, 120)
+    >>> extent(LandmarkWindow(60, Landmark()), 1) == (BEGINNING, 120)
     True
     """
-    assert window.landmark is not None
     end = end_of(window, wid)
     return int(last_before(window.landmark, np.array([end]))[0]), end
 
 
-def wids(window: Window, time: int, until: int) -> range:
+def wids(window: LandmarkWindow, time: int, until: int) -> range:
     """The ids of all windows that `time` belongs to and that end at or before `until`.
 
-    >>> wids(Window(0, 60, landmark=Landmark()), 90, 300)
+    >>> wids(LandmarkWindow(60, Landmark()), 90, 300)
     range(1, 5)
     """
-    assert window.landmark is not None
     times = np.array([time])
     last = min(until, int(first_after(window.landmark, times)[0]))
     first = id_of_end(window, first_end_after(window, time))
@@ -184,6 +182,6 @@ def wids(window: Window, time: int, until: int) -> range:
     return range(first, max(first, id_of_end(window, last_end_until(window, last)) + 1))
 
 
-def windows(window: Window, times: Iterable[int], until: int) -> list[int]:
+def windows(window: LandmarkWindow, times: Iterable[int], until: int) -> list[int]:
     """The ids of all windows with at least one of `times` that end at or before `until`, ascending."""
     return sorted({wid for time in times for wid in wids(window, time, until)})

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
-from millpond.types import Window
+import numpy as np
+from numpy.typing import NDArray
+
+from millpond.types import KindWindow, Variant, Window
 from millpond.windows.landmarks import grid
 from millpond.windows.registered import FOREVER, NEVER, axis_of
 
@@ -15,37 +19,29 @@ WHOLE = 2**62
 #: Bounds of pane numbers: beyond any event time, within int64.
 FAR = 2**61
 
+Ints = NDArray[np.int64]
+
+
+class _Cut(Variant):
+    """What the cuts of time into panes have in common."""
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """A cut from before it said its kind by its type."""
+        return {"type": "Panes" if value.get("kind") is None else "KindPanes", **value}
+
 
 @dataclass(frozen=True)
-class Panes:
-    """A cut of time into panes: pane p covers [phase + p*width, phase + (p+1)*width), microseconds.
-
-    kind: of windows of a registered kind; pane p is window p, and "starts" when window p - 1 ends.
-
-    >>> Panes.of(Window(range=9, slide=6)).width
-    3
-    """
+class Panes(_Cut):
+    """A cut of time into equal panes: pane p covers [phase + p*width, phase + (p+1)*width), microseconds."""
 
     width: int
     phase: int = 0
-    kind: str | None = None
-
-    @staticmethod
-    def of(window: Window, *ranges: int) -> Panes:
-        """The coarsest panes that compose the windows, and others of RANGE `ranges`: width = gcd(RANGE, SLIDE).
-
-        Of windows since landmarks: gcd of SLIDE and of where landmarks lie between ends.
-        """
-        if window.kind is not None:
-            return Panes(1, 0, window.kind)
-        grids = [grid(window.slide, window.origin, mark) for mark in window.landmarks]
-        width = gcd(window.range, window.slide, *ranges, *grids)
-        return Panes(width, window.origin % width)
 
     def serves(self, window: Window) -> bool:
         """Whether every window of `window` is a run of whole panes of this cut."""
         return (
-            window.kind == self.kind
+            not isinstance(window, KindWindow)
             and all(grid(window.slide, window.origin, mark) % self.width == 0 for mark in window.landmarks)
             and window.range % self.width == 0
             and window.slide % self.width == 0
@@ -54,20 +50,21 @@ class Panes:
 
     def pane(self, time: int) -> int:
         """The pane that `time` lies in."""
-        if self.kind is not None:
-            return -FAR if time <= NEVER else FAR if time >= FOREVER else axis_of(self.kind).ended(time)
         return (time - self.phase) // self.width
 
     def start(self, pane: int) -> int:
         """The time at which `pane` starts."""
-        if self.kind is not None:
-            return NEVER if pane <= -FAR else FOREVER if pane >= FAR else axis_of(self.kind).end_of(pane - 1)
         return self.phase + pane * self.width
+
+    def ends(self, panes: Ints) -> Ints:
+        """Where windows end that end before some panes, microseconds."""
+        return self.phase + panes * self.width
 
     def shape(self, window: Window) -> tuple[int, int, int]:
         """(panes per window, panes per slide, an end as a pane number): windows end before pane offset + k*step.
 
-        >>> Panes(3).shape(Window(range=9, slide=6))
+        >>> from millpond.types import TimeWindow
+        >>> Panes(3).shape(TimeWindow(range=9, slide=6))
         (3, 2, 0)
         """
         step = window.slide // self.width
@@ -81,3 +78,64 @@ class Panes:
         if self.width == 1:
             return x
         return f"(CASE WHEN {x} < 0 THEN {x} - {self.width - 1} ELSE {x} END // {self.width})"
+
+
+@dataclass(frozen=True)
+class KindPanes(_Cut):
+    """Windows of a registered kind as panes: pane p is window p, and "starts" when window p - 1 ends."""
+
+    kind: str
+
+    @property
+    def width(self) -> int:
+        """One window."""
+        return 1
+
+    @property
+    def phase(self) -> int:
+        """The first pane is window 0."""
+        return 0
+
+    def serves(self, window: Window) -> bool:
+        """Whether every window of `window` is a pane of this cut."""
+        return isinstance(window, KindWindow) and window.kind == self.kind
+
+    def pane(self, time: int) -> int:
+        """The first window that has not ended by `time`."""
+        return -FAR if time <= NEVER else FAR if time >= FOREVER else axis_of(self.kind).ended(time)
+
+    def start(self, pane: int) -> int:
+        """The end of the window before."""
+        return NEVER if pane <= -FAR else FOREVER if pane >= FAR else axis_of(self.kind).end_of(pane - 1)
+
+    def ends(self, panes: Ints) -> Ints:
+        """Where windows end that end before some panes, microseconds."""
+        return axis_of(self.kind).ends(panes - 1)
+
+    def starts(self, panes: Ints) -> Ints:
+        """Where windows start that end before some panes, microseconds."""
+        return axis_of(self.kind).starts(panes - 1)
+
+    def shape(self, window: Window) -> tuple[int, int, int]:
+        """A pane to a window."""
+        return 1, 1, 0
+
+
+#: A cut of time into panes.
+PaneCut = Panes | KindPanes
+
+
+def panes_of(window: Window, *ranges: int) -> PaneCut:
+    """The coarsest panes that compose the windows, and others of RANGE `ranges`: width = gcd(RANGE, SLIDE).
+
+    Of windows since landmarks: gcd of SLIDE and of where landmarks lie between ends.
+
+    >>> from millpond.types import TimeWindow
+    >>> panes_of(TimeWindow(range=9, slide=6))
+    Panes(width=3, phase=0)
+    """
+    if isinstance(window, KindWindow):
+        return KindPanes(window.kind)
+    grids = [grid(window.slide, window.origin, mark) for mark in window.landmarks]
+    width = gcd(window.range, window.slide, *ranges, *grids)
+    return Panes(width, window.origin % width)

@@ -14,16 +14,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
 from millpond.support.errors import QueryError
-
-if TYPE_CHECKING:
-    from millpond.windows.kinds import WindowKind
+from millpond.windows.protocol import WindowKind
 
 Ints = NDArray[np.int64]
 
@@ -41,9 +38,9 @@ _read: dict[str, tuple[int, int]] = {}
 class Axis:
     """The windows of a kind by their ids, checked wherever they are looked at.
 
-    >>> from millpond.types import Window
+    >>> from millpond.types import TimeWindow
     >>> from millpond.windows.kinds import Sliding
-    >>> axis = Axis("minutes", Sliding(Window(60, 60)))
+    >>> axis = Axis("minutes", Sliding(TimeWindow(60, 60)))
     >>> axis.ended(59), axis.ended(60), axis.end_of(1), axis.start_of(1)
     (0, 1, 120, 60)
     """

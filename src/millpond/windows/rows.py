@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from millpond.types import RowWindow
+from millpond.types import CountWindow, RowWindow, SpanWindow
 
 
 class StreamRow(NamedTuple):
@@ -39,7 +39,7 @@ def numbers(window: RowWindow, rows: Sequence[StreamRow]) -> dict[StreamRow, int
     """The number of every row within its partition, from 1.
 
     >>> late = [StreamRow(10, 1), StreamRow(5, 2)]
-    >>> numbers(RowWindow(rows=1), late)[late[0]], numbers(RowWindow(rows=1, numbered="arrival"), late)[late[0]]
+    >>> numbers(CountWindow(rows=1), late)[late[0]], numbers(CountWindow(rows=1, numbered="arrival"), late)[late[0]]
     (2, 1)
     """
     counted: dict[Hashable, int] = {}
@@ -56,7 +56,7 @@ def windows(window: RowWindow, rows: Sequence[StreamRow]) -> list[RowWid]:
     Windows over time are the set of their ends (Eq 5.10, 5.13, 5.16): rows of equal time give one, whose number is the
     largest.
 
-    >>> windows(RowWindow(range=10), [StreamRow(0, 1), StreamRow(0, 2)])
+    >>> windows(SpanWindow(range=10), [StreamRow(0, 1), StreamRow(0, 2)])
     [RowWid(partition=None, end=0, number=2)]
     """
     best: dict[Hashable, RowWid] = {}
@@ -64,7 +64,7 @@ def windows(window: RowWindow, rows: Sequence[StreamRow]) -> list[RowWid]:
         if number % window.slide:
             continue
         wid = RowWid(row.partition, row.time, number // window.slide)
-        key: Hashable = wid if window.rows is not None else (row.partition, row.time)
+        key: Hashable = wid if isinstance(window, CountWindow) else (row.partition, row.time)
         if key not in best or best[key].number < wid.number:
             best[key] = wid
     return sorted(best.values(), key=lambda w: (w.end, w.number, repr(w.partition)))
@@ -73,13 +73,12 @@ def windows(window: RowWindow, rows: Sequence[StreamRow]) -> list[RowWid]:
 def extent(window: RowWindow, wid: RowWid, rows: Sequence[StreamRow]) -> list[StreamRow]:
     """The rows that a window holds: the last `rows` up to its end, or those with end - range < time <= end.
 
-    >>> extent(RowWindow(range=10), RowWid(None, 10, 2), [StreamRow(0, 1), StreamRow(10, 2)])
+    >>> extent(SpanWindow(range=10), RowWid(None, 10, 2), [StreamRow(0, 1), StreamRow(10, 2)])
     [StreamRow(time=10, id=2, partition=None)]
     """
     own = [row for row in rows if row.partition == wid.partition]
-    if window.range is not None:
+    if isinstance(window, SpanWindow):
         return [row for row in own if wid.end - window.range < row.time <= wid.end]
-    assert window.rows is not None
     last = wid.number * window.slide
     number = numbers(window, own)
     return [row for row in own if last - window.rows < number[row] <= last]
@@ -89,12 +88,11 @@ def wids(window: RowWindow, row: StreamRow, rows: Sequence[StreamRow]) -> list[R
     """The ids of the windows that hold a row: those with time <= end < time + range (Eq 5.12), or with
     number <= last number < number + rows (Eq 5.6, floor form).
 
-    >>> wids(RowWindow(rows=2, slide=2), StreamRow(0, 1), [StreamRow(0, 1), StreamRow(10, 2)])
+    >>> wids(CountWindow(rows=2, slide=2), StreamRow(0, 1), [StreamRow(0, 1), StreamRow(10, 2)])
     [RowWid(partition=None, end=10, number=1)]
     """
     own = [w for w in windows(window, rows) if w.partition == row.partition]
-    if window.range is not None:
+    if isinstance(window, SpanWindow):
         return [w for w in own if row.time <= w.end < row.time + window.range]
-    assert window.rows is not None
     number = numbers(window, rows)[row]
     return [w for w in own if number <= w.number * window.slide < number + window.rows]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from millpond.answers.describe.synopses import show_synopses
 from millpond.answers.describe.tables import show_tables, table_line
 from millpond.answers.describe.work import filters_table, work_lines, work_table
 from millpond.answers.measuring import decision_for
+from millpond.answers.relational import explain_relational
 from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.planning.ranges import Range
 from millpond.archive.retention import keep_of_rows
@@ -33,10 +33,22 @@ from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import PanesSpec, is_holistic, spec_of
 from millpond.synopses.finish import unnamed
+from millpond.synopses.panes import over_all_time
+from millpond.synopses.partials.dispatch import Spec
+from millpond.synopses.rows import RowsSpec
 from millpond.synopses.splits import SKETCHES
 from millpond.synopses.statistics import family_of, kept_by
-from millpond.types import BoundQuery, StreamDefinition, Window
-from millpond.windows.panes import WHOLE
+from millpond.types import (
+    CountWindow,
+    GroupScan,
+    RelationalQuery,
+    RowScan,
+    RowWindowQuery,
+    ScanQuery,
+    StreamDefinition,
+    WindowedQuery,
+    WindowQuery,
+)
 
 
 def status(core: Core) -> dict[str, Any]:
@@ -221,7 +233,7 @@ def _table(rows: list[dict[str, Any]], kinds: dict[str, str]) -> pa.Table:
     return pa.table({name: pa.array([r[name] for r in rows], types[kind]) for name, kind in kinds.items()})
 
 
-def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: bool) -> pa.Table:
+def explain(core: Core, query: WindowedQuery | ScanQuery, standing: Standing | None, analyze: bool) -> pa.Table:
     """How a query is answered, a line a row."""
     catalog = core.catalog
     stream = catalog.stream(query.stream)
@@ -230,32 +242,33 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
     lines = [f"query over the union of streams {', '.join(names)}" if names else f"query over stream {stream.name}"]
     if standing is not None and (inner := inner_lines(core, standing)):
         lines = inner
-    if query.window is None and query.row_window is None:
+    if isinstance(query, ScanQuery):
         lines.append("ad hoc over the archive and live data up to now")
         lines += _filter_and_keys(query)
         lines += _reduced(core, query, stream, standing, analyze)
         retained = retained_from(stream, core.published)
-        everything = replace(unnamed(query), window=Window(WHOLE, WHOLE, 0, stream.options.time))
-        wanted = Range(retained if retained > NEVER else None)
-        reading = summary_line(core, stream, everything, spec_of(everything, stream), wanted) if query.grouped else None
-        lines += [] if reading is None else [reading]
+        if isinstance(query, GroupScan):
+            everything = unnamed(over_all_time(query, stream.options.time))
+            wanted = Range(retained if retained > NEVER else None)
+            reading = summary_line(core, stream, everything, spec_of(everything, stream), wanted)
+            lines += [] if reading is None else [reading]
         return _lines(lines)
     spec = catalog.synopses[standing.synopsis].spec if standing is not None else spec_of(query, stream)
     if query.lookup is not None:
         lines.append(f"joined: {query.lookup.said}; each row as it comes, before the windows")
         lines += [table_line(core, t.name) for t in query.lookup.tables]
-    if query.window is not None:
+    if isinstance(query, WindowQuery) and isinstance(spec, PanesSpec):
         lines.append(window_line(query.window))
         lines += _filter_and_keys(query)
         lines += pane_lines(query, spec)
         decision = decision_for(core, stream, query, spec, core.streams[stream.id].archive.segments)
         if decision is not None:
             lines += decision_lines(decision, standing is not None)
-    else:
+    elif isinstance(query, RowWindowQuery) and isinstance(spec, RowsSpec):
         lines += explain_row_window(query, spec)
     lines += filter_lines(core, standing, analyze) if standing is not None else []
     for aggregate in query.aggregates:
-        if spec.rows is not None:
+        if isinstance(spec, RowsSpec):
             break  # every row is kept, whatever the aggregates
         if aggregate.measure not in ("", "estimate"):
             continue  # of the components of estimates
@@ -269,7 +282,7 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
             )
         else:
             lines.append(f"bounded: {aggregate.function} keeps a fixed number of accumulators per pane and group")
-    if spec.single:
+    if isinstance(spec, PanesSpec) and spec.single:
         lines.append("LIMIT or DISTINCT needs all groups of a window at once: one shard keeps them")
     lines.append(_sharing(catalog, stream, query, standing))
     lines += _reduced(core, query, stream, standing, analyze)
@@ -305,7 +318,11 @@ def explain(core: Core, query: BoundQuery, standing: Standing | None, analyze: b
 
 
 def _reduced(
-    core: Core, query: BoundQuery, stream: StreamDefinition, standing: Standing | None, analyze: bool
+    core: Core,
+    query: WindowedQuery | ScanQuery,
+    stream: StreamDefinition,
+    standing: Standing | None,
+    analyze: bool,
 ) -> list[str]:
     """The lines about REDUCE; an ad hoc query that is analysed is answered, to tell what was read."""
     if query.reduce is None or standing is not None or not analyze:
@@ -313,14 +330,13 @@ def _reduced(
     return analysis_lines(select_stream(core, query))
 
 
-def explain_row_window(query: BoundQuery, spec: PanesSpec) -> list[str]:
+def explain_row_window(query: RowWindowQuery, spec: RowsSpec) -> list[str]:
     """The lines of EXPLAIN about a window that ends with rows: what it is, and what is kept for it."""
-    window = query.row_window
-    assert window is not None and spec.rows is not None
+    window = query.window
     extent = (
         f"the last {window.rows} rows"
-        if window.rows is not None
-        else f"the rows of the last {duration(window.range or 0)}"
+        if isinstance(window, CountWindow)
+        else f"the rows of the last {duration(window.range)}"
     )
     of = f" of each {', '.join(k.expression for k in window.partition)}" if window.partition else ""
     every = "each row" if window.slide == 1 else f"every {window.slide}th row"
@@ -370,17 +386,20 @@ def explain_stream(core: Core, stream: StreamDefinition, analyze: bool) -> pa.Ta
     standing = catalog.queries[derivation.query]
     if delay := standing.definition.options.delay:
         lines.append(f"windows are answered {duration(delay)} behind progress, when they are final")
-    return pa.concat_tables([_lines(lines), explain(core, standing.definition.query, standing, analyze)])
+    query = standing.definition.query
+    if isinstance(query, RelationalQuery):
+        return pa.concat_tables([_lines(lines), explain_relational(core, query, standing, analyze)])
+    return pa.concat_tables([_lines(lines), explain(core, query, standing, analyze)])
 
 
-def _filter_and_keys(query: BoundQuery) -> list[str]:
+def _filter_and_keys(query: WindowedQuery | ScanQuery) -> list[str]:
     lines = [f"filter: {query.where}"] if query.where else []
-    if query.keys:
+    if not isinstance(query, RowScan) and query.keys:
         lines.append(f"keys: {', '.join(k.expression for k in query.keys)}")
     return lines
 
 
-def _sharing(catalog: Catalog, stream: StreamDefinition, query: BoundQuery, standing: Standing | None) -> str:
+def _sharing(catalog: Catalog, stream: StreamDefinition, query: WindowedQuery, standing: Standing | None) -> str:
     if standing is not None:
         others = sorted(q.definition.name for q in catalog.users(standing.synopsis) if q.id != standing.id)
         others += ["a summary of the stream"] if catalog.kept_by(standing.synopsis) else []
@@ -394,7 +413,7 @@ def _sharing(catalog: Catalog, stream: StreamDefinition, query: BoundQuery, stan
     return f"would share synopsis {fits.owner}" if fits else "would need a synopsis of its own"
 
 
-def summary_line(core: Core, stream: StreamDefinition, query: BoundQuery, spec: PanesSpec, wanted: Range) -> str | None:
+def summary_line(core: Core, stream: StreamDefinition, query: WindowedQuery, spec: Spec, wanted: Range) -> str | None:
     """What a summary of the stream stands for when a query reads history; None when none serves."""
     if query.feeds or spec.weighted:
         return None

@@ -36,7 +36,7 @@ def inner_lines(core: Core, standing: Standing) -> list[str]:
         others = sorted(n for n in catalog.readers_of(stream.id) if n != standing.definition.name)
         shared = f", shared with {', '.join(others)}" if others else ", its own"
         lines.append(f"query over {stream.label}, an epoch after they form; they {_change(stream)}{shared}")
-        lines += [f"  {line}" for line in explain_relational(core, query.definition.query, query)["plan"].to_pylist()]
+        lines += [f"  {line}" for line in explain_relational(core, query.relational, query)["plan"].to_pylist()]
     for stream in catalog.inner_of(standing):
         lines = [line.replace(stream.name, stream.label) for line in lines]
     return lines

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from millpond.language.join_graphs import JoinGraph, graph_of
 from millpond.language.spreading import EVERYWHERE, are_together
 from millpond.relations.bands import alone_of
-from millpond.types import JoinPlan, Relational
+from millpond.types import JoinPlan, PairsQuery, RelationQuery
 
 
-def graph_lines(relation: Relational, pipelines: bool) -> list[str]:
+def graph_lines(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> list[str]:
     """The join graph and the usual pipeline of each input that changes; of two inputs only whether it is a product.
 
     Arguments:
         pipelines: whether they are told; of a standing query it is known what they are now (`explain_filters`).
     """
-    plan = relation.joined
-    if plan is None or plan.kind != "inner":
+    if plan.kind != "inner":
         return []
-    graph, names = graph_of(plan), names_of(relation)
+    graph, names = graph_of(plan), names_of(relation, plan)
     lines = [f"join graph: {_shape(graph, names)}"] if graph.count > 2 or len(graph.parts) > 1 else []
     if graph.count < 3 or not pipelines:
         return lines
@@ -47,27 +46,25 @@ def _shape(graph: JoinGraph, names: Sequence[str]) -> str:
     return graph.shape
 
 
-def names_of(relation: Relational) -> list[str]:
+def names_of(relation: RelationQuery, plan: JoinPlan) -> list[str]:
     """The FROM items of a join as the query calls them."""
-    plan = relation.joined
-    assert plan is not None
     known = {i.alias: i.stream for i in relation.inputs} | {t.alias: t.name for t in relation.tables}
     usual = [known.get(alias, alias) for alias in plan.items]
     return list(plan.names) or usual
 
 
-def join_lines(relation: Relational) -> list[str]:
+def join_lines(relation: RelationQuery, plan: JoinPlan) -> list[str]:
     """Where the rows of a join are."""
-    plan = relation.joined
-    if plan is None or not plan.spread:
+    if not plan.spread:
         return [_together(relation, plan)]
     names = {i.alias: i.stream for i in relation.inputs}
     if any(map(are_together, plan.spread)):
         number = next(n for n, deal in enumerate(plan.deal) if deal not in ("", "copies"))
-        others = ", ".join(n for n in names_of(relation) if n != names_of(relation)[number])
+        called = names_of(relation, plan)
+        others = ", ".join(n for n in called if n != called[number])
         return [
             _together(relation, plan),
-            f"where it pays, rows of {names_of(relation)[number]} are dealt over the shards by {plan.deal[number]}, and"
+            f"where it pays, rows of {called[number]} are dealt over the shards by {plan.deal[number]}, and"
             f" every shard gets those of {others}",
         ]
     placed = [(names[alias], sql) for alias, sql in zip(plan.items, plan.spread, strict=True) if sql]
@@ -81,10 +78,10 @@ def join_lines(relation: Relational) -> list[str]:
     return [f"rows: spread over the shards, {spread}"]
 
 
-def _together(relation: Relational, plan: JoinPlan | None) -> str:
+def _together(relation: RelationQuery, plan: JoinPlan) -> str:
     """Why the rows of a join are in one shard."""
-    if plan is not None and plan.kind == "inner":
-        graph, names = graph_of(plan), names_of(relation)
+    if plan.kind == "inner":
+        graph, names = graph_of(plan), names_of(relation, plan)
         streams = {n for n, alias in enumerate(plan.items) if alias in {i.alias for i in relation.inputs}}
         if len(streams) > 1 and not any(streams <= key.keys() for key in graph.keys):
             keys = "; ".join(" = ".join(f"{names[n]}.{sql}" for n, sql in key.items()) for key in graph.keys)
@@ -92,10 +89,9 @@ def _together(relation: Relational, plan: JoinPlan | None) -> str:
     return "rows: in one shard; they can be spread by equal columns that are part of the answer"
 
 
-def pair_lines(relation: Relational) -> list[str]:
+def pair_lines(relation: PairsQuery) -> list[str]:
     """What EXPLAIN says of a stream of pairs."""
-    join = relation.joined
-    assert join is not None
+    join = relation.join
     keys = " and ".join(f"{e.left_sql} = {e.right_sql}" for e in join.equalities) or "none: every pair within reach"
     lines = [f"plan: paired; {join.kind} join, each pair once, when the second of its rows is there", f"keys: {keys}"]
     names = [i.stream for i in relation.inputs]

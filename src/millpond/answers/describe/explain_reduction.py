@@ -19,13 +19,15 @@ from millpond.engine.core import Core
 from millpond.language.reduce_clause import interval_text, reduction_text
 from millpond.manifests.records import QueryProgress
 from millpond.progress import StreamProgress
-from millpond.types import BoundQuery, StreamDefinition, from_json
+from millpond.types import ScanQuery, StreamDefinition, WindowedQuery, from_json
 
 #: Steps that are listed one by one.
 _STEPS = 8
 
 
-def reduction_lines(core: Core, query: BoundQuery, stream: StreamDefinition, standing: Standing | None) -> list[str]:
+def reduction_lines(
+    core: Core, query: WindowedQuery | ScanQuery, stream: StreamDefinition, standing: Standing | None
+) -> list[str]:
     """The lines about REDUCE of a query; none for one that reads everything, or summaries."""
     if query.reduce is None or not query.reduce.samples:
         return []
@@ -43,7 +45,7 @@ def reduction_lines(core: Core, query: BoundQuery, stream: StreamDefinition, sta
         return lines
     progress = core.published.progress.get(str(stream.id), StreamProgress())
     scan = Scan(query.reduce, progress.high, told=False)
-    if query.window is None and query.row_window is None:
+    if isinstance(query, ScanQuery):
         scan.floors = {stream.id: floors_of(stream, retained_from(stream, core.published))}
     if query.reduce.function == "error":
         return [*lines, "a first scan reads about 1,000 rows; more are read until every interval is narrow enough"]

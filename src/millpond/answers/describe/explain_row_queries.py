@@ -14,11 +14,11 @@ from millpond.catalog import Registered
 from millpond.engine.core import Core
 from millpond.functions import display
 from millpond.language.reduce_clause import reduction_text
-from millpond.types import Edge, Selection, Side
+from millpond.types import Edge, GroupScan, RowQuery, Side
 
 
 def explain_selection(
-    core: Core, selection: Selection, registered: Registered | None, analyze: bool = False
+    core: Core, selection: RowQuery, registered: Registered | None, analyze: bool = False
 ) -> pa.Table:
     """How a row query is answered, a line a row. analyze: where it is reduced it is answered, to tell what is read."""
     names = ", ".join(side.stream for side in selection.sides)
@@ -30,7 +30,7 @@ def explain_selection(
         lines.append(f"join: {selection.join.left} {selection.join.operator} {selection.join.right}")
     if selection.query.where:
         lines.append(f"on joined rows: {selection.query.where}")
-    if selection.query.grouped:
+    if isinstance(selection.query, GroupScan):
         keys = ", ".join(k.expression for k in selection.query.keys)
         lines.append(f"aggregates at invocation, any window{f'; keys: {keys}' if keys else ''}")
     stream = core.catalog.stream(selection.sides[0].stream)

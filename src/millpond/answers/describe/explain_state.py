@@ -23,6 +23,7 @@ from millpond.synopses.panes import carried_by, group_codes
 from millpond.synopses.partials.late_exclusions import CUT
 from millpond.tables import read_chunks
 from millpond.types import StreamDefinition
+from millpond.windows import Panes
 
 #: Groups that are named.
 SHOWN = 5
@@ -32,7 +33,7 @@ def state_lines(core: Core, standing: Standing) -> list[str]:
     """Groups and bytes of each form of the query's synopsis, as the state files hold them now."""
     synopsis = core.catalog.synopses[standing.synopsis]
     spec, stream = synopsis.spec, core.catalog.stream_of(standing)
-    if spec.rows is not None:
+    if not isinstance(spec, PanesSpec):
         return []
     asked = standing.definition.options.state
     head = f"state: {spec.form}"
@@ -71,12 +72,14 @@ def _adaptive_lines(core: Core, synopsis: Synopsis) -> list[str]:
     known = progress_of(catalog, spec, published.progress)
     condition = current(connection(), catalog, synopsis, known)
     low = first_open(synopsis, catalog, published.queries)
-    if condition is None or low is None:
+    if condition is None or low is None or not isinstance(spec, PanesSpec):
         return []
     since = spec.panes.start(low)
     latest = recorded(core.path, core.state.segments, synopsis.owner, since).latest(connection(), spec, since)
     eager = latest.filter(latest["eager"]) if latest.num_rows else latest
-    lasts = f"an extent lasts {duration(condition.wed)}" if spec.panes.kind is None else f"{condition.wed} are open"
+    lasts = (
+        f"an extent lasts {duration(condition.wed)}" if isinstance(spec.panes, Panes) else f"{condition.wed} are open"
+    )
     lines = [
         f"  a group is eager from {condition.upper:.1f} active tuples on, and goes back below {condition.lower:.1f}:"
         f" a partial has {condition.aggr} bytes, a tuple {condition.tup}, {lasts}"

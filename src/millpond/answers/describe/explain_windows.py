@@ -5,7 +5,7 @@ from __future__ import annotations
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
 from millpond.synopses.panes import windows_of
-from millpond.types import BoundQuery, Landmark, Window, moment_of
+from millpond.types import KindWindow, Landmark, LandmarkWindow, Window, WindowQuery, moment_of
 from millpond.types.durations import duration as duration
 from millpond.windows.costs import Decision
 from millpond.windows.landmarks import is_dated
@@ -40,9 +40,9 @@ def open_text(range_: int) -> str:
 
 def window_line(window: Window) -> str:
     """The window of a query in words."""
-    if window.kind is not None:
-        return f"window: of the registered kind '{window.kind.split('@')[0]}'"
-    if window.landmark is not None:
+    if isinstance(window, KindWindow):
+        return f"window: of the registered kind '{window.name}'"
+    if isinstance(window, LandmarkWindow):
         since = " or, where that is earlier, ".join(landmark_text(mark) for mark in window.landmarks)
         least = f", and at least the last {duration(window.range)}" if window.range else ""
         return f"window: since {since}{least}, slide {duration(window.slide)}"
@@ -64,19 +64,19 @@ def landmark_text(landmark: Landmark) -> str:
     return f"{first}{zone}, every {duration(landmark.every)}"
 
 
-def pane_lines(query: BoundQuery, spec: PanesSpec) -> list[str]:
+def pane_lines(query: WindowQuery, spec: PanesSpec) -> list[str]:
     """What the windows of a query are made of, a line a fact."""
     windows = windows_of(query)
     window = windows[0]
     width, step, _ = spec.panes.shape(window)
-    if window.kind is not None:
+    if isinstance(window, KindWindow):
         return ["panes: none; each row updates the windows that hold it, a partial for each group and window"]
-    behind = [
-        f"behind aggregates: {f'range {duration(w.range)}' if mark is None else f'since {landmark_text(mark)}'}"
+    extents = [
+        f"since {landmark_text(w.landmark)}" if isinstance(w, LandmarkWindow) else f"range {duration(w.range)}"
         for w in windows[1:]
-        for mark in [w.landmark]
     ]
-    if window.landmark is not None:
+    behind = [f"behind aggregates: {extent}" for extent in extents]
+    if isinstance(window, LandmarkWindow):
         return [
             *behind,
             f"panes: {duration(spec.panes.width)} wide, {step} per slide; a window has all since its landmark",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 
@@ -13,9 +13,25 @@ from millpond.engine.control.sizes import Size
 from millpond.engine.core import Core
 from millpond.functions import display
 from millpond.language.spreading import EVERYWHERE
-from millpond.synopses import PanesSpec
 from millpond.synopses.panes import window_behind
-from millpond.types import DAY, HOUR, Landmark, RelationInput, RowWindow, Window
+from millpond.synopses.partials.dispatch import Spec
+from millpond.synopses.rows import RowsSpec
+from millpond.types import (
+    DAY,
+    HOUR,
+    CountWindow,
+    KindWindow,
+    Landmark,
+    LandmarkWindow,
+    PairsQuery,
+    RelationInput,
+    RelationQuery,
+    RowWindowQuery,
+    TimeWindow,
+    Window,
+    WindowQuery,
+)
+from millpond.windows import Panes
 from millpond.windows.landmarks import is_dated
 
 #: How the language calls the time from a landmark to the next.
@@ -53,7 +69,7 @@ def show_synopses(core: Core) -> pa.Table:
     rows = []
     for s in catalog.synopses.values():
         summaries = [f"a summary of {catalog.streams[c.stream].name}" for c in catalog.kept_by(s.owner)]
-        kind = "row window" if s.spec.rows is not None else "panes"
+        kind = "row window" if isinstance(s.spec, RowsSpec) else "panes"
         about = {
             "stream": ", ".join(catalog.streams[n].label for n in s.spec.streams),
             "pane": _pane(s.spec),
@@ -101,24 +117,31 @@ def _placing(store: Store, split: Mapping[str, str]) -> str:
 def _view(standing: Standing, owner: str) -> str:
     """The window through which a query sees state."""
     query = standing.definition.query
-    if query.relation is not None:
-        mine = [i for o, i in zip(standing.inputs, query.relation.inputs, strict=True) if o == owner]
-        return " and ".join(_of_input(i) for i in mine)
-    if isinstance(query.row_window, RowWindow):
-        extent = f"ROWS {query.row_window.rows}" if query.row_window.rows is not None else "RANGE"
-        return f"[{extent} SLIDE {query.row_window.slide}]"
-    assert isinstance(query.window, Window)
-    behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
-    return " and ".join(_of_window(window) for window in behind or (query.window,))
+    match query:
+        case RelationQuery() | PairsQuery():
+            mine = [i for o, i in zip(standing.inputs, query.inputs, strict=True) if o == owner]
+            return " and ".join(_of_input(i) for i in mine)
+        case RowWindowQuery():
+            extent = f"ROWS {query.window.rows}" if isinstance(query.window, CountWindow) else "RANGE"
+            return f"[{extent} SLIDE {query.window.slide}]"
+        case WindowQuery():
+            behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
+            return " and ".join(_of_window(window) for window in behind or (query.window,))
+        case _:
+            assert_never(query)
 
 
 def _of_window(window: Window) -> str:
     """A window with a SLIDE as in SQL."""
-    if window.kind is not None:
-        return f"[KIND {window.kind.split('@')[0]}]"
-    if window.landmark is not None:
-        return f"[RANGE ALL {_since(window.landmark)}SLIDE {duration(window.slide)}]"
-    return f"[RANGE {duration(window.range)} SLIDE {duration(window.slide)}]"
+    match window:
+        case KindWindow():
+            return f"[KIND {window.name}]"
+        case LandmarkWindow():
+            return f"[RANGE ALL {_since(window.landmark)}SLIDE {duration(window.slide)}]"
+        case TimeWindow():
+            return f"[RANGE {duration(window.range)} SLIDE {duration(window.slide)}]"
+        case _:
+            assert_never(window)
 
 
 def _since(landmark: Landmark) -> str:
@@ -155,11 +178,11 @@ def _of_input(item: RelationInput) -> str:
     return "[RANGE UNBOUNDED]"
 
 
-def _pane(spec: PanesSpec) -> str:
+def _pane(spec: Spec) -> str:
     """What a synopsis keeps of each group."""
-    if spec.rows is not None:
+    if isinstance(spec, RowsSpec):
         return "rows"
-    return duration(spec.panes.width) if spec.panes.kind is None else spec.panes.kind.split("@")[0]
+    return duration(spec.panes.width) if isinstance(spec.panes, Panes) else spec.panes.kind.split("@")[0]
 
 
 __all__ = ["show_synopses"]

@@ -15,7 +15,7 @@ from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, si
 from millpond.progress.delays import estimate
 from millpond.relations.bands import marks_of
 from millpond.sources.derived import DerivedSource
-from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
+from millpond.types import ARRIVAL, PairsQuery, StreamDefinition, StreamOptions, WindowQuery
 from millpond.windows import first_end_after
 from millpond.windows.landmarks import landmark_zero
 
@@ -126,14 +126,14 @@ def _query_row(
 ) -> dict[str, Any]:
     high = now([s for _, s in streams])
     waiting: str = standing.status if standing.status != "live" else ""
-    window = standing.definition.query.window
+    query = standing.definition.query
     if not waiting and known.closed < FOREVER:
         streams = [(s, p) for s, p in streams if not p.idle] or streams
         least = min(s.bound for _, s in streams)
         held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
         end = ""
-        if window is not None and window.slide and known.closed > NEVER:
-            since = known.closed
+        if isinstance(query, WindowQuery) and known.closed > NEVER:
+            window, since = query.window, known.closed
             if window.landmarks and not window.range:  # no window ends up to the first landmark
                 since = max(since, min(landmark_zero(mark) for mark in window.landmarks))
             end = moment(first_end_after(window, since))
@@ -151,8 +151,8 @@ def _query_row(
 
 def _mark_rows(standing: Standing, known: QueryProgress, streams: Sequence[StreamDefinition]) -> list[dict[str, Any]]:
     """What the bounds of its inputs say of a stream of pairs (individual and joint marks)."""
-    relation = standing.definition.query.relation
-    if relation is None or relation.plan != "paired" or len(known.sides) != 2:
+    relation = standing.definition.query
+    if not isinstance(relation, PairsQuery) or len(known.sides) != 2:
         return []
     by_name = {s.name: s for s in streams}
     times = [f"{i.stream}.{by_name[i.stream].options.time}" for i in relation.inputs]

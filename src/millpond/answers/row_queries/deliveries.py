@@ -32,7 +32,7 @@ from millpond.catalog.register_lines import Registered
 from millpond.engine.core import Core
 from millpond.support.errors import QueryError
 from millpond.synopses.blocks import event_times
-from millpond.types import Selection
+from millpond.types import GroupScan, RowQuery
 from millpond.types.results import AnswerBatch, Cursor
 
 #: Rows that are looked up at a time, as long as they are of more than one epoch.
@@ -55,10 +55,9 @@ def subscribe_selection(
         QueryError: there is no such query, it has groups or joins, or the cursor is another query's.
     """
     registered = core.register.get(query)
-    if registered.selection.query.grouped or (
-        len(registered.selection.sides) > 1 and not registered.selection.query.feeds
-    ):
-        what = "groups" if registered.selection.query.grouped else "pairs of rows"
+    grouped = isinstance(registered.selection.query, GroupScan)
+    if grouped or (len(registered.selection.sides) > 1 and not registered.selection.query.feeds):
+        what = "groups" if grouped else "pairs of rows"
         raise QueryError(f"query '{registered.name}' answers with {what}, which an epoch can change: invoke it instead")
     return _deliver(core, registered, _start(registered, since), timeout)
 
@@ -169,7 +168,7 @@ def _rows_of(ready: Ready, plan: Plan, view: View, wanted: Wanted, names: Sequen
     return pa.concat_tables(tables) if tables else None
 
 
-def _constant(selection: Selection) -> Stretch:
+def _constant(selection: RowQuery) -> Stretch:
     """The part of a window that does not move."""
     span = selection.sides[0].span
     begin = span.begin.value if span.begin.kind == "constant" else None
@@ -177,7 +176,7 @@ def _constant(selection: Selection) -> Stretch:
     return Stretch(begin, end)
 
 
-def _without_tail(selection: Selection) -> Selection:
+def _without_tail(selection: RowQuery) -> RowQuery:
     query = replace(selection.query, distinct=False, order_by=(), limit=None, offset=0)
     return replace(selection, query=query)
 

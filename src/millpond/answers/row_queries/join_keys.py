@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from millpond.answers.row_queries.pairing import Ints
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import KINDS
-from millpond.synopses.panes import as_declared, casts_of
+from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.types import StreamDefinition
 
 

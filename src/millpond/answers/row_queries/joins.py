@@ -22,9 +22,9 @@ from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.panes import as_declared, casts_of
+from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import one_line
-from millpond.types import Column, JoinFactor, Selection, StreamDefinition, StreamOptions
+from millpond.types import Column, GroupScan, JoinFactor, RowQuery, RowScan, StreamDefinition, StreamOptions
 
 #: Pairs that satisfy the join factor, before further conditions, that an invocation may look at.
 CANDIDATES = 500_000_000
@@ -55,7 +55,7 @@ def joined_stream(streams: tuple[StreamDefinition, StreamDefinition]) -> StreamD
 
 
 def join_rows(
-    selection: Selection,
+    selection: RowQuery,
     streams: tuple[StreamDefinition, StreamDefinition],
     left: pa.Table | None,
     right: pa.Table | None,
@@ -80,11 +80,11 @@ def join_rows(
         return answer_of(selection, streams, left, right, Places(np.empty(0, np.int64), np.empty(0, np.int64)), most)
     query = selection.query
     try:
-        if (query.distinct and not query.grouped) or (query.grouped and not order_matters(query, EARLIEST)):
+        if query.distinct if isinstance(query, RowScan) else not order_matters(query, EARLIEST):
             # The order of pairs does not show, so nothing but one piece is in memory.
             pieces = pairs_of(selection, streams, left, right)
             tables = (joined_rows(streams, left, right, p, needed(selection, streams), start) for start, p in pieces)
-            if query.grouped:
+            if isinstance(query, GroupScan):
                 return aggregate_rows(query, joined_stream(streams), tables)
             return _plain(selection, joined_stream(streams), tables, most)
         found: list[Places] = []
@@ -101,7 +101,7 @@ def join_rows(
 
 
 def answer_of(
-    selection: Selection,
+    selection: RowQuery,
     streams: tuple[StreamDefinition, StreamDefinition],
     left: pa.Table | None,
     right: pa.Table | None,
@@ -119,7 +119,7 @@ def answer_of(
             part = Places(places.left[start : start + JOINED_AT_ONCE], places.right[start : start + JOINED_AT_ONCE])
             yield joined_rows(streams, left, right, part, columns, start)
 
-    if query.grouped:
+    if isinstance(query, GroupScan):
         return aggregate_rows(query, stream, pieces())
     if query.limit is not None and not query.order_by and not query.distinct:
         wanted = query.limit + query.offset
@@ -130,7 +130,7 @@ def answer_of(
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
 
-def join_columns(selection: Selection, streams: tuple[StreamDefinition, StreamDefinition], side: int) -> list[str]:
+def join_columns(selection: RowQuery, streams: tuple[StreamDefinition, StreamDefinition], side: int) -> list[str]:
     """The columns that the rows of one side must have, event time and `_id` included."""
     stream = streams[side]
     texts = _texts(selection)
@@ -143,24 +143,24 @@ def join_columns(selection: Selection, streams: tuple[StreamDefinition, StreamDe
     return [*names, "_id"]
 
 
-def needed(selection: Selection, streams: tuple[StreamDefinition, StreamDefinition]) -> tuple[list[str], list[str]]:
+def needed(selection: RowQuery, streams: tuple[StreamDefinition, StreamDefinition]) -> tuple[list[str], list[str]]:
     """The columns of each side that the joined rows must have."""
     texts = _texts(selection)
     left, right = ([c.name for c in s.all_columns if _q(f"{i}.{c.name}") in texts] for i, s in enumerate(streams))
     return left, right
 
 
-def _texts(selection: Selection) -> str:
+def _texts(selection: RowQuery) -> str:
     query = selection.query
-    parts = [query.where or "", query.having or "", *(o.expression for o in query.select)]
-    parts += [k.expression for k in query.keys] + [t.expression for t in query.order_by]
+    parts = [query.where or "", *(o.expression for o in query.select), *(t.expression for t in query.order_by)]
+    parts += [query.having or "", *(k.expression for k in query.keys)] if isinstance(query, GroupScan) else []
     for aggregate in query.aggregates:
         parts += [*aggregate.arguments, aggregate.filter or "", *(t.expression for t in aggregate.order)]
     return " ".join(parts)
 
 
 def pairs_of(
-    selection: Selection,
+    selection: RowQuery,
     streams: tuple[StreamDefinition, StreamDefinition],
     left: pa.Table,
     right: pa.Table,
@@ -214,7 +214,7 @@ def _candidates(
 
 
 def satisfying(
-    selection: Selection,
+    selection: RowQuery,
     streams: tuple[StreamDefinition, StreamDefinition],
     left: pa.Table,
     right: pa.Table,
@@ -233,10 +233,10 @@ def satisfying(
     return np.sort(found["_id"].to_numpy())
 
 
-def conditions_of(selection: Selection) -> Selection:
+def conditions_of(selection: RowQuery) -> RowQuery:
     """The selection with its conditions only: no select list, groups or order."""
-    bare = replace(selection.query, select=(), keys=(), aggregates=(), order_by=(), having=None)
-    return replace(selection, query=bare)
+    query = selection.query
+    return replace(selection, query=RowScan(stream=query.stream, select=(), where=query.where))
 
 
 def _source(stream: StreamDefinition, table: pa.Table) -> str:
@@ -276,7 +276,7 @@ def _in_order(
     return Places(rows[0][order], rows[1][order])
 
 
-def _plain(selection: Selection, stream: StreamDefinition, pieces: Iterator[pa.Table], most: int) -> pa.Table:
+def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Table], most: int) -> pa.Table:
     query = selection.query
     db = connection()
     shown = [_q(o.name) for o in query.select]

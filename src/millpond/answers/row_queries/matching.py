@@ -31,7 +31,7 @@ from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times
-from millpond.synopses.panes import as_declared, casts_of
+from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.predicate_index.matches import rows_of
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables.chunks import Payload, pack, unpack

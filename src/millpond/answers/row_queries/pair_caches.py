@@ -23,7 +23,7 @@ from millpond.answers.row_queries.pairing import Ints, Sorted, count, expand, mi
 from millpond.answers.row_queries.stretch import Matching, Stretch
 from millpond.answers.row_queries.trees import FAULTS
 from millpond.synopses.blocks import event_times
-from millpond.types import Selection, StreamDefinition
+from millpond.types import RowQuery, StreamDefinition
 
 #: Bytes of a kept pair, and of a kept row of a side.
 PAIR, ROW = 6 * 8, 4 * 8
@@ -66,7 +66,7 @@ class _Rows:
 class _Cache:
     """The pairs of one query, ordered by (earliest time, left id, right id)."""
 
-    selection: Selection
+    selection: RowQuery
     rows: tuple[_Rows, _Rows] = field(default_factory=lambda: (_Rows(), _Rows()))
     times: tuple[Ints, Ints] = (_NONE, _NONE)
     ids: tuple[Ints, Ints] = (_NONE, _NONE)
@@ -102,7 +102,7 @@ class PairCaches:
     def answer(
         self,
         key: Hashable,
-        selection: Selection,
+        selection: RowQuery,
         streams: tuple[StreamDefinition, StreamDefinition],
         sides: tuple[SideView, SideView],
         stretches: tuple[Stretch, Stretch],
@@ -139,7 +139,7 @@ class PairCaches:
     def refresh(
         self,
         key: Hashable,
-        selection: Selection,
+        selection: RowQuery,
         streams: tuple[StreamDefinition, StreamDefinition],
         sides: tuple[SideView, SideView],
     ) -> bool:
@@ -171,7 +171,7 @@ class PairCaches:
             cache = self._caches.get(key)
             return None if cache is None or cache.hopeless else len(cache.earliest)
 
-    def _cache(self, key: Hashable, selection: Selection) -> _Cache:
+    def _cache(self, key: Hashable, selection: RowQuery) -> _Cache:
         with self._lock:
             cache = self._caches.get(key)
             if cache is None or cache.selection != selection:
@@ -284,7 +284,7 @@ def _new_rows(
     rows: _Rows,
     streams: tuple[StreamDefinition, StreamDefinition],
     side: SideView,
-    selection: Selection,
+    selection: RowQuery,
     number: int,
 ) -> pa.Table | None:
     """The matching rows of epochs not met yet: what the join factor reads, event time, `_id`, `_epoch`."""

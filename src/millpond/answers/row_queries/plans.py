@@ -12,9 +12,9 @@ import pyarrow as pa
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.panes import as_declared, casts_of
+from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import one_line
-from millpond.types import BoundQuery, Column, Selection, StreamDefinition
+from millpond.types import Column, RowQuery, RowScan, ScanQuery, StreamDefinition
 
 _PLAIN = re.compile(r'"((?:[^"]|"")+)"')
 
@@ -29,14 +29,14 @@ class Plan:
     list; None when DuckDB must compute it. empty: the answer without rows.
     """
 
-    selection: Selection
+    selection: RowQuery
     streams: tuple[StreamDefinition, ...]
     columns: tuple[str, ...]
     direct: tuple[str, ...] | None
     empty: pa.Table
 
     @property
-    def query(self) -> BoundQuery:
+    def query(self) -> ScanQuery:
         """Select list, groups, DISTINCT, ORDER BY, LIMIT."""
         return self.selection.query
 
@@ -63,7 +63,7 @@ class Plan:
         return rows.slice(self.query.offset, self.query.limit)
 
 
-def plan_of(selection: Selection, streams: tuple[StreamDefinition, ...]) -> Plan:
+def plan_of(selection: RowQuery, streams: tuple[StreamDefinition, ...]) -> Plan:
     """Work out how answers of a selection are made."""
     query = selection.query
     empty = empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
@@ -71,13 +71,13 @@ def plan_of(selection: Selection, streams: tuple[StreamDefinition, ...]) -> Plan
         return Plan(selection, streams, (), None, empty)
     texts = _texts(query)
     columns = tuple(c.name for c in streams[0].all_columns if _q(c.name) in texts)
-    simple = not (query.grouped or query.distinct or query.order_by)
+    simple = isinstance(query, RowScan) and not query.distinct and not query.order_by
     return Plan(selection, streams, columns, _direct(query, streams[0]) if simple else None, empty)
 
 
-def _texts(query: BoundQuery) -> str:
+def _texts(query: ScanQuery) -> str:
     """The expressions that are over stream columns."""
-    if not query.grouped:
+    if isinstance(query, RowScan):
         return " ".join([*(o.expression for o in query.select), *(t.expression for t in query.order_by)])
     parts = [k.expression for k in query.keys]
     for aggregate in query.aggregates:
@@ -85,7 +85,7 @@ def _texts(query: BoundQuery) -> str:
     return " ".join(parts)
 
 
-def _direct(query: BoundQuery, stream: StreamDefinition) -> tuple[str, ...] | None:
+def _direct(query: ScanQuery, stream: StreamDefinition) -> tuple[str, ...] | None:
     cast = {name for name, _ in casts_of(stream)}
     columns = {c.name.lower(): c for c in stream.all_columns}
     found = []
@@ -98,7 +98,7 @@ def _direct(query: BoundQuery, stream: StreamDefinition) -> tuple[str, ...] | No
     return tuple(found)
 
 
-def _sql(query: BoundQuery, stream: StreamDefinition) -> str:
+def _sql(query: ScanQuery, stream: StreamDefinition) -> str:
     texts = _texts(query)
     source = as_declared("rows", casts_of(stream), [c.name for c in stream.all_columns if _q(c.name) in texts])
     outputs = ", ".join(f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select)
@@ -118,7 +118,7 @@ def _sql(query: BoundQuery, stream: StreamDefinition) -> str:
     return f"SELECT {shown} FROM ({inner}) ORDER BY {', '.join(terms)}{limit}"
 
 
-def _numbered(rows: pa.Table, query: BoundQuery) -> pa.Table:
+def _numbered(rows: pa.Table, query: ScanQuery) -> pa.Table:
     """Rows with their place in total order, which decides ties of ORDER BY."""
     if query.distinct or not query.order_by:
         # A table without columns would lose its number of rows on its way.

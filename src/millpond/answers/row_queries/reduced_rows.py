@@ -18,11 +18,11 @@ from millpond.archive.retention import floors_of
 from millpond.engine.core import Core
 from millpond.language.duck import quote
 from millpond.progress import NEVER
-from millpond.types import BoundQuery, Side
+from millpond.types import RowScan, ScanQuery, Side
 
 
 def reduced_answer(
-    core: Core, view: View, query: BoundQuery, side: Side, stretch: Stretch, moment: Moment, live_from: int | None
+    core: Core, view: View, query: ScanQuery, side: Side, stretch: Stretch, moment: Moment, live_from: int | None
 ) -> pa.Table:
     """The answer of a row query with REDUCE.
 
@@ -41,11 +41,11 @@ def reduced_answer(
     if stretch.first_id is not None and stretch.begin is not None:
         time = f"epoch_us({quote(stream.options.time)})"
         conditions.append(f"({time} > {stretch.begin} OR _id >= {stretch.first_id})")
-    asked = Asked(stream, replace(query, where=" AND ".join(conditions) or None), wanted)
+    seen = replace(query, where=" AND ".join(conditions) or None)
 
     def answer(tried: Scan) -> pa.Table:
-        if not query.grouped:
-            return plain_rows(core, asked, tried)
-        return told_by(whole(core, asked, tried)[0], query, tried)
+        if isinstance(seen, RowScan):
+            return plain_rows(core, Asked(stream, seen, wanted), tried)
+        return told_by(whole(core, Asked(stream, seen, wanted), tried)[0], query, tried)
 
     return answered(core, stream, query, scan, answer)

@@ -44,7 +44,7 @@ from millpond.archive.planning.scans import Scan
 from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
-from millpond.types import BoundQuery, Edge, QueryOptions, Selection, Side, Span, StreamDefinition
+from millpond.types import Edge, GroupScan, QueryOptions, RowQuery, Side, Span, StreamDefinition
 from millpond.types.as_of import AsOf
 from millpond.types.results import Answer
 
@@ -63,7 +63,7 @@ class Registered(Protocol):
         """Its name."""
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> RowQuery:
         """Names and types resolved."""
 
     @property
@@ -79,7 +79,7 @@ class Registered(Protocol):
 class AdHoc:
     """A selection that nobody registered."""
 
-    selection: Selection
+    selection: RowQuery
     id: int = 0
     name: str = ""
     options: QueryOptions = _NOTHING_KEPT
@@ -110,7 +110,7 @@ def evaluate(
 
 def select_once(
     core: Core,
-    selection: Selection,
+    selection: RowQuery,
     as_of: AsOf = None,
     begin: Edge | None = None,
     end: Edge | None = None,
@@ -268,7 +268,7 @@ class _Call:
             return self.united()
         if len(self.views) > 1:
             return self.joined()
-        return self.grouped() if self.plan.query.grouped else self.plain()
+        return self.grouped() if isinstance(self.plan.query, GroupScan) else self.plain()
 
     def reduced(self) -> pa.Table:
         """Rows or groups of one stream of which the past is read in part; what came since registration is whole."""
@@ -321,7 +321,7 @@ class _Call:
 
     def grouped(self) -> pa.Table:
         """Groups over the matching rows of one stream."""
-        query, view, stretch = self.plan.query, self.views[0], self.stretches[0]
+        query, view, stretch = self._groups, self.views[0], self.stretches[0]
         if stretch is NOTHING:
             return aggregate_rows(query, view.stream, ())
         if self._much_is_cold():
@@ -346,19 +346,25 @@ class _Call:
     def _from_archive(self) -> pa.Table:
         """Groups over the whole stretch, all of it read from the archive by a background job."""
         wanted = archive_range(self.views[0], self.stretches[0], self.moment.epoch)
-        query: BoundQuery = replace(self.plan.query, where=_tried(self.plan.selection.sides[0]))
+        query = replace(self._groups, where=_tried(self.plan.selection.sides[0]))
         return whole(self.ready.core, Asked(self.views[0].stream, query, wanted), Scan())[0]
+
+    @property
+    def _groups(self) -> GroupScan:
+        """What is asked, of who asks for groups."""
+        assert isinstance(self.plan.query, GroupScan)
+        return self.plan.query
 
     def united(self) -> pa.Table:
         """Rows of a union, or groups over them."""
         plan, query = self.plan, self.plan.query
         first = plan.streams[0]
         cold = sum(cold_rows(self.ready.core, v, s, self.moment.epoch) for v, s in self._pairs)
-        if query.grouped and self.since is None and cold > QUICK_ROWS:
+        if isinstance(query, GroupScan) and self.since is None and cold > QUICK_ROWS:
             ranges = [archive_range(v, s, self.moment.epoch) for v, s in self._pairs]
             asked = Asked(first, replace(query, where=_tried(plan.selection.sides[0])), ranges)
             return whole(self.ready.core, asked, Scan())[0]
-        most = ANSWER_ROWS if query.grouped or query.limit is not None or query.distinct else self.most
+        most = ANSWER_ROWS if isinstance(query, GroupScan) or query.limit is not None or query.distinct else self.most
         parts = []
         for number in range(len(query.feeds)):
             names = own_columns(query, self.views[number].stream, plan.columns)
@@ -367,7 +373,7 @@ class _Call:
                 parts.append(entered(query, first, self.views[number].stream, rows, self.since))
         table = together(parts, first)
         check_rows(0 if table is None else table.num_rows, most)
-        if query.grouped:
+        if isinstance(query, GroupScan):
             return aggregate_rows(query, first, () if table is None else [table])
         answer = plan.empty if table is None else plan.answer(table)
         check_rows(answer.num_rows, self.most)

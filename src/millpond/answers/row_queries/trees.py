@@ -31,14 +31,13 @@ from millpond.synopses import (
     merge_partials,
     partial,
     query_ordered,
-    spec_of,
 )
 from millpond.synopses.finish import empty_answers, fold_windows, unnamed
 from millpond.synopses.folds import fold_columns
+from millpond.synopses.panes import over_all_time, panes_spec
 from millpond.synopses.splits import OPERATIONS
 from millpond.synopses.tolerance import one_line
-from millpond.types import BoundQuery, Column, StreamDefinition, Window
-from millpond.windows.panes import WHOLE
+from millpond.types import Column, GroupScan, StreamDefinition, WindowQuery
 
 #: Rows of a block that one leaf partial stands for: an answer reads fewer rows than this at each cut of a block.
 PIECE = 4_096
@@ -97,7 +96,7 @@ class _Pieces:
 class _Tree:
     """What one query keeps: partials by leaf and by node of the shapes, which die with the blocks."""
 
-    query: BoundQuery
+    query: GroupScan
     spec: PanesSpec
     columns: list[str]
     leaves: WeakKeyDictionary[Leaf, _Pieces] = field(default_factory=WeakKeyDictionary)
@@ -133,7 +132,7 @@ class Trees:
     def answer(
         self,
         key: Hashable,
-        query: BoundQuery,
+        query: GroupScan,
         stream: StreamDefinition,
         blocks: Sequence[Any],
         matching: Matching,
@@ -187,7 +186,7 @@ class Trees:
         with self._lock:
             return {k: t.nbytes for k, t in self._trees.items()}
 
-    def _tree(self, key: Hashable, query: BoundQuery, stream: StreamDefinition) -> _Tree:
+    def _tree(self, key: Hashable, query: GroupScan, stream: StreamDefinition) -> _Tree:
         with self._lock:
             tree = self._trees.get(key)
             if tree is None or tree.query != query:
@@ -212,7 +211,7 @@ class Trees:
                 total -= self._trees.pop(other).nbytes
 
 
-def aggregate_rows(query: BoundQuery, stream: StreamDefinition, batches: Iterable[pa.Table]) -> pa.Table:
+def aggregate_rows(query: GroupScan, stream: StreamDefinition, batches: Iterable[pa.Table]) -> pa.Table:
     """The answer of a grouped query from the matching rows themselves, in batches of engine rows.
 
     Raises:
@@ -228,7 +227,7 @@ def aggregate_rows(query: BoundQuery, stream: StreamDefinition, batches: Iterabl
         raise _failed(error) from error
 
 
-def order_matters(query: BoundQuery, time: str) -> bool:
+def order_matters(query: GroupScan, time: str) -> bool:
     """Whether an aggregate of the query depends on the order of the rows (first, lists, ties of arg_max).
 
     Arguments:
@@ -458,21 +457,21 @@ def _counted(batches: Iterable[pa.Table], touched: Touched) -> Iterable[pa.Table
         yield batch
 
 
-def _everything(query: BoundQuery, time: str) -> BoundQuery:
+def _everything(query: GroupScan, time: str) -> WindowQuery:
     """The query with a window that holds all of time; what matches is decided before."""
     limit = _ALL if query.order_by and query.limit is None else query.limit
-    return replace(query, window=Window(WHOLE, WHOLE, 0, time), where=None, limit=limit)
+    return replace(over_all_time(query, time), where=None, limit=limit)
 
 
-def _spec(query: BoundQuery, stream: StreamDefinition) -> PanesSpec:
-    return spec_of(_everything(query, stream.options.time), stream)
+def _spec(query: GroupScan, stream: StreamDefinition) -> PanesSpec:
+    return panes_spec(_everything(query, stream.options.time), stream)
 
 
 def _columns(spec: PanesSpec, stream: StreamDefinition) -> list[str]:
     return [*spec.columns_of(stream), "_id"]
 
 
-def _finish(query: BoundQuery, spec: PanesSpec, stream: StreamDefinition, merged: pa.Table) -> pa.Table:
+def _finish(query: GroupScan, spec: PanesSpec, stream: StreamDefinition, merged: pa.Table) -> pa.Table:
     """The answer from partials of pane 0, one row per group."""
     db = connection()
     everything = unnamed(_everything(query, stream.options.time))

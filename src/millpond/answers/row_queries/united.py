@@ -18,20 +18,20 @@ from millpond.answers.row_queries.stretch import Stretch
 from millpond.archive.segments import row_schema
 from millpond.catalog.unions import Union, entering, own_names
 from millpond.synopses.blocks import event_times
-from millpond.types import PLACE, BoundQuery, Edge, Feed, Side, Span, StreamDefinition
+from millpond.types import PLACE, Edge, Feed, Side, Span, StreamDefinition, StreamQuery
 
 if TYPE_CHECKING:
     from millpond.answers.row_queries.ready import Ready
 
 
-def own_columns(query: BoundQuery, stream: StreamDefinition, columns: Sequence[str]) -> tuple[str, ...]:
+def own_columns(query: StreamQuery, stream: StreamDefinition, columns: Sequence[str]) -> tuple[str, ...]:
     """What columns of a union, and its event time, are called in one of its streams."""
     found = own_names(Union(query.feeds[0].stream, query.feeds), stream, columns)
     return tuple(dict.fromkeys([*found, stream.options.time]))
 
 
 def entered(
-    query: BoundQuery,
+    query: StreamQuery,
     first: StreamDefinition,
     stream: StreamDefinition,
     rows: pa.Table,

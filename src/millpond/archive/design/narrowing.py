@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from millpond.archive.design.fidelity import fraction_for
 from millpond.language.fidelity_columns import SMALL
-from millpond.types import BoundQuery
+from millpond.types import Aggregation, RowScan
 
 #: Rows that the first scan should read, about.
 PILOT_ROWS = 1_000
@@ -72,7 +72,7 @@ class Narrowing:
         return 1.0 if fraction > ALMOST else fraction
 
 
-def interval_columns(query: BoundQuery) -> list[tuple[str, str, str]]:
+def interval_columns(query: Aggregation | RowScan) -> list[tuple[str, str, str]]:
     """(estimate, low, high): the names of the answer's columns that belong together."""
     measures = {f'"{a.name}"': a for a in query.aggregates}
     ends = [(o.name, a) for o in query.select if (a := measures.get(o.expression)) and a.measure in ("low", "high")]

@@ -6,11 +6,12 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from millpond.language.reduce_clause import FORMS
 from millpond.support.errors import QueryError
 from millpond.tables import remove_file, write_durably
+from millpond.types import PairsQuery, Reduction, RelationQuery, RowWindowQuery, StandingQuery, WindowQuery
 
 if TYPE_CHECKING:
     from millpond.engine.core import Core
@@ -59,6 +60,18 @@ def _placeholders(function: Callable[..., Any]) -> list[None]:
     return [None] * max(0, sum(p.default is p.empty for p in found) - 1)
 
 
+def reductions_of(query: StandingQuery) -> list[Reduction]:
+    """What a query says of how much of its streams' past is read."""
+    match query:
+        case WindowQuery() | RowWindowQuery():
+            found = [query.reduce]
+        case RelationQuery() | PairsQuery():
+            found = [item.reduce for item in query.inputs]
+        case _:
+            assert_never(query)
+    return [each for each in found if each is not None]
+
+
 def drop_reduction(core: Core, name: str) -> None:
     """Forget a function.
 
@@ -72,7 +85,7 @@ def drop_reduction(core: Core, name: str) -> None:
         users = [
             q.definition.name
             for q in core.catalog.queries.values()
-            if (reduce := q.definition.query.reduce) is not None and reduce.function == low
+            if any(r.function == low for r in reductions_of(q.definition.query))
         ]
         if users:
             raise QueryError(f"reduction function '{low}' is used by {', '.join(sorted(users))}; DROP QUERY first")

@@ -50,11 +50,12 @@ from millpond.archive.reading.reader import ArchiveReader, AtHand
 from millpond.language.reduce_clause import interval_text, reduction_text
 from millpond.operators.summaries.maintenance import served
 from millpond.support.errors import QueryError
-from millpond.synopses import PanesSpec, spec_of
-from millpond.synopses.panes import by_interval
+from millpond.synopses import spec_of
+from millpond.synopses.panes import at_intervals, by_interval, panes_spec
+from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.whole_rows import plain_spec, unweighed
 from millpond.tables import Segment
-from millpond.types import BoundQuery, Reduction, StreamDefinition, from_json, to_json
+from millpond.types import Reduction, StreamDefinition, WindowedQuery, WindowQuery, from_json, to_json
 
 if TYPE_CHECKING:
     from millpond.engine.core import Core
@@ -71,17 +72,17 @@ class Sums:
     fails makes them fail. hard: the bounds of a range are meant to the row, and do not only say what is of use.
     """
 
-    spec: PanesSpec | None
-    queries: tuple[BoundQuery, ...]
+    spec: Spec | None
+    queries: tuple[WindowedQuery, ...]
     strict: bool = False
     hard: bool = True
 
-    def needed(self, interval: int) -> PanesSpec | None:
+    def needed(self, interval: int) -> Spec | None:
         """What stands in for rows must have; `interval`: rows are seen at its start (microseconds); 0: as they are."""
-        return replace(self.spec, interval=interval) if self.spec is not None and interval else self.spec
+        return None if self.spec is None else at_intervals(self.spec, interval)
 
 
-def sums_of(query: BoundQuery, stream: StreamDefinition, strict: bool = False) -> Sums | None:
+def sums_of(query: WindowedQuery, stream: StreamDefinition, strict: bool = False) -> Sums | None:
     """The partials that may stand in for rows of a query; None where it must see rows.
 
     Of a reduced query it is the past that may be summed up over intervals, as for a query over whole rows.
@@ -91,9 +92,9 @@ def sums_of(query: BoundQuery, stream: StreamDefinition, strict: bool = False) -
     """
     if query.reduce is None or not query.reduce.samples:
         return Sums(by_interval(spec_of(query, stream)), (query,), strict)
-    if query.window is None or query.row_window is not None or query.feeds or not query.grouped or query.lookup:
+    if not isinstance(query, WindowQuery) or query.feeds or query.lookup:
         return None
-    return Sums(plain_spec(spec_of(query, stream), query), (unweighed(query),), strict)
+    return Sums(plain_spec(panes_spec(query, stream), query), (unweighed(query),), strict)
 
 
 @dataclass

@@ -28,7 +28,7 @@ from millpond.operators.windowed.lookup_versions import stretches_now
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.intake import Item
 from millpond.tables import Segment
-from millpond.types import ARRIVAL
+from millpond.types import ARRIVAL, RelationalQuery
 
 #: Items of a stream that one epoch looks at.
 MOST_ITEMS = 100_000
@@ -233,8 +233,8 @@ def looked_up(
     """The files of archives that queries may look up: those that windows of instants not final yet can reach."""
     since: dict[int, int] = {}
     for standing in catalog.queries.values():
-        relation, known = standing.definition.query.relation, queries.get(str(standing.id))
-        if relation is None or not relation.probes or known is None:
+        relation, known = standing.definition.query, queries.get(str(standing.id))
+        if not isinstance(relation, RelationalQuery) or not relation.probes or known is None:
             continue
         reader = operators.answering[standing.id]
         assert isinstance(reader, RowReader)

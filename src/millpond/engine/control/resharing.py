@@ -21,7 +21,7 @@ from millpond.operators.windowed.needs import complete_since, keep_since
 from millpond.progress import NEVER
 from millpond.relations import spare_of
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
-from millpond.types import to_json
+from millpond.types import PairsQuery, RowWindowQuery, StandingQuery, TimeWindow, WindowedQuery, to_json
 
 
 def reshare(core: Core) -> None:
@@ -119,7 +119,7 @@ def together(core: Core) -> dict[str, Any] | None:
     move, catalog = _Move(), core.catalog
     for number in sorted(catalog.queries):
         standing = catalog.queries[number]
-        if standing.status != "live" or standing.definition.query.reduce is not None:
+        if standing.status != "live" or _is_reduced(standing.definition.query):
             continue
         moved = _joined_stores(catalog, standing) if standing.inputs else _joined_synopsis(core, catalog, standing)
         if moved is not None:
@@ -128,18 +128,22 @@ def together(core: Core) -> dict[str, Any] | None:
     return move.event
 
 
+def _is_reduced(query: StandingQuery) -> bool:
+    return isinstance(query, WindowedQuery) and query.reduce is not None
+
+
 def _joined_synopsis(core: Core, catalog: Catalog, standing: Standing) -> Standing | None:
-    query, own = standing.definition.query, catalog.synopses[standing.synopsis]
+    query, own = standing.windowed, catalog.synopses[standing.synopsis]
     stream, published = catalog.stream_of(standing), core.published
     known = published.queries.get(str(standing.id))
     if known is None or known.paused is not None or catalog.kept_by(own.owner):
         return None
-    if query.row_window is not None and stream.options.retention is not None:
+    if isinstance(query, RowWindowQuery) and stream.options.retention is not None:
         return None  # rows are numbered from the first that was there
     high = progress_of(catalog, own.spec, published.progress).high
     need = keep_since(own, standing, stream, known.answered, high)
     window = query.window
-    if window is not None and window.landmark is None and window.kind is None and known.start > NEVER:
+    if isinstance(window, TimeWindow) and known.start > NEVER:
         # Windows that end before it are not the query's business.
         need = max(need, known.start - window.range * (4 if standing.definition.options.empty == "report" else 2))
     found = [
@@ -165,9 +169,8 @@ def _complete_since(core: Core, catalog: Catalog, synopsis: Synopsis) -> int:
 
 
 def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
-    relation = standing.definition.query.relation
-    assert relation is not None
-    if relation.plan == "paired":  # what it keeps follows from the progress of two streams together
+    relation = standing.relational
+    if isinstance(relation, PairsQuery):  # what it keeps follows from the progress of two streams together
         return None
     spare, inputs = spare_of(relation, standing.definition.options), list(standing.inputs)
     for place, (owner, item) in enumerate(zip(standing.inputs, relation.inputs, strict=True)):
@@ -181,8 +184,7 @@ def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
             if len(catalog.users(store.owner)) < len(catalog.users(owner)):
                 continue
             for user in catalog.users(store.owner):
-                theirs = user.definition.query.relation
-                assert theirs is not None
+                theirs = user.relational
                 if user.status != "live" or spare_of(theirs, user.definition.options) < spare:
                     continue
                 mine = [o for i, o in zip(user.inputs, theirs.inputs, strict=True) if i == store.owner]

@@ -39,8 +39,8 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import QueryError
 from millpond.synopses import connection
 from millpond.synopses.panes import by_interval
+from millpond.synopses.partials.dispatch import still_needed
 from millpond.synopses.partials.shards import home_shard
-from millpond.synopses.rows import fold
 from millpond.synopses.tolerance import one_line
 from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
@@ -188,7 +188,7 @@ class _Past:
         """The back-fill of a synopsis that has not begun."""
         users = tuple(catalog.users(synopsis.owner))
         before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
-        lookup = seen_by(core, users[0].definition.query, synopsis.owner).lookup
+        lookup = seen_by(core, users[0].windowed, synopsis.owner).lookup
         synopsis = replace(synopsis, spec=replace(synopsis.spec, lookup=lookup))
         state = progress_of(catalog, synopsis.spec, before.progress)
         return _Past(core, synopsis, users, tuple(streams_of(catalog, synopsis.spec)), state)
@@ -235,7 +235,7 @@ class _Past:
 
     def sums(self) -> Sums | None:
         """What may stand in for rows."""
-        queries, spec = tuple(q.definition.query for q in self.users), self.synopsis.spec
+        queries, spec = tuple(q.windowed for q in self.users), self.synopsis.spec
         if not spec.weighted:
             return Sums(by_interval(spec), queries, hard=False)
         return sums_of(queries[0], self.streams[0]) if len(queries) == 1 else None
@@ -292,11 +292,11 @@ def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
     plan = _plan(path)
     synopsis, scan = from_json(Synopsis, plan["synopsis"]), from_json(ScanTask, plan["tasks"][task])
     spec, streams = synopsis.spec, tuple(from_json(StreamDefinition, s) for s in plan["streams"])
-    users = [from_json(Standing, user).definition for user in plan["users"]]
-    history = HistoryMap(pond, streams, by_interval(spec), users[0].query, synopsis.owner, plan["shards"])
+    users = [from_json(Standing, user) for user in plan["users"]]
+    history = HistoryMap(pond, streams, by_interval(spec), users[0].windowed, synopsis.owner, plan["shards"])
     failed: list[pa.Table] = []
     yield from history.run(task, scan, failed)
-    names = ", ".join(sorted(user.name for user in users))
+    names = ", ".join(sorted(user.definition.name for user in users))
     segments = None if spec.weighted else [s for split in scan.splits for s in split.segments]
     stream = streams[scan.place]
     written = write_letters(pond, stream, synopsis.owner, task, failed, names, synopsis.first_epoch - 1, segments)
@@ -323,7 +323,7 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
     epoch = synopsis.first_epoch - 1
     for value in plan["users"]:
         standing = from_json(Standing, value)
-        query, options = standing.definition.query, standing.definition.options
+        query, options = standing.windowed, standing.definition.options
         start = from_json(QueryProgress, plan["starts"][str(standing.id)])
         until = announced(options, plan["bound"])
         groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
@@ -342,10 +342,7 @@ def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple
     panes = merge_history(db, synopsis.spec, parts)
     if panes.num_rows:
         low = synopsis.spec.panes.pane(min(keep))
-        if synopsis.spec.rows is not None:
-            kept = fold(db, synopsis.spec, panes, low)
-        else:
-            kept = panes.filter(pc.greater_equal(panes["pane"], low))
+        kept = still_needed(db, synopsis.spec, panes, low)
         if kept.num_rows:
             state = [pane_chunk(synopsis.owner, synopsis.spec, epoch, kept)]
     name = f"b{synopsis.owner}-{shard:04d}.parquet"

@@ -24,7 +24,7 @@ def check_windows(core: Core, standing: Standing, synopsis: Synopsis) -> None:
 
     Raises: QueryError which says what is there.
     """
-    reduction = standing.definition.query.reduce
+    reduction = standing.windowed.reduce
     if reduction is None:
         return
     state = progress_of(core.catalog, synopsis.spec, core.published.progress)
@@ -38,8 +38,8 @@ def check_relation(core: Core, standing: Standing) -> None:
 
     Raises: QueryError which says what is there.
     """
-    relation = standing.definition.query.relation
-    if relation is None or standing.definition.options.since != "start":
+    relation = standing.relational
+    if standing.definition.options.since != "start":
         return
     for item in relation.inputs:
         if item.reduce is None or relation.probe(item.alias) is not None:

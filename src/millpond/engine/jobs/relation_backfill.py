@@ -37,7 +37,7 @@ from millpond.relations import merge_rows
 from millpond.relations.sums import total
 from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, write_chunks
-from millpond.types import Relational
+from millpond.types import Grouped, Relational, RelationQuery
 
 #: Rows of the archive that are read at a time, of all inputs together.
 PIECE = 2_000_000
@@ -164,9 +164,9 @@ class _Backfill:
         past = Replayed(core.path, known.progress, known.clock, bound, self.high, *self.tables, self.sums)
         done = self.reader.replay(connection(), inputs, self.progress, past)
         if done.sums is not None:
-            assert self.relation.grouping is not None
+            assert isinstance(self.relation, RelationQuery) and isinstance(self.relation.plan, Grouped)
             parts = [(t, 1) for t in (*self.sums, done.sums)]
-            self.sums = [total(connection(), self.relation.grouping, parts)]
+            self.sums = [total(connection(), self.relation.plan.grouping, parts)]
         self.progress = done.progress
         if done.answers is not None and done.answers.num_rows:
             home, number = max(0, self.catalog.stores[self.standing.inputs[0]].home), len(self.answers)
@@ -217,10 +217,11 @@ class _Backfill:
             for shard, part in found.shards.items():
                 chunks.setdefault(shard, []).append(row_chunk(owner, epoch, part))
         files = [(f"{shard:04d}", shard, kept_there) for shard, kept_there in sorted(chunks.items())]
-        query, owner = self.standing.definition.query, query_owner(self.standing.id)
+        owner = query_owner(self.standing.id)
         home = max(0, self.catalog.stores[self.standing.inputs[0]].home)
         for table in self.sums:
-            for shard, part in sorted(by_shard(connection(), query, table, shards, home).items()):
+            assert isinstance(self.relation, RelationQuery)  # pairs are not added up
+            for shard, part in sorted(by_shard(connection(), self.relation, table, shards, home).items()):
                 files.append((f"{shard:04d}g", shard, [sums_chunk(owner, epoch, part)]))
         return tuple(
             write_chunks(folder, f"b{RELATION}{self.standing.id}-{name}.parquet", there, shard)

@@ -18,7 +18,7 @@ from millpond.relations import matching
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
-from millpond.types import from_json
+from millpond.types import PairsQuery, RelationQuery, from_json
 from millpond.windows import registered
 
 #: What this process loads, or has loaded, before it is needed.
@@ -61,8 +61,8 @@ def map_epoch(pond: str, pond_id: str, epoch: int, task: int) -> Iterator[Parcel
 
 
 def _joins(standing: Standing) -> bool:
-    relation = standing.definition.query.relation
-    return relation is not None and relation.joined is not None
+    query = standing.definition.query
+    return isinstance(query, PairsQuery) or (isinstance(query, RelationQuery) and query.joined is not None)
 
 
 def merge_epoch(

@@ -26,7 +26,10 @@ from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
 from millpond.tables.executors import Parcel
-from millpond.types import from_json, to_json
+from millpond.types import (
+    from_json,
+    to_json,
+)
 
 
 def progress_after(

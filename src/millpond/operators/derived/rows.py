@@ -21,10 +21,10 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import Reached, derived_folder, write_part
 from millpond.sources.intake import Item
 from millpond.synopses import connection, query_ordered
-from millpond.synopses.panes import as_declared, casts_of
+from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import bisect
 from millpond.tables import Chunk, read_chunks
-from millpond.types import Derivation, StreamDefinition
+from millpond.types import Derivation, StreamDefinition, WindowQuery
 from millpond.windows import first_end_after
 
 #: Numbers of the files that adopted back-fills give, behind those of any task.
@@ -33,10 +33,10 @@ ADOPTED = 90_000
 
 def answered(standing: Standing, closed: int) -> int:
     """A time that no first answer to come lies before, when a query has answered up to `closed`."""
-    window = standing.definition.query.window
-    if window is None or closed >= FOREVER or closed <= NEVER:
+    query = standing.definition.query
+    if not isinstance(query, WindowQuery) or closed >= FOREVER or closed <= NEVER:
         return closed
-    return first_end_after(window, closed)
+    return first_end_after(query.window, closed)
 
 
 def reached(catalog: Catalog, published: Published, stream: StreamDefinition) -> Reached | None:

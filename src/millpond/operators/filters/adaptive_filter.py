@@ -29,7 +29,7 @@ from millpond.support.stopwatch import Watch
 from millpond.synopses import connection, query_table
 from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
 from millpond.synopses.kernel import reset
-from millpond.synopses.panes import as_declared
+from millpond.synopses.partials.specs import as_declared
 from millpond.synopses.tolerance import FAILING_ROWS, one_line
 from millpond.types import HOLDS
 

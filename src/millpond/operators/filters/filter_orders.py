@@ -17,7 +17,7 @@ from millpond.catalog import Catalog
 from millpond.operators.filters.adaptive_filter import Screen
 from millpond.operators.filters.subjects import Subject, stream_subject, subjects
 from millpond.synopses.conjunctions import conjunction_of
-from millpond.synopses.panes import casts_of
+from millpond.synopses.partials.specs import casts_of
 from millpond.tables import write_durably
 from millpond.types import StreamDefinition, from_json, to_json
 

@@ -16,7 +16,7 @@ from millpond.catalog import Catalog, Standing
 from millpond.functions import display, function_of, references_in
 from millpond.language.join_graphs import JoinGraph, graph_of
 from millpond.synopses.conjunctions import Conjunction, conjunction_of
-from millpond.types import JoinPlan, QueryOptions, StreamDefinition
+from millpond.types import JoinPlan, QueryOptions, RelationQuery, StreamDefinition
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,11 @@ def subjects(catalog: Catalog) -> Iterator[Subject]:
 def pipelines_of(standing: Standing) -> Iterator[PipelineSubject]:
     """The pipelines of a query in which there is something to be ordered."""
     definition = standing.definition
-    relation = definition.query.relation
-    plan = None if relation is None or not relation.joins else relation.joined
-    if relation is None or plan is None or plan.kind != "inner" or len(plan.items) < 3 or not plan.names:
+    relation = definition.query
+    if not isinstance(relation, RelationQuery):
+        return
+    plan = relation.joined
+    if plan is None or plan.kind != "inner" or len(plan.items) < 3 or not plan.names:
         return
     streams = {i.alias for i in relation.inputs}
     for number, alias in enumerate(plan.items):

@@ -24,13 +24,13 @@ from millpond.relations import numbered, numbers_of, shown, spare_of
 from millpond.relations.bands import Mask, Reached, Seen, marks_of, needed_from, pair_changes
 from millpond.relations.contents import in_order, left_of
 from millpond.support.distinct import is_among
-from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput
+from millpond.types import PairsQuery, QueryOptions, RelationInput
 
 _UNKNOWN = (NEVER, NEVER)
 
 
 def pair_limits(
-    relation: Relational, options: QueryOptions, lates: Sequence[str], progress: QueryProgress
+    relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: QueryProgress
 ) -> list[int]:
     """The least event time that a row of each input can have from now on, late rows included.
 
@@ -42,25 +42,25 @@ def pair_limits(
 
 
 def pairs_needed(
-    relation: Relational, options: QueryOptions, lates: Sequence[str], progress: QueryProgress
+    relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: QueryProgress
 ) -> tuple[int, int]:
     """The event times from which a stream of pairs needs the rows of its inputs; arguments as of `pair_limits`."""
     return needed_from(relation, pair_limits(relation, options, lates, progress))
 
 
-def pairs_final(relation: Relational, options: QueryOptions, lates: Sequence[str], progress: QueryProgress) -> int:
+def pairs_final(relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: QueryProgress) -> int:
     """The largest event time of a result's parts before which nothing comes or goes any more."""
     first, second = pair_limits(relation, options, lates, progress)
     return max(NEVER, progress.start, min(progress.closed, marks_of(relation, (first, second)).result))
 
 
-def _spare(relation: Relational, options: QueryOptions, late: str) -> int:
+def _spare(relation: PairsQuery, options: QueryOptions, late: str) -> int:
     return spare_of(relation, options) if revises(options, late) else 0
 
 
 def advance_pairs(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: PairsQuery,
     options: QueryOptions,
     inputs: Sequence[Input],
     progress: QueryProgress,
@@ -73,19 +73,17 @@ def advance_pairs(
     Arguments:
         reached: how far the inputs are after the epoch. given: as of `relation_answers.advance_relation`.
     """
-    relation = query.relation
-    assert relation is not None
-    moved_on = moved(relation, options, [(i.late, i.high) for i in inputs], progress, reached)
-    progress = _with_floor(relation, options, inputs, pruned(progress, [i.rows for i in inputs]), since)
+    moved_on = moved(query, options, [(i.late, i.high) for i in inputs], progress, reached)
+    progress = _with_floor(query, options, inputs, pruned(progress, [i.rows for i in inputs]), since)
     seen, too_late = [], 0
-    for number, (item, each) in enumerate(zip(relation.inputs, inputs, strict=True)):
-        spare = _spare(relation, options, each.late)
+    for number, (item, each) in enumerate(zip(query.inputs, inputs, strict=True)):
+        spare = _spare(query, options, each.late)
         taking = _taking(each, number, progress, options, spare)
         too_late += int((~taking & _fresh(each, since)).sum())
         seen.append(_seen(db, item, each.rows.filter(pa.array(taking)), spare, since))
     names = ", ".join(f"c{n}" for n in range(len(query.select)))
     before, after = (_reached(each, reached) for each in (progress, moved_on))
-    found, pending = pair_changes(db, relation, names, seen, before, after)
+    found, pending = pair_changes(db, query, names, seen, before, after)
     found = found.filter(pc.greater_equal(found["_at"], progress.start))
     # What is before the mark that was announced, or takes something back, or comes in its place, revises.
     at = found["_at"].to_numpy()
@@ -116,18 +114,16 @@ def advance_pairs(
 
 
 def all_pairs(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, inputs: Sequence[Input], bounds: tuple[int, int]
+    db: duckdb.DuckDBPyConnection, query: PairsQuery, inputs: Sequence[Input], bounds: tuple[int, int]
 ) -> pa.Table:
     """The whole stream of pairs of some rows, as `relations.answers` gives changes: whatever is late takes part."""
-    relation = query.relation
-    assert relation is not None
-    seen = [_seen(db, item, each.rows, FOREVER, 0) for item, each in zip(relation.inputs, inputs, strict=True)]
+    seen = [_seen(db, item, each.rows, FOREVER, 0) for item, each in zip(query.inputs, inputs, strict=True)]
     names = ", ".join(f"c{n}" for n in range(len(query.select)))
-    return pair_changes(db, relation, names, seen, (Reached(), Reached()), (Reached(bounds[0]), Reached(bounds[1])))[0]
+    return pair_changes(db, query, names, seen, (Reached(), Reached()), (Reached(bounds[0]), Reached(bounds[1])))[0]
 
 
 def moved(
-    relation: Relational,
+    relation: PairsQuery,
     options: QueryOptions,
     inputs: Sequence[tuple[str, int]],
     progress: QueryProgress,
@@ -176,7 +172,7 @@ def _taking(each: Input, number: int, progress: QueryProgress, options: QueryOpt
 
 
 def _with_floor(
-    relation: Relational, options: QueryOptions, inputs: Sequence[Input], progress: QueryProgress, since: int
+    relation: PairsQuery, options: QueryOptions, inputs: Sequence[Input], progress: QueryProgress, since: int
 ) -> QueryProgress:
     """The progress with a floor for rows that are on time in their stream, but not for the query: it was idle."""
     limits = pair_limits(relation, options, [i.late for i in inputs], progress)

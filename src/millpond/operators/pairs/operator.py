@@ -35,12 +35,14 @@ from millpond.progress import StreamProgress
 from millpond.relations import all_rows
 from millpond.relations.bands import Reached, marks_of
 from millpond.tables import Chunk
+from millpond.types import PairsQuery
 
 
 class PairsOperator(RowReader):
     """A stream of pairs. It does not wait for progress: this says what is late, what is kept, and who is alone."""
 
     in_pieces = False
+    relation: PairsQuery
 
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[PairsOperator]:
@@ -115,7 +117,7 @@ class PairsOperator(RowReader):
         check_held(self.options.held_rows, self.relation.inputs, [i.rows.num_rows for i in inputs])
         reached = self.reached(task.progress, task.manifest.clock)
         return advance_pairs(
-            task.db, self.standing.definition.query, self.options, inputs, asked.before, reached, asked.since,
+            task.db, self.relation, self.options, inputs, asked.before, reached, asked.since,
             self.given(task),
         )  # fmt: skip
 
@@ -124,8 +126,7 @@ class PairsOperator(RowReader):
     ) -> Advanced:
         """See `RowReader`."""
         reached = self.reached(past.progress, past.clock)
-        query = self.standing.definition.query
-        return advance_pairs(db, query, self.options, inputs, before, reached, 0, lambda low, high: None)
+        return advance_pairs(db, self.relation, self.options, inputs, before, reached, 0, lambda low, high: None)
 
     def kept_of(
         self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int

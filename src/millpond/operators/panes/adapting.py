@@ -35,9 +35,9 @@ from millpond.synopses import PanesSpec
 from millpond.synopses.panes import group_codes, windows_of
 from millpond.synopses.partials.late_exclusions import merge_cuts
 from millpond.tables import Chunk, Segment, read_chunks
-from millpond.types import BoundQuery
+from millpond.types import KindWindow, WindowQuery
 from millpond.windows import first_end_after
-from millpond.windows.panes import FAR
+from millpond.windows.panes import FAR, KindPanes
 from millpond.windows.registered import axis_of
 
 #: Chunks of state that say which groups are eager.
@@ -93,7 +93,7 @@ class Condition:
 def condition_of(
     db: duckdb.DuckDBPyConnection,
     spec: PanesSpec,
-    queries: Sequence[BoundQuery],
+    queries: Sequence[WindowQuery],
     known: StreamProgress,
     tuples: pa.Schema,
 ) -> Condition | None:
@@ -105,10 +105,10 @@ def condition_of(
     if spec.form != "adaptive" or not queries or keeps_lists(spec):
         return None
     aggr, tup = row_bytes(aggregated(db, spec, tuples.empty_table()).schema), row_bytes(tuples)
-    if spec.panes.kind is not None:
+    if isinstance(spec.panes, KindPanes):
         return Condition(aggr, tup, _open_windows(spec.panes.kind, known), 1)
     longest = max(w.range for q in queries for w in windows_of(q))
-    slide = min(q.window.slide for q in queries if q.window is not None)
+    slide = min(q.window.slide for q in queries)
     ahead = known.high - known.bound if known.high > NEVER and known.bound > NEVER else 0
     return Condition(aggr, tup, max(slide, longest + max(0, ahead)), spec.panes.width)
 
@@ -205,8 +205,7 @@ def _record(spec: PanesSpec, forms: Forms, codes: tuple[Ints, Ints], noted: Ints
     chosen = last[is_among(of[last], noted)]
     found = rows.take(pa.array(chosen))
     until = found["pane"].to_numpy() + 1
-    kind = spec.panes.kind
-    ends = spec.panes.phase + until * spec.panes.width if kind is None else axis_of(kind).ends(until - 1)
+    ends = spec.panes.ends(until)
     table = found.select(list(spec.key_names)) if spec.keys else pa.table({ALL: pa.array([True] * len(chosen))})
     for name, column in (
         ("epoch", np.full(len(chosen), epoch, np.int64)),
@@ -271,10 +270,11 @@ def first_open(synopsis: Synopsis, catalog: Catalog, queries: Mapping[str, Query
     """The first pane of the first open window of a synopsis; None while no query answers."""
     lows = []
     for standing in catalog.users(synopsis.owner):
-        window, known = standing.definition.query.window, queries.get(str(standing.id))
-        if window is None or known is None or standing.status != "live":
+        query, known = standing.definition.query, queries.get(str(standing.id))
+        if not isinstance(query, WindowQuery) or known is None or standing.status != "live":
             continue
-        if window.kind is not None:  # windows are panes
+        window = query.window
+        if isinstance(window, KindWindow):  # windows are panes
             lows.append(max(-FAR, synopsis.spec.panes.pane(known.answered)))
             continue
         start = first_end_after(window, known.answered) - window.range if known.answered > NEVER else NEVER
@@ -287,10 +287,11 @@ def current(
 ) -> Condition | None:
     """The condition as it stands, for what a synopsis serves."""
     spec = synopsis.spec
-    if spec.form != "adaptive":
+    if not isinstance(spec, PanesSpec) or spec.form != "adaptive":
         return None
     tuples = tuples_of(db, spec, row_schema(catalog.streams[spec.stream]).empty_table()).schema
-    return condition_of(db, spec, [q.definition.query for q in catalog.users(synopsis.owner)], known, tuples)
+    queries = [q.definition.query for q in catalog.users(synopsis.owner)]
+    return condition_of(db, spec, [q for q in queries if isinstance(q, WindowQuery)], known, tuples)
 
 
 def choose(
@@ -304,7 +305,7 @@ def choose(
     spec, owner = synopsis.spec, synopsis.owner
     low = first_open(synopsis, catalog, manifest.queries)
     condition = current(db, catalog, synopsis, progress_of(catalog, spec, manifest.progress))
-    if condition is None or low is None or panes.forms is None:
+    if condition is None or low is None or panes.forms is None or not isinstance(spec, PanesSpec):
         return []
     since = spec.panes.start(low)
     known = modes_before(panes.pond, panes.pond_id, panes.segments, panes.shard, owner, manifest.epoch, since)
@@ -332,6 +333,7 @@ def put_together(
     """Records of several files as one, without those of which no pane is open any more."""
     low = first_open(synopsis, catalog, manifest.queries)
     table = pa.concat_tables([c.table for c in group], promote_options="permissive")
+    assert isinstance(synopsis.spec, PanesSpec)
     since = NEVER if low is None else synopsis.spec.panes.start(low)
     latest = Modes(table).latest(db, synopsis.spec, since)
     return [mode_chunk(synopsis.owner, max(c.epoch for c in group), latest)] if latest.num_rows else []
@@ -342,7 +344,7 @@ def eager_groups(
 ) -> pa.Table | None:
     """Keys of the groups of a shard that were eager before an epoch, from the files; None where nothing is chosen."""
     low = first_open(synopsis, catalog, manifest.queries)
-    if synopsis.spec.form != "adaptive" or low is None:
+    if not isinstance(synopsis.spec, PanesSpec) or synopsis.spec.form != "adaptive" or low is None:
         return None
     since = synopsis.spec.panes.start(low)
     segments = [s for s in manifest.state if s.shard == shard]

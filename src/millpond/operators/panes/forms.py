@@ -21,6 +21,7 @@ from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import query_table
 from millpond.synopses.panes import bucketed, group_codes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts
+from millpond.windows.panes import KindPanes
 
 TUPLES = "tuples"
 
@@ -47,7 +48,7 @@ def are_tuples(table: pa.Table) -> bool:
 
 def tuples_of(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
     """The tuples of a segment as pane rows; see `synopses.partial`, whose arguments these are."""
-    if spec.panes.kind is not None:
+    if isinstance(spec.panes, KindPanes):
         segment = bucketed(spec, spec.panes.kind, segment)
     source, pane = spec.paned
     columns = [f"({pane})::BIGINT AS pane"]

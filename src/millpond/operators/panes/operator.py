@@ -28,36 +28,48 @@ from millpond.operators.windowed.operator import Closing, WindowOperator
 from millpond.operators.windowed.smoothing import due as flush_due
 from millpond.operators.windowed.smoothing import smoothed
 from millpond.progress import NEVER
-from millpond.synopses import PanesSpec, merge_partials, partial
+from millpond.synopses import PanesSpec
+from millpond.synopses.panes import merge_panes, partial_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.synopses.tolerance import FAULTS
 from millpond.tables import Chunk
+from millpond.types import KindWindow, WindowQuery
 from millpond.windows import Cover, Panes, first_end_after, last_end_until
 
 
 class PanesMapper(SynopsisMapper):
     """Makes pane partials, or tuples where the synopsis keeps these."""
 
-    def make(self, db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
+    spec: PanesSpec
+
+    def make(self, db: duckdb.DuckDBPyConnection, spec: Any, rows: pa.Table) -> pa.Table:
         """See `SynopsisMapper`."""
-        return partial(db, spec, rows) if spec.form == "eager" else tuples_of(db, spec, rows)
+        return partial_panes(db, spec, rows) if spec.form == "eager" else tuples_of(db, spec, rows)
 
     def settle(self, db: duckdb.DuckDBPyConnection, made: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Table]]:
         """See `SynopsisMapper`."""
         if self.spec.form == "eager":
-            whole = merge_partials(db, self.spec, list(made))
+            whole = merge_panes(db, self.spec, list(made))
             return whole, [whole]
         whole = pa.concat_tables(made)
         return whole, settled(db, self.spec, [], [whole]).tables
 
 
+def query_of(standing: Standing) -> WindowQuery:
+    """A query that panes answer: one over windows that end at instants."""
+    assert isinstance(standing.definition.query, WindowQuery)
+    return standing.definition.query
+
+
 class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
+
+    spec: PanesSpec
 
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[PanesOperator]:
         """See `Operator`."""
-        return [cls(catalog, s) for s in catalog.synopses.values() if s.spec.rows is None]
+        return [cls(catalog, s) for s in catalog.synopses.values() if isinstance(s.spec, PanesSpec)]
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""
@@ -69,11 +81,11 @@ class PanesOperator(WindowOperator):
         db, spec, epoch = task.db, self.spec, task.manifest.epoch
         forms = None
         if spec.form == "eager":
-            delta = merge_partials(db, spec, list(parts))
+            delta = merge_panes(db, spec, list(parts))
         else:
             tuples = [t for t in parts if are_tuples(t)]
             forms = settled(db, spec, [t for t in parts if not are_tuples(t)], tuples)
-            delta = merge_partials(db, spec, [as_partials(db, spec, t) for t in forms.tables])
+            delta = merge_panes(db, spec, [as_partials(db, spec, t) for t in forms.tables])
         state = PaneState(db, task.pond, task.pond_id, task.segments, task.shard, self.owner, spec, epoch, delta,
                           forms=forms)  # fmt: skip
         chunks = choose(db, task.manifest, self.catalog, self.synopsis, state)
@@ -89,7 +101,7 @@ class PanesOperator(WindowOperator):
         known = progress_of(self.catalog, self.spec, manifest.progress)
         if late_of(self.catalog, self.spec) == "drop":
             return with_cut(self.spec, delta, known.bound)
-        spare = min(revise_for(q.definition.query, q.definition.options) for q in waiting)
+        spare = min(revise_for(query_of(q), q.definition.options) for q in waiting)
         return with_cut(self.spec, delta, min(known.bound, known.high), spare)
 
     def as_of(self, task: MergeTask, state: Any, since: int) -> PaneState:
@@ -99,9 +111,9 @@ class PanesOperator(WindowOperator):
 
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
         """See `WindowOperator`."""
-        definition = closing.standing.definition
+        query, options = query_of(closing.standing), closing.standing.definition.options
         return advance(
-            db, self.spec, definition.query, definition.options, closing.late, state, closing.before, closing.until,
+            db, self.spec, query, options, closing.late, state, closing.before, closing.until,
             closing.known, closing.given, closing.groups, closing.high,
         )  # fmt: skip
 
@@ -109,9 +121,9 @@ class PanesOperator(WindowOperator):
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing
     ) -> Advanced:
         """See `WindowOperator`."""
-        definition = closing.standing.definition
+        query, options = query_of(closing.standing), closing.standing.definition.options
         return catch_up(
-            db, self.spec, definition.query, definition.options, closing.late, state, parts, closing.before,
+            db, self.spec, query, options, closing.late, state, parts, closing.before,
             closing.until, closing.known, closing.given, closing.groups, closing.high,
         )  # fmt: skip
 
@@ -119,26 +131,24 @@ class PanesOperator(WindowOperator):
         self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
     ) -> pa.Table | None:
         """See `WindowOperator`."""
-        definition = standing.definition
-        return open_answers(db, self.spec, definition.query, definition.options, state, high, progress)
+        return open_answers(db, self.spec, query_of(standing), standing.definition.options, state, high, progress)
 
     def smooth(
         self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing, result: Advanced, clock: int
     ) -> Advanced:
         """See `WindowOperator`."""
-        definition = closing.standing.definition
+        query, options = query_of(closing.standing), closing.standing.definition.options
         return smoothed(
-            db, self.spec, definition.query, definition.options, state, closing.before, result, closing.until, clock,
+            db, self.spec, query, options, state, closing.before, result, closing.until, clock,
             query_owner(closing.standing.id), closing.high,
         )  # fmt: skip
 
     def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
         """See `WindowOperator`."""
-        window = standing.definition.query.window
-        assert window is not None
+        window = query_of(standing).window
         # The first end that is not closed yet; nothing was closed while the bound was not known.
         end = first_end_after(window, known.closed if known.closed > NEVER else high)
-        start = NEVER if window.kind is not None else int(Cover(Panes(1), window).starts(np.array([end]))[0])
+        start = NEVER if isinstance(window, KindWindow) else int(Cover(Panes(1), window).starts(np.array([end]))[0])
         return end <= reached and (standing.definition.options.empty == "report" or start <= high)
 
     def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
@@ -150,8 +160,7 @@ class PanesOperator(WindowOperator):
 
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`."""
-        window, delay = standing.definition.query.window, standing.definition.options.delay
-        assert window is not None
+        window, delay = query_of(standing).window, standing.definition.options.delay
         return last_end_until(window, bound - delay) > before - delay
 
     def low_of(self, standing: Standing, answered: int) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec
+from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import regroup_cuts
 from millpond.windows.candidates import Ints
 from millpond.windows.landmarks import BEGINNING, last_before
@@ -27,13 +28,13 @@ def stretches_of(spec: PanesSpec, settled: int) -> Ints:
     return np.array(sorted(max(-FAR, spec.panes.pane(NEVER if m <= BEGINNING else m)) for m in marks), np.int64)
 
 
-def fold_prefix(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table, settled: int) -> pa.Table:
+def fold_prefix(db: duckdb.DuckDBPyConnection, spec: Spec, table: pa.Table, settled: int) -> pa.Table:
     """Pane rows in which those of the running stretch before pane `settled` are one per group (and cut).
 
     Arguments:
         settled: every window that ends at or before it is final.
     """
-    if spec.landmark is None or settled <= -FAR or not table.num_rows:
+    if not isinstance(spec, PanesSpec) or not spec.landmarks or settled <= -FAR or not table.num_rows:
         return table
     firsts = stretches_of(spec, settled)
     pane = table["pane"].to_numpy()

@@ -21,7 +21,9 @@ from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partial
 from millpond.operators.panes.prefixes import fold_prefix
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
+from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, without_cut
+from millpond.synopses.rows import RowsSpec
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.windows.panes import FAR
 
@@ -67,7 +69,7 @@ class PaneState:
     segments: Sequence[Segment]
     shard: int
     owner: str
-    spec: PanesSpec
+    spec: Spec
     epoch: int
     delta: pa.Table
     since: int | None = None
@@ -82,7 +84,13 @@ class PaneState:
         """Stored pane rows from epoch `since` on, with their cuts."""
         since = self.since or 0
         stored = self._read(self.segments, None, lambda epoch: epoch >= since)
-        return stored if self.spec.form == "eager" else [as_partials(self.db, self.spec, t) for t in stored]
+        return stored if self.spec.form == "eager" else [as_partials(self.db, self._panes_spec, t) for t in stored]
+
+    @property
+    def _panes_spec(self) -> PanesSpec:
+        """What is kept, where it is panes; a table of rows overrides what needs to know."""
+        assert isinstance(self.spec, PanesSpec)
+        return self.spec
 
     def show(self, delta: pa.Table) -> None:
         """Take `delta` as what came since."""
@@ -106,7 +114,7 @@ class PaneState:
             return _from(forms.partials, low)
         if (name, low) not in self._views:
             tuples = _from(forms.tuples, low)
-            parts = [_from(forms.partials, low), as_partials(self.db, self.spec, tuples)]
+            parts = [_from(forms.partials, low), as_partials(self.db, self._panes_spec, tuples)]
             self._views[name, low] = merge_partials(self.db, self.spec, parts)
         return self._views[name, low]
 
@@ -123,7 +131,7 @@ class PaneState:
         Arguments:
             schema: of pane rows of the synopsis. Files that are gone were put together, or expired.
         """
-        if not _rounds(self.spec, schema):
+        if not _rounds(self._panes_spec, schema):
             return False
         left = self.files_named()
         return any(path not in left and self.spec.panes.pane(high) >= low for path, high in files.items())
@@ -137,7 +145,7 @@ class PaneState:
         if kept.manifest != manifest_file(self.pond, kept.epoch):
             return None
         low, panes = kept.low, self.spec.panes
-        if any(_rounds(self.spec, t.schema) for t in kept.forms.tables):
+        if any(_rounds(self._panes_spec, t.schema) for t in kept.forms.tables):
             # Files that are gone were put together or expired: their panes are no longer what reading gives.
             left = self.files_named()
             low = max([low, *(panes.pane(high) + 1 for path, high in kept.files.items() if path not in left)])
@@ -181,17 +189,19 @@ class PaneState:
         if self._before is None or self._before.low > low:
             self.before(low)
         whole = self._after()
-        rounds = any(_rounds(self.spec, t.schema) for t in (*whole.tables, self.delta))
+        rounds = any(_rounds(self._panes_spec, t.schema) for t in (*whole.tables, self.delta))
         if rewritten and rounds:
             return
         assert self._before is not None
         held = self._before.low
         if sum(t.num_rows for t in whole.tables) > KEPT_ROWS and held < low:
             held, whole = low, Forms(_from(whole.partials, low), _from(whole.tuples, low))
-        if whole.tuples.num_rows and not rounds and not keeps_lists(self.spec):  # else the order of the files counts
-            whole = settled(self.db, self.spec, [whole.partials], [whole.tuples], self.eager)
+        if (
+            whole.tuples.num_rows and not rounds and not keeps_lists(self._panes_spec)
+        ):  # else the order of the files counts
+            whole = settled(self.db, self._panes_spec, [whole.partials], [whole.tuples], self.eager)
         if rewritten:
-            whole = Forms(fold_prefix(self.db, self.spec, whole.partials, self.settled), whole.tuples)
+            whole = Forms(fold_prefix(self.db, self._panes_spec, whole.partials, self.settled), whole.tuples)
         _kept[(self.pond_id, self.owner, self.shard)] = _Kept(
             self.epoch, held, whole, self.files_named(), manifest_file(self.pond, self.epoch)
         )
@@ -205,7 +215,7 @@ class PaneState:
         return Forms(self._merged_partials([t for t in tables if not are_tuples(t)]), tuples)
 
     def _merged_partials(self, parts: list[pa.Table]) -> pa.Table:
-        if len(parts) < 2 or not any(_rounds(self.spec, p.schema) for p in parts):
+        if len(parts) < 2 or not any(_rounds(self._panes_spec, p.schema) for p in parts):
             return merge_partials(self.db, self.spec, parts)
         # File by file, as epochs did it: floating sums that are added in another order differ in their last bits, and
         # a repeated epoch must give the same bytes.
@@ -238,10 +248,12 @@ class PaneState:
         return [c.table for c in chunks]
 
 
-def pane_chunk(owner: str, spec: PanesSpec, epoch: int, table: pa.Table) -> Chunk:
+def pane_chunk(owner: str, spec: Spec, epoch: int, table: pa.Table) -> Chunk:
     """The chunk that stores pane rows of either form."""
     bounds = pc.min_max(table["pane"]).as_py()
-    if spec.rows is not None:  # how long rows are needed is not a matter of time; compaction leaves out what is not
+    if isinstance(
+        spec, RowsSpec
+    ):  # how long rows are needed is not a matter of time; compaction leaves out what is not
         return Chunk(owner, PANES, epoch, bounds["min"], FOREVER, table)
     kind = TUPLES if are_tuples(table) else PANES
     return Chunk(owner, kind, epoch, spec.panes.start(bounds["min"]), spec.panes.start(bounds["max"] + 1) - 1, table)

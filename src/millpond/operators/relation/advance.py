@@ -46,12 +46,12 @@ from millpond.relations import (
 from millpond.relations.contents import visible_from
 from millpond.relations.pipelines import Observer
 from millpond.synopses.parallel import side_by_side
-from millpond.types import BoundQuery, QueryOptions, Relational, RelationInput
+from millpond.types import Grouped, QueryOptions, RelationInput, RelationQuery
 
 
 def advance_relation(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationQuery,
     options: QueryOptions,
     inputs: Sequence[Input],
     use: TableUse,
@@ -73,27 +73,25 @@ def advance_relation(
         speculation: what early answers are made of; None: the query has none. observer: of the pipelines of a join.
         stored: gives what is kept of the groups of aggregates over a join.
     """
-    relation = query.relation
-    assert relation is not None
     progress = replace(progress, edge=max(progress.edge, min(progress.closed, high)))
     stretches = use.stretches(progress)
     tables = use.in_time(stretches)
     own = [revises(options, i.late) for i in inputs]
-    spares = [spare_of(relation, options) if r else 0 for r in own]
+    spares = [spare_of(query, options) if r else 0 for r in own]
     new = side_by_side(db, [partial(_fresh, i, since) for i in inputs])
     came = [(i.late, rows) for i, rows in zip(inputs, new, strict=True)]
     floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
     # Of rows that are looked up nobody knows which are kept.
-    progress = progress if relation.probes else pruned(progress, [i.rows.slice(i.below) for i in inputs])
+    progress = progress if query.probes else pruned(progress, [i.rows.slice(i.below) for i in inputs])
     progress = new_floor(progress, options, came, spares, floors)
     inputs = [replace(i, rows=floored(i.rows, progress, options, i.late)) for i in inputs]
     fresh_rows = [floored(rows, progress, options, late) for late, rows in came]
-    items = list(zip(relation.inputs, inputs, spares, strict=True))
+    items = list(zip(query.inputs, inputs, spares, strict=True))
 
     def mended(each: Input) -> Callable[[pa.Table], pa.Table]:
         return lambda rows: floored(rows, progress, options, each.late)
 
-    contents = [known_of(db, relation, item, i, spare, mended(i)) for item, i, spare in items]
+    contents = [known_of(db, query, item, i, spare, mended(i)) for item, i, spare in items]
     arrivals = [
         visible_from(rows, rows["_t"].to_numpy(), spare) for rows, spare in zip(fresh_rows, spares, strict=True)
     ]
@@ -110,11 +108,11 @@ def advance_relation(
     def as_before() -> list[Content]:
         if not any(len(a) for a in arrivals):
             return kept
-        known = [known_of(db, relation, item, i, spare, mended(i), since - 1) for item, i, spare in items]
+        known = [known_of(db, query, item, i, spare, mended(i), since - 1) for item, i, spare in items]
         return [c for c in known if isinstance(c, Content)]
 
     sums = None
-    if relation.grouping is not None:
+    if isinstance(query.plan, Grouped):
         sums = Sums.of(db, query, tables, observer, grid, progress, stored, as_before)
     if late and any(own) and sums is not None:
         old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
@@ -124,12 +122,12 @@ def advance_relation(
         revised = _revisions(db, query, changed, given, status)
     elif late and any(own):
         low, until = max(min(late), progress.start), progress.closed
-        if until < FOREVER and all(item.window.kind == "range" for item in relation.inputs):
+        if until < FOREVER and all(item.window.kind == "range" for item in query.inputs):
             highs = [
                 int(t.max()) + item.window.range + 2 for t, (item, _, _) in zip(touched, items, strict=True) if len(t)
             ]
-            until = min(until, max(highs)) if relation.operator != "rstream" else until
-        before = [known_of(db, relation, item, i, spare, mended(i), since - 1) for item, i, spare in items]
+            until = min(until, max(highs)) if query.operator != "rstream" else until
+        before = [known_of(db, query, item, i, spare, mended(i), since - 1) for item, i, spare in items]
         old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
         old = answers(db, query, before, tables, low, until, _ticks(options, progress.first, old_last), observer)
         new = answers(db, query, contents, tables, low, until, _ticks(options, first, last), observer)
@@ -177,7 +175,7 @@ def advance_relation(
 
 def known_of(
     db: duckdb.DuckDBPyConnection,
-    relation: Relational,
+    relation: RelationQuery,
     item: RelationInput,
     each: Input,
     spare: int,
@@ -230,7 +228,7 @@ def _ticks(options: QueryOptions, first: int | None, last: int) -> Ticks | None:
 
 
 def _revisions(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, changed: pa.Table, given: Given, status: str | None
+    db: duckdb.DuckDBPyConnection, query: RelationQuery, changed: pa.Table, given: Given, status: str | None
 ) -> pa.Table | None:
     """Changes of instants that were reported before, numbered behind what was given for the instant."""
     if not changed.num_rows:

@@ -22,7 +22,7 @@ from millpond.progress import FOREVER, NEVER
 from millpond.relations import difference, numbered, numbers_of, shown
 from millpond.synopses import query_table
 from millpond.tables import Chunk
-from millpond.types import BoundQuery, QueryOptions
+from millpond.types import QueryOptions, RelationalQuery
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Report:
 
 def with_early(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationalQuery,
     options: QueryOptions,
     task: Speculation,
     progress: QueryProgress,
@@ -111,7 +111,7 @@ def with_early(
 
 
 def shown_early(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, parts: Sequence[pa.Table], since: int
+    db: duckdb.DuckDBPyConnection, query: RelationalQuery, parts: Sequence[pa.Table], since: int
 ) -> pa.Table | None:
     """What is shown early now of instants from `since` on, from all that was reported of them; None if nothing is."""
     parts = [p for p in parts if p.num_rows]
@@ -127,7 +127,7 @@ def shown_early(
 
 
 def _closing(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, found: pa.Table | None, ended: pa.Table | None
+    db: duckdb.DuckDBPyConnection, query: RelationalQuery, found: pa.Table | None, ended: pa.Table | None
 ) -> pa.Table | None:
     """The answers that count, and what was shown early of the same instants as taken back; None if there is nothing."""
     columns = ", ".join(["_at", "_sign", *(f"c{n}" for n in range(len(query.select)))])
@@ -141,7 +141,7 @@ def _closing(
 
 
 def _changed(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, old: pa.Table | None, new: pa.Table | None
+    db: duckdb.DuckDBPyConnection, query: RelationalQuery, old: pa.Table | None, new: pa.Table | None
 ) -> pa.Table | None:
     model = new if new is not None else old
     if model is None:
@@ -152,7 +152,7 @@ def _changed(
 
 def _reported(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: RelationalQuery,
     rows: pa.Table,
     given: Callable[[int, int], pa.Table | None],
     status: str | None,

@@ -22,7 +22,7 @@ from millpond.relations.pipelines import Observer
 from millpond.relations.sums import nothing, sums_at, sums_between, told, total
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
-from millpond.types import BoundQuery, Grouping
+from millpond.types import Grouped, Grouping, RelationQuery
 
 #: Chunks of state that are sums of groups.
 GROUPS = "groups"
@@ -40,7 +40,7 @@ class Sums:
     """
 
     db: duckdb.DuckDBPyConnection
-    query: BoundQuery
+    query: RelationQuery
     tables: TablesInTime
     observer: Observer | None
     ticks: Ticks | None
@@ -50,7 +50,7 @@ class Sums:
     @staticmethod
     def of(
         db: duckdb.DuckDBPyConnection,
-        query: BoundQuery,
+        query: RelationQuery,
         tables: TablesInTime,
         observer: Observer | None,
         ticks: Ticks | None,
@@ -128,7 +128,9 @@ def sums_chunk(owner: str, epoch: int, sums: pa.Table) -> Chunk:
     return Chunk(owner, GROUPS, epoch, FOREVER, FOREVER, sums)
 
 
-def put_together(db: duckdb.DuckDBPyConnection, query: BoundQuery, owner: str, group: Sequence[Chunk]) -> list[Chunk]:
+def put_together(
+    db: duckdb.DuckDBPyConnection, query: RelationQuery, owner: str, group: Sequence[Chunk]
+) -> list[Chunk]:
     """Chunks of the sums of a query as one."""
     sums = total(db, _grouping(query), [(c.table, 1) for c in group])
     return [sums_chunk(owner, max(c.epoch for c in group), sums)] if sums.num_rows else []
@@ -143,7 +145,7 @@ def read_sums(
     pond: str,
     pond_id: str,
     segments: Sequence[Segment],
-    query: BoundQuery,
+    query: RelationQuery,
     owner: str,
     shard: int,
 ) -> list[pa.Table]:
@@ -168,7 +170,7 @@ def read_sums(
 
 
 def by_shard(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, sums: pa.Table, shards: int, home: int
+    db: duckdb.DuckDBPyConnection, query: RelationQuery, sums: pa.Table, shards: int, home: int
 ) -> dict[int, pa.Table]:
     """The sums by the shard that has the rows of each group."""
     placed = _grouping(query).placed
@@ -179,9 +181,9 @@ def by_shard(
     return {n: part for n, part in parts.items() if part.num_rows}
 
 
-def _grouping(query: BoundQuery) -> Grouping:
-    assert query.relation is not None and query.relation.grouping is not None
-    return query.relation.grouping
+def _grouping(query: RelationQuery) -> Grouping:
+    assert isinstance(query.plan, Grouped)
+    return query.plan.grouping
 
 
 __all__ = ["GROUPS", "Stored", "Sums", "by_shard", "put_together", "read_sums", "sums_chunk"]

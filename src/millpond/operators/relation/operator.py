@@ -44,7 +44,7 @@ from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Run, all_rows, kept, needed, spare_of
 from millpond.tables import Chunk
-from millpond.types import StreamDefinition
+from millpond.types import Grouped, RelationQuery, StreamDefinition
 
 
 class RelationOperator(RowReader):
@@ -53,6 +53,8 @@ class RelationOperator(RowReader):
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
         super().__init__(catalog, standing)
         self._counters: Counters | None = None
+
+    relation: RelationQuery
 
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[RelationOperator]:
@@ -112,7 +114,7 @@ class RelationOperator(RowReader):
 
     def _is_unsummed(self, task: MergeTask, asked: Asked) -> bool:
         """Whether it keeps sums of groups and has rows here, older than itself, that are in no sum yet."""
-        if self.relation.grouping is None or asked.before.summed:
+        if not isinstance(self.relation.plan, Grouped) or asked.before.summed:
             return False
         return any(self.fetch(task, self.inputs).values())
 
@@ -128,7 +130,7 @@ class RelationOperator(RowReader):
             speculation = Speculation(shown, task.manifest.clock, asked.before.stirred)
         orders = JoinOrders(self.standing, task.manifest.filters)
         done = advance_relation(
-            task.db, self.standing.definition.query, self.options, inputs, self._tables(task), asked.before,
+            task.db, self.relation, self.options, inputs, self._tables(task), asked.before,
             asked.bound, asked.since, self.given(task), known, speculation, orders, partial(self._sums, task),
         )  # fmt: skip
         step.report["filters"] = orders.report()
@@ -150,7 +152,7 @@ class RelationOperator(RowReader):
         """See `RowReader`."""
         use = TableUse(past.pond, self.catalog, self.relation, past.tables, past.unread)
         done = advance_relation(
-            db, self.standing.definition.query, self.options, inputs, use, before, past.bound, FOREVER,
+            db, self.relation, self.options, inputs, use, before, past.bound, FOREVER,
             lambda low, high: None, past.high, stored=lambda: past.sums,
         )  # fmt: skip
         return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, past.high)))
@@ -182,7 +184,7 @@ class RelationOperator(RowReader):
                 runs = tuple(r for r in runs if r.times[-1] >= low)
             there = all_rows(runs) if runs else empty_rows(task.db, item.columns)
             below = _first_from(runs, low)
-            if self.relation.joins and not item.signed:
+            if self.relation.joined is not None and not item.signed:
                 counted = store.spread != EVERYWHERE or task.shard == 0
                 inputs.append(Input(there, late, high, runs=runs, below=below, counted=counted))
             else:
@@ -198,8 +200,7 @@ class RelationOperator(RowReader):
         return Past(task.pond, stream, store.spec, files, manifest.epoch - 1, known, self._counters)
 
     def _sums(self, task: MergeTask) -> list[pa.Table]:
-        query = self.standing.definition.query
-        return read_sums(task.db, task.pond, task.pond_id, task.segments, query, self.owner, task.shard)
+        return read_sums(task.db, task.pond, task.pond_id, task.segments, self.relation, self.owner, task.shard)
 
     def _tables(self, task: MergeTask) -> TableUse:
         return TableUse(task.pond, self.catalog, self.relation, task.manifest.tables, task.manifest.unread)
@@ -219,13 +220,12 @@ class RelationOperator(RowReader):
 
     def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
         """See `Operator`."""
-        query = self.standing.definition.query
         if kind == GROUPS:
-            return put_together(task.db, query, owner, chunks)
+            return put_together(task.db, self.relation, owner, chunks)
         if kind != EARLY:
             return [put_numbers_together(task.db, owner, chunks)]
         known = task.manifest.queries.get(str(self.standing.id), QueryProgress())
-        left = shown_early(task.db, query, [c.table for c in chunks], known.closed)
+        left = shown_early(task.db, self.relation, [c.table for c in chunks], known.closed)
         return [] if left is None else [early_chunk(owner, max(c.epoch for c in chunks), left)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import pyarrow as pa
 
@@ -18,7 +19,16 @@ from millpond.progress import NEVER
 from millpond.relations import TablesInTime
 from millpond.sources.tables.versions import table_version
 from millpond.support.errors import SourceError
-from millpond.types import BoundQuery, Relational, TableDefinition, TableStretch
+from millpond.types import (
+    PairsQuery,
+    Relational,
+    RelationQuery,
+    RowWindowQuery,
+    StandingQuery,
+    TableDefinition,
+    TableStretch,
+    WindowQuery,
+)
 
 
 @dataclass(frozen=True)
@@ -99,10 +109,15 @@ def version_at(progress: QueryProgress, instant: int) -> Mapping[str, int]:
     return next((s.versions for s in reversed(progress.tables) if s.since <= instant), progress.tables[0].versions)
 
 
-def table_names(query: BoundQuery) -> list[str]:
+def table_names(query: StandingQuery) -> list[str]:
     """The names of the tables that a standing query reads."""
-    found = [] if query.relation is None else [t.name for t in query.relation.tables]
-    return found if query.lookup is None else [t.name for t in query.lookup.tables]
+    match query:
+        case RelationQuery() | PairsQuery():
+            return [t.name for t in query.tables]
+        case WindowQuery() | RowWindowQuery():
+            return [] if query.lookup is None else [t.name for t in query.lookup.tables]
+        case _:
+            assert_never(query)
 
 
 def tables_read(catalog: Catalog) -> list[TableDefinition]:

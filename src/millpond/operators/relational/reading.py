@@ -34,7 +34,7 @@ from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
 from millpond.synopses.tolerance import one_line
 from millpond.tables import Chunk
-from millpond.types import QueryOptions, Relational, RelationInput, to_json
+from millpond.types import PairsQuery, QueryOptions, Relational, RelationInput, to_json
 
 #: What a query's own data can raise: it fails the query, not the epoch.
 FAULTS = (*tolerance.FAULTS, SourceError)
@@ -99,10 +99,9 @@ class RowReader(Answering):
     in_pieces = True
 
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
-        assert standing.definition.query.relation is not None
         self.catalog, self.standing = catalog, standing
         self.owner, self.inputs = query_owner(standing.id), standing.inputs
-        self.relation: Relational = standing.definition.query.relation
+        self.relation: Relational = standing.relational
         self.options = standing.definition.options
 
     # -- what each kind has its own of
@@ -353,8 +352,7 @@ def reading(catalog: Catalog) -> list[Standing]:
 
 def is_paired(standing: Standing) -> bool:
     """Whether a query is a stream of pairs."""
-    relation = standing.definition.query.relation
-    return relation is not None and relation.plan == "paired"
+    return isinstance(standing.definition.query, PairsQuery)
 
 
 def moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.evaluation import difference
 from millpond.progress import NEVER
-from millpond.synopses import PanesSpec, finish_windows
+from millpond.synopses import RowsSpec, finish_windows
 from millpond.synopses.row_answers import earliest_time, fold_row_windows, touched
-from millpond.types import BoundQuery
+from millpond.types import RowWindowQuery
 
 Revisions = Callable[[int, int], pa.Table | None]
 
@@ -40,8 +40,8 @@ class RowState(Protocol):
 
 def advance_rows(
     db: duckdb.DuckDBPyConnection,
-    spec: PanesSpec,
-    query: BoundQuery,
+    spec: RowsSpec,
+    query: RowWindowQuery,
     late: str,
     state: RowState,
     progress: QueryProgress,
@@ -71,7 +71,7 @@ def advance_rows(
 
 
 def row_answers(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, query: BoundQuery, rows: pa.Table, since: int, before: int
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, query: RowWindowQuery, rows: pa.Table, since: int, before: int
 ) -> pa.Table | None:
     """The answers of the windows that end at since <= t < before."""
     folded = fold_row_windows(db, spec, query, rows, since, before)

@@ -20,10 +20,10 @@ from millpond.operators.windowed.early import open_row_answers
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import Closing, WindowOperator
 from millpond.progress import FOREVER
-from millpond.synopses import PanesSpec, merge_partials, partial
-from millpond.synopses.rows import fold, on_time
+from millpond.synopses.rows import RowsSpec, fold, on_time, partial_rows, together
 from millpond.synopses.tolerance import FAULTS
 from millpond.tables import Chunk
+from millpond.types import RowWindowQuery
 
 
 class RowsMapper(SynopsisMapper):
@@ -31,23 +31,25 @@ class RowsMapper(SynopsisMapper):
 
     marks = True
 
-    def make(self, db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
+    def make(self, db: duckdb.DuckDBPyConnection, spec: Any, rows: pa.Table) -> pa.Table:
         """See `SynopsisMapper`."""
-        return partial(db, spec, rows)
+        return partial_rows(db, spec, rows)
 
     def settle(self, db: duckdb.DuckDBPyConnection, made: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Table]]:
         """See `SynopsisMapper`."""
-        whole = merge_partials(db, self.spec, list(made))
+        whole = together(list(made))
         return whole, [whole]
 
 
 class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
+    spec: RowsSpec
+
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[RowsOperator]:
         """See `Operator`."""
-        return [cls(catalog, s) for s in catalog.synopses.values() if s.spec.rows is not None]
+        return [cls(catalog, s) for s in catalog.synopses.values() if isinstance(s.spec, RowsSpec)]
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""
@@ -58,7 +60,7 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`. Rows that are late for every window do not count."""
         spec, epoch = self.spec, task.manifest.epoch
         known = progress_of(self.catalog, spec, task.manifest.progress)
-        delta, too_late = on_time(spec, merge_partials(task.db, spec, list(parts)), known.bound, known.high)
+        delta, too_late = on_time(spec, together(list(parts)), known.bound, known.high)
         state = self._state(task, delta, None)
         chunks = [pane_chunk(self.owner, spec, epoch, delta)] if delta.num_rows else []
         return state, chunks, delta, too_late
@@ -73,9 +75,9 @@ class RowsOperator(WindowOperator):
 
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
         """See `WindowOperator`."""
-        definition = closing.standing.definition
+        query, options = closing.standing.windowed, closing.standing.definition.options
         return advance(
-            db, self.spec, definition.query, definition.options, closing.late, state, closing.before, closing.until,
+            db, self.spec, query, options, closing.late, state, closing.before, closing.until,
             closing.known, closing.given, closing.groups, closing.high,
         )  # fmt: skip
 
@@ -83,9 +85,9 @@ class RowsOperator(WindowOperator):
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing
     ) -> Advanced:
         """See `WindowOperator`."""
-        definition = closing.standing.definition
+        query, options = closing.standing.windowed, closing.standing.definition.options
         return catch_up(
-            db, self.spec, definition.query, definition.options, closing.late, state, parts, closing.before,
+            db, self.spec, query, options, closing.late, state, parts, closing.before,
             closing.until, closing.known, closing.given, closing.groups, closing.high,
         )  # fmt: skip
 
@@ -93,7 +95,9 @@ class RowsOperator(WindowOperator):
         self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
     ) -> pa.Table | None:
         """See `WindowOperator`."""
-        return open_row_answers(db, self.spec, standing.definition.query, state, high, progress)
+        query = standing.windowed
+        assert isinstance(query, RowWindowQuery)
+        return open_row_answers(db, self.spec, query, state, high, progress)
 
     def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
         """See `WindowOperator`: there may be a row to end a window with."""
@@ -123,7 +127,7 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`."""
         epoch, low = max(c.epoch for c in chunks), self.spec.panes.pane(self.needed_since(task.manifest))
         try:
-            table = fold(task.db, self.spec, merge_partials(task.db, self.spec, [c.table for c in chunks]), low)
+            table = fold(task.db, self.spec, together([c.table for c in chunks]), low)
         except FAULTS:  # its queries fail for that; their state stays as it is until they are dropped
             return list(chunks)
         return [pane_chunk(self.owner, self.spec, epoch, table)] if table.num_rows else []

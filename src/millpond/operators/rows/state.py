@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millpond.manifests.records import manifest_file
 from millpond.operators.panes.state import KEPT_ROWS, PaneState
-from millpond.synopses.rows import fold, together
+from millpond.synopses.rows import RowsSpec, fold, together
 
 
 @dataclass
@@ -68,6 +68,11 @@ class RowState(PaneState):
             deep = None
         return replace(kept, epoch=self.epoch - 1, tail=together([kept.tail, *came]), deep=deep)
 
+    @property
+    def _rows_spec(self) -> RowsSpec:
+        assert isinstance(self.spec, RowsSpec)
+        return self.spec
+
     def show(self, delta: pa.Table) -> None:
         """Take `delta` as what came since."""
         self.delta = delta
@@ -75,7 +80,7 @@ class RowState(PaneState):
     def before(self, low: int) -> pa.Table:
         """What windows that end at `low` or later need of the rows as of the epoch before."""
         if low not in self._folded:
-            self._folded[low] = fold(self.db, self.spec, self._source(low), low)
+            self._folded[low] = fold(self.db, self._rows_spec, self._source(low), low)
         return self._folded[low]
 
     def after(self, low: int) -> pa.Table:
@@ -88,7 +93,7 @@ class RowState(PaneState):
     def keep(self, low: int, rewritten: bool) -> None:
         """Keep the state for the next epoch: what windows that end at `low` or later need, and a stretch behind it."""
         at = max((k for k in self._folded if k <= low), default=low)
-        tail = fold(self.db, self.spec, self.after(at), low).combine_chunks()
+        tail = fold(self.db, self._rows_spec, self.after(at), low).combine_chunks()
         deep, deep_low = None, low
         if self._rows is not None and self._rows.deep is not None:
             parts = [*self._rows.deep, self.delta] if self.delta.num_rows else self._rows.deep
@@ -113,7 +118,7 @@ class RowState(PaneState):
             since = self.since
             wanted = None if since is None else lambda epoch: epoch < since
             read = together(self._read(self.segments, None, wanted))  # all rows have a say in numbers
-            found = fold(self.db, self.spec, read, low)
+            found = fold(self.db, self._rows_spec, read, low)
             self._rows = rows = _KeptRows(self.epoch - 1, low, found, low, [found])
             return found
         return together(rows.deep)

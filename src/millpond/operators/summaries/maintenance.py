@@ -32,13 +32,14 @@ from millpond.operators.summaries.entries import live_name, settled_name, write_
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
 from millpond.synopses import PanesSpec, connection
+from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, without_cut
 from millpond.synopses.rollup import rolled_up, rolls_up
 from millpond.synopses.tolerance import tolerant_partial
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import InlineExecutor, Parcel
-from millpond.types import BoundQuery, StreamDefinition, from_json, to_json
+from millpond.types import StreamDefinition, WindowedQuery, from_json, to_json
 from millpond.windows.panes import WHOLE
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ def entry_of(spec: PanesSpec, stream: StreamDefinition, parts: Iterator[pa.Table
 def served(
     core: Core,
     stream: StreamDefinition,
-    needed: PanesSpec,
-    queries: Sequence[BoundQuery],
+    needed: Spec,
+    queries: Sequence[WindowedQuery],
     wanted: Range,
     hard: bool = True,
     strict: bool = False,

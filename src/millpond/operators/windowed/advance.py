@@ -20,8 +20,9 @@ from millpond.operators.windowed.group_bounds import Edges, GroupBounds, closed_
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
 from millpond.synopses.finish import identity
-from millpond.synopses.rows import revised_for
-from millpond.types import DAY, BoundQuery, QueryOptions
+from millpond.synopses.partials.dispatch import Spec
+from millpond.synopses.rows import RowsSpec, revised_for
+from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, WindowedQuery
 from millpond.windows import Cover
 
 
@@ -40,25 +41,24 @@ class Advanced:
     sums: pa.Table | None = None
 
 
-def revise_for(query: BoundQuery, options: QueryOptions) -> int:
+def revise_for(query: WindowedQuery, options: QueryOptions) -> int:
     """How long behind progress closed windows can be revised (SEMANTICS, late rows): microseconds."""
-    if query.row_window is not None:
+    if isinstance(query, RowWindowQuery):
         return revised_for(query, options)
-    assert query.window is not None
     if options.revise_for is not None:
         return options.revise_for
-    return max(DAY, 10 * (query.window.range if query.window.kind is None else query.window.length))
+    return max(DAY, 10 * (query.window.length if isinstance(query.window, KindWindow) else query.window.range))
 
 
-def horizon_of(query: BoundQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:
+def horizon_of(query: WindowedQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:
     """The event time up to which windows are final: late rows change those that end behind it."""
     return max(progress.start, min(progress.closed, high) - revise_for(query, options))
 
 
 def advance(
     db: duckdb.DuckDBPyConnection,
-    spec: PanesSpec,
-    query: BoundQuery,
+    spec: Spec,
+    query: WindowedQuery,
     options: QueryOptions,
     late: str,
     state: State,
@@ -77,9 +77,11 @@ def advance(
             epoch; reached None: the same.
         revisions: see `Evaluation`. groups: bounds of groups that are ahead of `bound`, on a stream that has them.
     """
-    if query.row_window is not None:
+    if isinstance(query, RowWindowQuery):
+        assert isinstance(spec, RowsSpec)
         both = advance_rows(db, spec, query, late, state, progress, bound, revisions, options.pairs)
         return advanced(query, progress, [both[0]], [both[1]], bound, None, 0)
+    assert isinstance(spec, PanesSpec)
     task = Evaluation(db, spec, query, options, state, revisions)
     reached = high if reached is None else reached
     closed, until = task.until(progress.closed, high), task.until(bound, reached)
@@ -110,7 +112,7 @@ def behind(rows: pa.Table, cover: Cover, horizon: int, closed: int | Edges) -> t
 
 
 def advanced(
-    query: BoundQuery,
+    query: WindowedQuery,
     progress: QueryProgress,
     changed: Sequence[pa.Table | None],
     fresh: Sequence[pa.Table | None],
@@ -149,7 +151,7 @@ def without_replaced(answers: pa.Table) -> pa.Table:
     return answers.filter(pc.not_equal(answers["op"], "="))
 
 
-def numbers(query: BoundQuery, changed: pa.Table) -> pa.Table:
+def numbers(query: WindowedQuery, changed: pa.Table) -> pa.Table:
     """The revision numbers of answers as they are remembered: columns end, _k*, revision."""
     ends = changed["window_end"].cast(pa.int64())
     return pa.table({"end": ends, **{k: changed[k] for k in identity(query)}, "revision": changed["revision"]})

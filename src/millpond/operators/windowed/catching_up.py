@@ -21,8 +21,9 @@ from millpond.operators.windowed.group_bounds import GroupBounds
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.panes import regroup
+from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, separate
-from millpond.types import BoundQuery, QueryOptions
+from millpond.types import QueryOptions, RowWindowQuery, WindowedQuery
 from millpond.windows import Cover
 from millpond.windows.panes import FAR
 
@@ -37,8 +38,8 @@ class Shown(State, Protocol):
 
 def catch_up(
     db: duckdb.DuckDBPyConnection,
-    spec: PanesSpec,
-    query: BoundQuery,
+    spec: Spec,
+    query: WindowedQuery,
     options: QueryOptions,
     late: str,
     state: Shown,
@@ -59,7 +60,7 @@ def catch_up(
         parts: pane rows that came since, with their cuts.
         late, bound, high, revisions, groups, reached: as for `advance`.
     """
-    if query.row_window is not None:  # cuts are a matter of its rows
+    if not isinstance(spec, PanesSpec) or isinstance(query, RowWindowQuery):  # cuts are a matter of its rows
         state.show(merge_partials(db, spec, list(parts)))
         return advance(db, spec, query, options, late, state, progress, bound, high, revisions)
     task = Evaluation(db, spec, query, options, state, revisions)

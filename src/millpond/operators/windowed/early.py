@@ -33,7 +33,8 @@ from millpond.operators.windowed.evaluation import Evaluation, State, difference
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
-from millpond.types import STATUS, BoundQuery, QueryOptions
+from millpond.synopses.rows import RowsSpec
+from millpond.types import STATUS, QueryOptions, RowWindowQuery, WindowedQuery, WindowQuery
 from millpond.windows import first_end_after
 
 #: Kind of the state chunks that hold what was shown early: answers with revision and op.
@@ -54,7 +55,7 @@ class Speculation:
     waiting: which answers, of windows that progress has passed, have not gone out when a query is so far.
     """
 
-    query: BoundQuery
+    query: WindowedQuery
     options: QueryOptions
     shown: Callable[[int], Sequence[pa.Table]]
     current: Callable[[QueryProgress], pa.Table | None]
@@ -76,12 +77,12 @@ def due(options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
     return options.early is not None and (progress.early_at <= NEVER or clock - progress.early_at >= options.early)
 
 
-def opens(query: BoundQuery, closed: int) -> int:
+def opens(query: WindowedQuery, closed: int) -> int:
     """The instant from which on windows are open, when those up to `closed` are answered.
 
     A window that ends with a row is closed when progress is beyond its end: rows of equal time may still come.
     """
-    return closed + 1 if query.window is not None and NEVER < closed < FOREVER else closed
+    return closed + 1 if isinstance(query, WindowQuery) and NEVER < closed < FOREVER else closed
 
 
 def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryProgress, result: Advanced) -> Advanced:
@@ -131,7 +132,7 @@ def _together(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def latest_shown(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, parts: Sequence[pa.Table], since: int
+    db: duckdb.DuckDBPyConnection, query: WindowedQuery, parts: Sequence[pa.Table], since: int
 ) -> pa.Table | None:
     """The last of what was shown early of each (window, group) whose window ends from `since` on; None if nothing."""
     parts = [t for t in (_from(t, since) for t in parts) if t.num_rows]
@@ -147,7 +148,7 @@ def latest_shown(
 
 
 def speculate(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, current: pa.Table | None, shown: pa.Table | None
+    db: duckdb.DuckDBPyConnection, query: WindowedQuery, current: pa.Table | None, shown: pa.Table | None
 ) -> pa.Table | None:
     """What differs between the answers that open windows have now and those shown last; None if nothing does.
 
@@ -171,7 +172,7 @@ def speculate(
 
 
 def settle(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table | None, shown: pa.Table, ended: pa.Table
+    db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table | None, shown: pa.Table, ended: pa.Table
 ) -> tuple[pa.Table | None, pa.Table | None]:
     """Answers of closed windows, numbered behind what was shown early, and the revision numbers to remember.
 
@@ -214,7 +215,7 @@ def settle(
 def open_answers(
     db: duckdb.DuckDBPyConnection,
     spec: PanesSpec,
-    query: BoundQuery,
+    query: WindowQuery,
     options: QueryOptions,
     state: State,
     high: int,
@@ -238,8 +239,8 @@ def open_answers(
 
 def open_row_answers(
     db: duckdb.DuckDBPyConnection,
-    spec: PanesSpec,
-    query: BoundQuery,
+    spec: RowsSpec,
+    query: RowWindowQuery,
     state: RowState,
     high: int,
     progress: QueryProgress,

@@ -22,7 +22,7 @@ from millpond.support.distinct import distinct, is_among
 from millpond.synopses import PanesSpec, finish_windows, query_table
 from millpond.synopses.finish import fold_windows, identity
 from millpond.synopses.panes import group_codes
-from millpond.types import BoundQuery, QueryOptions, Window
+from millpond.types import KindWindow, QueryOptions, RowWindowQuery, Window, WindowedQuery, WindowQuery
 from millpond.windows import Cover, Rows, first_end_after, last_end_until, late_pairs
 from millpond.windows.candidates import Ints, Reach
 from millpond.windows.panes import FAR
@@ -49,7 +49,7 @@ def end_pane(spec: PanesSpec, window: Window, bound: int) -> int:
     """The last window end at or before `bound`, as a pane number."""
     if bound <= NEVER:
         return -FAR
-    if window.kind is not None:
+    if isinstance(window, KindWindow):
         return spec.panes.pane(bound)
     return max(-FAR, min(FAR, (last_end_until(window, bound) - spec.panes.phase) // spec.panes.width))
 
@@ -107,7 +107,7 @@ class Evaluation:
 
     db: duckdb.DuckDBPyConnection
     spec: PanesSpec
-    query: BoundQuery
+    query: WindowQuery
     options: QueryOptions
     state: State
     revisions: Callable[[int, int], pa.Table | None]
@@ -340,7 +340,7 @@ def _groups(table: pa.Table, codes: Ints, touched: Ints) -> tuple[pa.Table, Ints
 
 def difference(
     db: duckdb.DuckDBPyConnection,
-    query: BoundQuery,
+    query: WindowedQuery,
     old: pa.Table | None,
     new: pa.Table | None,
     given: pa.Table | None,
@@ -358,7 +358,7 @@ def difference(
     key = ["window_end", *identity(query)]
     same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in key)
     values = ['"' + o.name.replace('"', '""') + '"' for o in query.select]
-    values += ["window_start"] if query.row_window is not None else []
+    values += ["window_start"] if isinstance(query, RowWindowQuery) else []
     differs = " OR ".join(f"a.{v} IS DISTINCT FROM b.{v}" for v in values) or "false"
     known = "(SELECT *, true AS there FROM old)"
     changes = (

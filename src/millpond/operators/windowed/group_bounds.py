@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from millpond.language.duck import quote
 from millpond.progress import NEVER
-from millpond.synopses import PanesSpec, connection, query_table
-from millpond.types import BoundQuery, StreamDefinition
+from millpond.synopses import connection, query_table
+from millpond.synopses.partials.dispatch import Spec
+from millpond.types import StreamDefinition, WindowedQuery
 from millpond.windows.candidates import Ints
 
 
@@ -29,13 +30,13 @@ class GroupBounds:
 
 
 def group_bounds(
-    stream: StreamDefinition, query: BoundQuery, spec: PanesSpec, groups: Mapping[str, int]
+    stream: StreamDefinition, query: WindowedQuery, spec: Spec, groups: Mapping[str, int]
 ) -> GroupBounds | None:
     """What a stream's bounds of groups are to a query; None when it cannot use them.
 
     It must group by the very column; and LIMIT and DISTINCT need all groups of a window at once.
     """
-    if stream.options.marks_by is None or spec.single:
+    if stream.options.marks_by is None or not spec.spread:
         return None
     wanted = quote(stream.options.marks_by)
     found = next((k for k, key in zip(spec.key_names, spec.keys, strict=True) if key == wanted), None)

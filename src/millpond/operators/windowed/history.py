@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
@@ -23,13 +23,16 @@ from millpond.operators.windowed.group_bounds import GroupBounds
 from millpond.operators.windowed.lookups import joined_rows, of_stream, tolerant_join
 from millpond.sources.own_marks import counted
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
+from millpond.synopses.panes import at_intervals
+from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, without_cut
 from millpond.synopses.partials.shards import cut
+from millpond.synopses.rows import RowsSpec
 from millpond.synopses.tolerance import tolerant_partial
 from millpond.synopses.whole_rows import plain_spec, with_weight_one
 from millpond.tables.chunks import pack
 from millpond.tables.executors import Parcel
-from millpond.types import BoundQuery, QueryOptions, StreamDefinition
+from millpond.types import QueryOptions, StreamDefinition, WindowedQuery
 from millpond.windows.panes import WHOLE
 
 
@@ -44,8 +47,8 @@ class HistoryMap:
 
     pond: str
     streams: tuple[StreamDefinition, ...]
-    spec: PanesSpec
-    query: BoundQuery
+    spec: Spec
+    query: WindowedQuery
     owner: str
     shards: int
     strict: bool = False
@@ -68,20 +71,21 @@ class HistoryMap:
         reader = ArchiveReader(self.pond, stream, columns, self.spec.weighted, at_hand=at_hand or AtHand())
         for interval in sorted({s.interval for s in scan.splits}):
             splits = [s for s in scan.splits if s.interval == interval]
-            spec = replace(self.spec, interval=interval) if interval else self.spec
+            spec = at_intervals(self.spec, interval)
             for table in self._of_rows(spec, reader, splits, [] if letters is None else letters):
                 yield from self._parcels(spec, task, table)
             for split in splits:
                 if split.entries:
+                    assert isinstance(spec, PanesSpec)  # summaries have panes
                     yield from self._parcels(spec, task, self._of_entries(spec, reader, split))
         yield counted_parcel(task, reader.counters)
 
-    def _parcels(self, spec: PanesSpec, task: int, table: pa.Table) -> Iterator[Parcel]:
+    def _parcels(self, spec: Spec, task: int, table: pa.Table) -> Iterator[Parcel]:
         for shard, part in cut(connection(), spec, self.owner, table, self.shards):
             yield Parcel(shard, self.owner, task, pack(part))
 
     def _of_rows(
-        self, spec: PanesSpec, reader: ArchiveReader, splits: Sequence[ScanSplit], letters: list[pa.Table]
+        self, spec: Spec, reader: ArchiveReader, splits: Sequence[ScanSplit], letters: list[pa.Table]
     ) -> Iterator[pa.Table]:
         """Partials of the rows of splits."""
         db, stream = connection(), reader.stream
@@ -103,13 +107,14 @@ class HistoryMap:
             if not by_cut:
                 parts.append(table)
                 continue
-            if spec.rows is not None and not spec.rows.range:  # a late row has no number, and nothing else counts here
+            # A late row has no number, and in windows of so many rows nothing else counts.
+            if isinstance(spec, RowsSpec) and not spec.rows.range:
                 table = table.filter(pc.is_null(table[CUT])).drop_columns([CUT])
             yield table
         if parts:
             yield merge_partials(db, spec, parts)
 
-    def _joined(self, spec: PanesSpec, rows: pa.Table, letters: list[pa.Table]) -> pa.Table:
+    def _joined(self, spec: Spec, rows: pa.Table, letters: list[pa.Table]) -> pa.Table:
         """Rows joined with the tables that the synopsis looks up."""
         if spec.lookup is None:
             return rows
@@ -173,8 +178,8 @@ class Until:
 
 def close_history(
     db: duckdb.DuckDBPyConnection,
-    spec: PanesSpec,
-    query: BoundQuery,
+    spec: Spec,
+    query: WindowedQuery,
     options: QueryOptions,
     parts: list[pa.Table],
     progress: QueryProgress,
@@ -185,7 +190,7 @@ def close_history(
     A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that were
     open then, exactly as it did live. Under 'revise' all rows count.
     """
-    state = HistoryState(whole=spec.rows is not None)
+    state = HistoryState(whole=isinstance(spec, RowsSpec))
     result = catch_up(
         db,
         spec,
@@ -204,7 +209,7 @@ def close_history(
     return result.answers, result.progress
 
 
-def merge_history(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:
+def merge_history(db: duckdb.DuckDBPyConnection, spec: Spec, parts: list[pa.Table]) -> pa.Table:
     """Pane rows as state: all windows that are still open were open when any of the rows came."""
     return without_cut(db, spec, merge_cuts(db, spec, parts))
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from millpond.catalog import Catalog, Synopsis
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.needs import keep_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import QueryError
-from millpond.types import BoundQuery, TableDefinition, TableStretch
+from millpond.types import StreamQuery, TableDefinition, TableStretch
 
 if TYPE_CHECKING:
     from millpond.engine.core import Core
@@ -83,7 +83,10 @@ def _trimmed(stretches: tuple[TableStretch, ...], since: int) -> tuple[TableStre
     return stretches
 
 
-def seen_by(core: Core, query: BoundQuery, owner: str = "") -> BoundQuery:
+Q = TypeVar("Q", bound=StreamQuery)
+
+
+def seen_by(core: Core, query: Q, owner: str = "") -> Q:
     """A query as a job answers it: with the versions that rows of its synopsis see, else with the last ones.
 
     Raises: QueryError when a table was never read.

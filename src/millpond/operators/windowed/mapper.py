@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -19,14 +20,15 @@ from millpond.language.duck import quote
 from millpond.operators.contract import Mapped, Mapper, MapTask, Piece, Taken
 from millpond.operators.windowed.lookups import live_lookup, of_stream, tolerant_join
 from millpond.support.errors import SourceError
-from millpond.synopses import PanesSpec, connection
+from millpond.synopses import connection
+from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import cut
 from millpond.synopses.tolerance import FAULTS, one_line, tolerant
 from millpond.tables.chunks import pack
 from millpond.types import HOLDS
 
 
-def casts(spec: PanesSpec) -> tuple[tuple[str, str], ...]:
+def casts(spec: Spec) -> tuple[tuple[str, str], ...]:
     """(quoted column, type) of the columns that a synopsis reads as another type than Arrow carries."""
     return tuple((dict(spec.casts) | dict(spec.narrowed)).items())
 
@@ -44,13 +46,14 @@ class SynopsisMapper(Mapper):
     marks = False
 
     def __init__(self, task: MapTask, synopsis: Synopsis) -> None:
-        self.task, self.synopsis, self.spec = task, synopsis, synopsis.spec
+        self.task, self.synopsis = task, synopsis
+        self.spec: Spec = synopsis.spec
         self._made: list[pa.Table] = []
         self._mapped = Mapped()
 
     @abstractmethod
-    def make(self, db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
-        """The partial of rows."""
+    def make(self, db: duckdb.DuckDBPyConnection, spec: Any, rows: pa.Table) -> pa.Table:
+        """The partial of rows. spec: of the synopsis's kind, without what has been asked of the rows already."""
 
     @abstractmethod
     def settle(self, db: duckdb.DuckDBPyConnection, made: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Table]]:

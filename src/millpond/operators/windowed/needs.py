@@ -7,6 +7,7 @@ since their landmark, of which what no revision can reach any more is kept as on
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import numpy as np
 
@@ -16,74 +17,89 @@ from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.windowed.advance import horizon_of, revise_for
 from millpond.operators.windowed.evaluation import end_pane
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.types import DAY, BoundQuery, StreamDefinition
+from millpond.synopses.panes import PanesSpec
+from millpond.types import (
+    DAY,
+    KindWindow,
+    LandmarkWindow,
+    RowWindowQuery,
+    StreamDefinition,
+    TimeWindow,
+    Window,
+    WindowedQuery,
+    WindowQuery,
+)
 from millpond.windows import first_end_after
 from millpond.windows.landmarks import begin
 from millpond.windows.panes import FAR
 from millpond.windows.registered import axis_of
 
 
-def landmark_for(query: BoundQuery, time: int) -> int:
+def landmark_for(window: Window, time: int) -> int:
     """Where the window begins that is the first to end behind `time`, of windows that grow."""
-    assert query.window is not None and query.window.landmark is not None
     if time <= NEVER:
         return NEVER
-    return max(NEVER, int(begin(query.window, np.array([first_end_after(query.window, time)]))[0]))
+    return max(NEVER, int(begin(window, np.array([first_end_after(window, time)]))[0]))
 
 
-def back(query: BoundQuery, time: int, spans: int) -> int:
+def back(window: TimeWindow | KindWindow, time: int, spans: int) -> int:
     """How far windows reach back that end from `time` on: so many times RANGE, or windows of a registered kind.
 
     Of a kind the instant is given by which so many windows fewer had ended: its state goes by windows.
     """
-    assert query.window is not None
-    if time <= NEVER or query.window.kind is None:
-        return max(NEVER, time - query.window.range * spans)
-    axis = axis_of(query.window.kind)
+    if time <= NEVER or isinstance(window, TimeWindow):
+        return max(NEVER, time - window.range * spans)
+    axis = axis_of(window.kind)
     return time if time >= FOREVER else max(NEVER, axis.end_of(axis.ended(time) - 1 - spans))
+
+
+def reach(window: Window, time: int, spans: int) -> int:
+    """The event time from which windows that end from `time` on hold rows; `spans` as of `back`."""
+    return landmark_for(window, time) if isinstance(window, LandmarkWindow) else back(window, time, spans)
 
 
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
     """The first pane that windows still open can need."""
-    query = standing.definition.query
-    if query.window is None:  # a table of rows knows what windows that end from an instant on need
+    query = standing.windowed
+    if isinstance(query, RowWindowQuery):  # a table of rows knows what windows that end from an instant on need
         return closed
-    if query.window.landmark is not None:
-        return max(-FAR, synopsis.spec.panes.pane(landmark_for(query, closed)))
-    return synopsis.spec.panes.pane(back(query, closed, 2 if standing.definition.options.empty == "report" else 1))
+    found = synopsis.spec.panes.pane(
+        reach(query.window, closed, 2 if standing.definition.options.empty == "report" else 1)
+    )
+    return max(-FAR, found) if isinstance(query.window, LandmarkWindow) else found
 
 
 def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition, closed: int, high: int) -> int:
     """The event time from which a query may still need pane rows, for open windows and for revisions."""
-    query, options = standing.definition.query, standing.definition.options
+    query, options = standing.windowed, standing.definition.options
     revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
     behind = revise_for(query, options) if revises and not options.delay else 0
-    if query.window is None:
+    if isinstance(query, RowWindowQuery):
         return max(NEVER, min(closed, high) - behind)
-    if query.window.landmark is not None:
-        return landmark_for(query, min(closed, high) - behind)
-    return back(query, min(closed, high) - behind, 4 if options.empty == "report" else 2)
+    return reach(query.window, min(closed, high) - behind, 4 if options.empty == "report" else 2)
 
 
 def read_since(standing: Standing, start: int, high: int) -> int:
     """The event time from which a back-fill must read, for a query whose windows end after `start`."""
-    query, reports = standing.definition.query, standing.definition.options.empty == "report"
-    if start <= NEVER or query.window is None:  # rows are numbered from the start of the retained stream
+    query, reports = standing.windowed, standing.definition.options.empty == "report"
+    if start <= NEVER or isinstance(query, RowWindowQuery):  # rows are numbered from the start of the retained stream
         return NEVER
-    if query.window.kind is not None:
-        longest = axis_of(query.window.kind).longest
-        since = back(query, min(start, high), 2) if reports else min(start, high)
-        return NEVER if longest is None else since - longest
-    if query.window.landmark is not None:
-        return landmark_for(query, min(start, high))
-    return min(start, high) - query.window.range * (4 if reports else 1)
+    match query.window:
+        case KindWindow():
+            longest = axis_of(query.window.kind).longest
+            since = back(query.window, min(start, high), 2) if reports else min(start, high)
+            return NEVER if longest is None else since - longest
+        case LandmarkWindow():
+            return landmark_for(query.window, min(start, high))
+        case TimeWindow():
+            return min(start, high) - query.window.range * (4 if reports else 1)
+        case _:
+            assert_never(query.window)
 
 
-def needed_by(query: BoundQuery, bound: int) -> int:
+def needed_by(query: WindowedQuery, bound: int) -> int:
     """The event time from which a query that is registered at progress `bound` needs rows."""
-    if query.window is None:
-        return bound
-    return landmark_for(query, bound) if query.window.landmark is not None else back(query, bound, 2)
+    return bound if isinstance(query, RowWindowQuery) else reach(query.window, bound, 2)
 
 
 def complete_since(
@@ -91,9 +107,8 @@ def complete_since(
 ) -> int:
     """The event time from which a synopsis certainly holds every row, by what one of its users needs."""
     kept = keep_since(synopsis, standing, stream, known.closed, high)
-    query = standing.definition.query
-    grows = query.window is not None and query.window.landmark is not None
-    start = landmark_for(query, known.start) if grows else known.start
+    window = standing.windowed.window
+    start = landmark_for(window, known.start) if isinstance(window, LandmarkWindow) else known.start
     return max(kept, start, known.covered)
 
 
@@ -131,15 +146,15 @@ def settled_pane(
     Arguments:
         progress, queries: progress of a stream, and of a query, by id; None: not known yet.
     """
-    if synopsis.spec.landmark is None:
+    if not isinstance(synopsis.spec, PanesSpec) or not synopsis.spec.landmarks:
         return -FAR
     stream = catalog.streams[synopsis.spec.stream]
     high = (progress(str(stream.id)) or StreamProgress()).high
     settled = []
     for standing in catalog.users(synopsis.owner):
-        query, options = standing.definition.query, standing.definition.options
+        query, options = standing.windowed, standing.definition.options
         known = queries(str(standing.id)) or QueryProgress()
-        assert query.window is not None
+        assert isinstance(query, WindowQuery)  # it has panes
         if stream.options.late == "revise" or synopsis.spec.feeds:
             final = min(known.answered, horizon_of(query, options, known, high)) if known.closed > NEVER else NEVER
         else:

@@ -28,6 +28,7 @@ from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbe
 from millpond.operators.windowed.ordering import in_order
 from millpond.operators.windowed.smoothing import wait
 from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Chunk, read_chunks
@@ -82,7 +83,8 @@ class WindowOperator(Answering):
     """Windows over the state of one synopsis, which all its queries share."""
 
     def __init__(self, catalog: Catalog, synopsis: Synopsis) -> None:
-        self.catalog, self.synopsis, self.spec, self.owner = catalog, synopsis, synopsis.spec, synopsis.owner
+        self.catalog, self.synopsis, self.owner = catalog, synopsis, synopsis.owner
+        self.spec: Spec = synopsis.spec
         self.first_epoch = synopsis.first_epoch
 
     # -- what each kind has its own of
@@ -237,7 +239,7 @@ class WindowOperator(Answering):
         since: int | None,
     ) -> Advanced:
         manifest, spec, options = task.manifest, self.spec, standing.definition.options
-        query, owner = standing.definition.query, query_owner(standing.id)
+        query, owner = standing.windowed, query_owner(standing.id)
         known, reached = (progress_of(self.catalog, spec, p) for p in (manifest.progress, task.progress))
         until = announced(options, reached.bound)
         late = "drop" if options.delay else late_of(self.catalog, spec)
@@ -282,8 +284,7 @@ class WindowOperator(Answering):
             return known.answered - behind
         if state.high <= NEVER:
             return NEVER
-        definition = standing.definition
-        horizon = horizon_of(definition.query, definition.options, known, state.high)
+        horizon = horizon_of(standing.windowed, standing.definition.options, known, state.high)
         return min(known.answered, horizon) - behind
 
     def open_end(self, known: QueryProgress) -> int:
@@ -307,7 +308,7 @@ class WindowOperator(Answering):
         standing = self.catalog.queries[int(owner[1:])]
         if kind == REVISIONS:
             return [put_numbers_together(task.db, owner, chunks)]
-        query = standing.definition.query
+        query = standing.windowed
         known = task.manifest.queries.get(str(standing.id), QueryProgress())
         shown = latest_shown(task.db, query, [c.table for c in chunks], opens(query, known.answered))
         if shown is None:

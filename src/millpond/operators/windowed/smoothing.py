@@ -29,7 +29,7 @@ from millpond.operators.windowed.evaluation import Evaluation, below
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
-from millpond.types import BoundQuery, QueryOptions, Window
+from millpond.types import KindWindow, QueryOptions, StandingQuery, Window, WindowedQuery, WindowQuery
 from millpond.windows import last_end_until
 from millpond.windows.candidates import Ints
 from millpond.windows.registered import axis_of
@@ -49,7 +49,7 @@ class Portion:
 
 
 def plan(
-    query: BoundQuery, options: QueryOptions, held: Sequence[Held], closed: int, bound: int, clock: int
+    query: WindowQuery, options: QueryOptions, held: Sequence[Held], closed: int, bound: int, clock: int
 ) -> tuple[tuple[Held, ...], list[Portion]]:
     """What goes out in an epoch, and what waits after it.
 
@@ -58,13 +58,12 @@ def plan(
         clock: the epoch's clock reading.
 
     >>> from millpond.types import Window
-    >>> query = BoundQuery("s", Window(10, 10, 0, "ts"), ())
+    >>> query = WindowQuery(stream="s", window=TimeWindow(10, 10), select=())
     >>> plan(query, QueryOptions(flush="slow", flush_delay=64), [], 0, 10, 1000)
     ((Held(after=0, until=10, since=1000, place=0),), [])
     >>> plan(query, QueryOptions(flush="slow", flush_delay=64), [Held(0, 10, 1000, 0)], 10, 10, 1032)
     ((Held(after=0, until=10, since=1000, place=16),), [Portion(after=0, until=10, low=0, high=16)])
     """
-    assert query.window is not None
     # Where progress moves on within a window, nothing has closed.
     ended = bound > closed and (bound >= FOREVER or last_end_until(query.window, bound) > closed)
     waiting = [*held, *([Held(closed, bound, clock)] if ended else [])]
@@ -87,15 +86,15 @@ def plan(
 
 def _have_ended(window: Window, after: int, until: int, count: int) -> bool:
     """Whether so many windows more have ended between two instants."""
-    if window.kind is None:
+    if not isinstance(window, KindWindow):
         return until - after >= count * window.slide
     axis = axis_of(window.kind)
     return axis.ended(until) - axis.ended(after) >= count
 
 
-def due(query: BoundQuery, options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
+def due(query: StandingQuery, options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
     """Whether an epoch at `clock` would send out something that waits."""
-    if not progress.held or query.window is None:
+    if not progress.held or not isinstance(query, WindowQuery):
         return False
     return bool(plan(query, options, progress.held, progress.closed, progress.closed, clock)[1])
 
@@ -103,7 +102,7 @@ def due(query: BoundQuery, options: QueryOptions, progress: QueryProgress, clock
 def smoothed(
     db: duckdb.DuckDBPyConnection,
     spec: PanesSpec,
-    query: BoundQuery,
+    query: WindowQuery,
     options: QueryOptions,
     state: PaneState,
     before: QueryProgress,
@@ -223,7 +222,7 @@ def slots_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, keys: Sequence[str])
 
 
 def _without_waiting(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, changed: pa.Table | None, before: QueryProgress
+    db: duckdb.DuckDBPyConnection, query: WindowedQuery, changed: pa.Table | None, before: QueryProgress
 ) -> pa.Table | None:
     """Revisions without those of answers that have not gone out yet: these will have the late rows in them."""
     if changed is None or not changed.num_rows or not before.held:
@@ -232,7 +231,7 @@ def _without_waiting(
 
 
 def wait(
-    db: duckdb.DuckDBPyConnection, query: BoundQuery, answers: pa.Table, progress: QueryProgress
+    db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: QueryProgress
 ) -> NDArray[np.bool_]:
     """Which of some answers of windows that progress has passed have not gone out, when a query is so far."""
     end = answers["window_end"].cast(pa.int64()).to_numpy()

@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.panes import regroup
+from millpond.synopses.partials.dispatch import Spec
+from millpond.synopses.rows import RowsSpec
 
 CUT = "cut"
 
 
-def with_cut(spec: PanesSpec, rows: pa.Table, bound: int, spare: int = 0) -> pa.Table:
+def with_cut(spec: Spec, rows: pa.Table, bound: int, spare: int = 0) -> pa.Table:
     """Pane rows of one epoch, in which those that end at or before `bound - spare` carry the cut `bound`."""
     if not rows.num_rows or bound <= NEVER:
         return rows
@@ -32,17 +34,17 @@ def with_cut(spec: PanesSpec, rows: pa.Table, bound: int, spare: int = 0) -> pa.
     return rows.append_column(CUT, pc.if_else(late, pa.scalar(bound, pa.int64()), pa.scalar(None, pa.int64())))
 
 
-def without_cut(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table) -> pa.Table:
+def without_cut(db: duckdb.DuckDBPyConnection, spec: Spec, rows: pa.Table) -> pa.Table:
     """Stored pane rows as one per (pane, group)."""
-    if spec.rows is not None:  # rows keep their cuts: they say which windows hold them
+    if isinstance(spec, RowsSpec):  # rows keep their cuts: they say which windows hold them
         return rows
     return regroup(db, spec, rows.drop_columns([CUT])) if CUT in rows.column_names else rows
 
 
-def merge_cuts(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: Sequence[pa.Table]) -> pa.Table:
+def merge_cuts(db: duckdb.DuckDBPyConnection, spec: Spec, parts: Sequence[pa.Table]) -> pa.Table:
     """As `merge_partials`, with one row per (pane, group, cut) where any part has cuts."""
     parts = [p for p in parts if p.num_rows]
-    if spec.rows is not None or not any(CUT in p.column_names for p in parts):
+    if isinstance(spec, RowsSpec) or not any(CUT in p.column_names for p in parts):
         return merge_partials(db, spec, parts)
     wider = _wider(spec)
     return _plain(wider, merge_partials(db, wider, [_keyed(wider, part) for part in parts]))

@@ -9,19 +9,18 @@ import duckdb
 import pyarrow as pa
 
 from millpond.synopses.kernel import query_table
-from millpond.synopses.panes import PanesSpec
+from millpond.synopses.partials.dispatch import Spec
 
 
-def home_shard(spec: PanesSpec, owner: str, shards: int) -> int | None:
+def home_shard(spec: Spec, owner: str, shards: int) -> int | None:
     """The shard that has all rows of a synopsis, or None when they are spread by group."""
-    spread = spec.keys if spec.rows is None else spec.keys[: spec.rows.partition]
-    if shards > 1 and not spec.single and spread:
+    if shards > 1 and spec.spread:
         return None
     return int.from_bytes(hashlib.blake2b(owner.encode(), digest_size=4).digest(), "big") % shards
 
 
 def cut(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, owner: str, table: pa.Table, shards: int
+    db: duckdb.DuckDBPyConnection, spec: Spec, owner: str, table: pa.Table, shards: int
 ) -> Iterator[tuple[int, pa.Table]]:
     """The rows of a partial by the shard that keeps their group."""
     if not table.num_rows:
@@ -30,8 +29,7 @@ def cut(
     if home is not None:
         yield home, table
         return
-    names = spec.key_names if spec.rows is None else spec.key_names[: spec.rows.partition]
-    shard = query_table(db, f"SELECT (hash({', '.join(names)}) % {shards})::INTEGER AS s FROM p", p=table)[
+    shard = query_table(db, f"SELECT (hash({', '.join(spec.spread)}) % {shards})::INTEGER AS s FROM p", p=table)[
         "s"
     ].to_numpy()
     for number in range(shards):

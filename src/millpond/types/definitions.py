@@ -1,0 +1,79 @@
+"""Standing queries as they are registered: a query, what WITH says of it, and the streams that it needs first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from millpond.types.columns import COVERED, EXACT, NUMBER, STATUS, Column
+from millpond.types.options.query_options import QueryOptions
+from millpond.types.queries import PairsQuery, RelationQuery, RowWindowQuery, StandingQuery, WindowQuery
+
+
+@dataclass(frozen=True)
+class InnerStream:
+    """A stream that stands in the FROM of a query, in parentheses and with a window behind it, and has no name.
+
+    name: what the query that reads it calls it until it is there. query: whose answers its rows are.
+    revisions, columns: as those of a derived stream; its event time is `at`.
+    """
+
+    name: str
+    query: StandingQuery
+    revisions: Literal["forward", "retract"]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A query over streams that are still to be made. inner: these; one may read those before it."""
+
+    query: StandingQuery
+    inner: tuple[InnerStream, ...]
+
+
+def outer_of(query: StandingQuery | Staged) -> StandingQuery:
+    """The query itself, whether or not its streams are still to be made."""
+    return query.query if isinstance(query, Staged) else query
+
+
+@dataclass(frozen=True)
+class QueryDefinition:
+    """A standing query as registered. retained: its stream has a retention, so that windows can be cut by it."""
+
+    name: str
+    query: StandingQuery
+    options: QueryOptions = QueryOptions()
+    id: int = 0
+    version: int = 1
+    text: str = ""
+    retained: bool = False
+
+    @property
+    def is_relation(self) -> bool:
+        """Whether its answer is a relation, with rows at every instant, and not a stream or windows."""
+        return isinstance(self.query, RelationQuery) and not self.query.makes_stream
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of its answers as a table."""
+        query = self.query
+        shown = [Column(o.name, o.type) for o in query.select]
+        revision = [
+            Column("revision", "BIGINT"),
+            *([Column(STATUS, "VARCHAR")] if self.options.early is not None else []),
+        ]
+        window = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
+        match query:
+            case RelationQuery() | PairsQuery():
+                change = [] if query.makes_stream else [Column("change", "VARCHAR")]
+                return (Column("at", "TIMESTAMP"), *shown, *change, *revision)
+            case RowWindowQuery():
+                window.append(NUMBER)
+            case WindowQuery():
+                pass
+            case _:
+                assert_never(query)
+        covered = [Column(COVERED, "TIMESTAMP")] if self.retained else []
+        exact = [Column(EXACT, "BOOLEAN")] if query.reduce is not None and query.reduce.samples else []
+        return (*window, *shown, *revision, *covered, *exact)
