@@ -10,18 +10,15 @@ BACKWARD: set[str] = {
     "archive.upkeep.expiry -> engine.core",
     "archive.upkeep.expiry -> operators.summaries.maintenance",
     "catalog.unions -> archive.retention",
-    "operators.derived.history -> engine.core",
     "operators.relational.history -> engine.core",
-    "operators.row_query.block_files -> engine.core",
     "operators.summaries.maintenance -> engine.core",
-    "operators.windowed.lookup_versions -> engine.core",
     "synopses.weighted -> archive.design.fidelity",
 }
 
 CIRCLES: set[str] = {
     "answers.describe.describe answers.describe.explain_row_queries",
     "answers.relational answers.relations",
-    "archive.planning.pacing archive.planning.scan_tasks archive.planning.sections archive.reading.held_rows archive.reading.reader engine.control.reporting engine.core engine.intake.stream_sources operators.pairs.advance operators.pairs.operator operators.registry operators.relation.advance operators.relation.operator operators.relational.probing operators.relational.reading operators.stores.operator",
+    "archive.planning.pacing archive.planning.scan_tasks archive.planning.sections archive.reading.held_rows archive.reading.reader engine.core engine.intake.stream_sources operators.pairs.advance operators.pairs.operator operators.registry operators.relation.advance operators.relation.operator operators.relational.probing operators.relational.reading operators.stores.operator",
     "engine.jobs.backfill engine.jobs.relation_backfill engine.jobs.tables",
     "language.aggregate_calls language.column_types language.dialect language.enums language.expressions language.from_items language.functions language.reduce_clause language.statistics_calls language.user_functions language.window_clause language.zoned",
     "relations.contents relations.runs relations.stores",
@@ -40,7 +37,6 @@ LONG_FUNCTIONS: set[str] = {
     "catalog.state.apply",
     "cli.top.look",
     "engine.control.epoch.run_epoch",
-    "engine.intake.split_reader.Taking._taken",
     "engine.tasks.mapping.map_split",
     "language.continuous._Binder.bind",
     "language.joining.join_plan",

@@ -10,7 +10,7 @@ from typing import Any
 
 import millpond.api.pond
 import millpond.engine.control.loop as loop
-import millpond.operators.derived.history as derived_history
+import millpond.engine.jobs.derived_history as derived_history
 import millpond.sources.derived as derived
 from millpond.sources.derived import DerivedSource
 from millpond.sources.intake import IntakeLog

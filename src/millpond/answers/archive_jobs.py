@@ -104,7 +104,7 @@ def grouped(core: Core, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> 
         scan: what it decides and reads is written into it.
     Returns: the answers, and the event time below which retention had removed rows (None: it had not).
     """
-    query, stream = seen_by(core, asked.query), asked.stream
+    query, stream = seen_by(core.tables, core.catalog, core.now(), asked.query), asked.stream
     streams = streams_read(core, query, stream)
     ranges = asked.ranges(streams)
     spec = by_interval(spec_of(query, stream))

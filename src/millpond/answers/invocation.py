@@ -124,7 +124,9 @@ class _Asked:
 
     def answer(self, scan: Scan) -> pa.Table:
         """The answer, read by a scan."""
-        query, now = seen_by(self.core, self.standing.windowed, self.standing.synopsis), self.now
+        core, now = self.core, self.now
+        known = core.published.lookups.get(self.standing.synopsis, ())
+        query = seen_by(core.tables, core.catalog, core.now(), self.standing.windowed, known)
         before = now + 1 if self.closed else now
         number = ""
         if isinstance(query, RowWindowQuery) and isinstance(query.window, CountWindow):

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from millpond.manifests.records import Published, last_record, read_published, write_published
+from millpond.manifests.records import Published, last_record, read_published, recorded, write_published
 from millpond.support.errors import PondError
 
 
@@ -38,6 +38,11 @@ class Epochs:
     def in_flight(self) -> int | None:
         """The epoch that has a manifest and is not published yet, or None."""
         return self.last_manifest if self.last_manifest > self.published.epoch else None
+
+    @property
+    def oldest_record(self) -> int:
+        """The oldest epoch whose publish record is kept; 0: there is none."""
+        return min(recorded(self.path, "published"), default=0)
 
     def publish(self, record: Published) -> None:
         """Write a publish record durably; from then on readers see its epoch."""

@@ -307,7 +307,11 @@ def read_published(pond: str, epoch: int) -> Published:
     return from_json(Published, read_json(published_path(pond, epoch)))
 
 
+def recorded(pond: str, kind: str) -> list[int]:
+    """The epochs with a record of that kind ('manifests' or 'published'), in any order."""
+    return [int(n[:-5]) for n in os.listdir(os.path.join(pond, kind)) if n.endswith(".json")]
+
+
 def last_record(pond: str, kind: str) -> int:
-    """The largest epoch with a record of that kind ('manifests' or 'published'), 0 if there is none."""
-    names = [n for n in os.listdir(os.path.join(pond, kind)) if n.endswith(".json")]
-    return max((int(n[:-5]) for n in names), default=0)
+    """The largest epoch with a record of that kind, 0 if there is none."""
+    return max(recorded(pond, kind), default=0)

@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millpond.catalog import Catalog
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import ready_backfills
-from millpond.operators.derived.history import caught_up
+from millpond.engine.jobs.derived_history import caught_up
+from millpond.manifests.records import Published
+from millpond.progress import StreamProgress
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What sources held at one moment: per stream how many items, and which streams had ended."""
+
+    lengths: Mapping[int, int]
+    ended: tuple[int, ...] = ()
+
+    def reached(self, catalog: Catalog, published: Published) -> bool:
+        """Whether all of it is published and no query waits for its past; streams dropped since do not count."""
+        taken, progress = published.intake, published.progress
+        return (
+            all(taken.get(str(s), 0) >= n for s, n in self.lengths.items() if s in catalog.streams)
+            and all(progress.get(str(s), StreamProgress()).ended for s in self.ended if s in catalog.streams)
+            and not any(q.status == "backfilling" for q in catalog.queries.values())
+        )
 
 
 class Drain:
     """Looks at the sources, and takes what they hold.
 
-    Arguments:
-        core: of the pond. final: announce the end of every source; it survives a restart.
+    Args:
+        core: of the pond.
+        final: announce the end of every source; it survives a restart.
     """
 
     def __init__(self, core: Core, final: bool) -> None:
         self._core = core
         with core.lock:
-            streams = {s: r for s, r in core.streams.items() if s in core.catalog.streams}
+            catalog, clock = core.catalogs.catalog, core.clock.now()
+            streams = {s: r for s, r in core.storage.streams.items() if s in catalog.streams}
             for runtime in streams.values():
                 if runtime.definition.derived is not None:
                     continue  # it ends when what it reads has ended
                 if runtime.source is not None:
-                    runtime.source.poll(core.now(), settle=False)
+                    runtime.source.poll(clock, settle=False)
                 if final and runtime.definition.options.source != "system":
                     runtime.log.end()
-            self._lengths = {s: r.log.length for s, r in streams.items()}
-            self._ended = [s for s, r in streams.items() if r.log.ended]
+            ended = tuple(s for s, r in streams.items() if r.log.ended)
+            self._goal = Goal({s: r.log.length for s, r in streams.items()}, ended)
 
     def done(self) -> bool:
         """Whether all of it is committed, and nothing is under way."""
-        core, published = self._core, self._core.published
+        core = self._core
         return (
-            all(published.intake.get(str(s), 0) >= n for s, n in self._lengths.items() if s in core.catalog.streams)
-            and all(
-                str(s) in published.progress and published.progress[str(s)].ended
-                for s in self._ended
-                if s in core.catalog.streams
-            )
-            and not any(q.status == "backfilling" for q in core.catalog.queries.values())
+            self._goal.reached(core.catalogs.catalog, core.epochs.published)
             and not ready_backfills(core)
             and core.epochs.in_flight is None
             and caught_up(core)
         )
+
+
+__all__ = ["Drain", "Goal"]

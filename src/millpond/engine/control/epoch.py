@@ -13,7 +13,7 @@ from typing import Any
 
 from millpond.engine.control.gathering import gather
 from millpond.engine.control.proposal import Proposal, propose
-from millpond.engine.control.reporting import report_epoch, takes_others, work_of
+from millpond.engine.control.reporting import Reached, report_epoch, takes_others, work_of
 from millpond.engine.control.resharing import reshare
 from millpond.engine.core import Core
 from millpond.engine.intake.stages import learn
@@ -102,7 +102,9 @@ def run_epoch(core: Core, epoch: int) -> None:
     progress = {k: from_json(StreamProgress, v) for k, v in reports[0]["progress"].items()}
     durations = {"job": ran - started, "commit": committed - ran, "epoch": committed - started}
     work = work_of(manifest, reports, durations)
-    report_epoch(core, manifest, work, queries, progress)
+    if core.settings.statistics:
+        reached = Reached(manifest, core.catalog, queries, progress, core.pace.limit)
+        report_epoch(core.reporter, core.storage, work, core.published, reached)
     published = _publish(core, manifest, reports, adoptions, queries, progress)
     rows = sum(r["rows"] for r in reports[0]["reports"])
     stages: dict[str, float] = defaultdict(float)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import attempt_backfill, waiting_owners
+from millpond.engine.jobs.derived_history import run_history, waiting_histories
 from millpond.engine.jobs.maintenance import maintain
 from millpond.engine.jobs.tables import refresh_databases
-from millpond.operators.derived.history import run_history, waiting_histories
 from millpond.support.errors import EngineError
 
 if TYPE_CHECKING:

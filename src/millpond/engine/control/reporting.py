@@ -11,12 +11,13 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from millpond.adapt.filter_plans import FilterPlan
-from millpond.catalog import Catalog
+from millpond.archive.storage import Storage, StreamRuntime
+from millpond.catalog import Catalog, Standing
 from millpond.engine.control.sizes import StateSizes
 from millpond.manifests.records import Manifest, Published, QueryProgress
 from millpond.operators.filters.filter_readings import filter_readings
@@ -24,9 +25,6 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import derived_folder
 from millpond.sources.system import write_report
 from millpond.types import DAY, Column, StreamDefinition, StreamOptions
-
-if TYPE_CHECKING:
-    from millpond.engine.core import Core
 
 SYSSTREAM: Final = "sysstream"
 COLUMNS: Final = (
@@ -134,29 +132,35 @@ def work_of(manifest: Manifest, reports: Sequence[dict[str, Any]], stages: Mappi
     return Work(manifest.epoch, manifest.clock, stages, maps, merges, manifest.filters)
 
 
-def report_epoch(
-    core: Core,
-    manifest: Manifest,
-    work: Work,
-    queries: Mapping[str, QueryProgress],
-    progress: Mapping[str, StreamProgress],
-) -> None:
-    """Write the report of an epoch that is committed and not published yet, if statistics are on.
+@dataclass(frozen=True)
+class Reached:
+    """How far an epoch has come.
 
-    Arguments:
-        queries, progress: after the epoch.
+    queries, progress: of queries and streams after the epoch. catalog: as it is. limit: bytes that an epoch may take.
     """
-    catalog = core.catalog
+
+    manifest: Manifest
+    catalog: Catalog
+    queries: Mapping[str, QueryProgress]
+    progress: Mapping[str, StreamProgress]
+    limit: int
+
+
+def report_epoch(reporter: Reporter, storage: Storage, work: Work, before: Published, reached: Reached) -> None:
+    """Write the report of an epoch that is committed and not published yet.
+
+    Args:
+        before: the last publish record.
+    """
+    catalog, manifest = reached.catalog, reached.manifest
     system = system_stream(catalog)
-    if system is None or not core.settings.statistics:
+    if system is None or not is_of_interest(manifest, catalog, before, reached.queries):
         return
-    if not is_of_interest(manifest, catalog, core.published, queries):
-        return
-    states = state_readings(core, manifest, queries, progress)
+    states = state_readings(reporter, storage, reached)
     states |= filter_readings(catalog, work.filters, [*work.maps, *work.merges], work.epoch, work.clock)[1]
-    table = core.reporter.table(epoch_readings(catalog, work), states, manifest.clock)
+    table = reporter.table(epoch_readings(catalog, work), states, manifest.clock)
     if table.num_rows:
-        write_report(derived_folder(core.path, system), manifest.epoch, table)
+        write_report(derived_folder(storage.path, system), manifest.epoch, table)
 
 
 def epoch_readings(catalog: Catalog, *epochs: Work) -> Readings:
@@ -213,58 +217,60 @@ def _add(catalog: Catalog, work: Work, found: Readings) -> None:
             found.setdefault((entity, kind), {})[name] = value
 
 
-def state_readings(
-    core: Core, manifest: Manifest, queries: Mapping[str, QueryProgress], progress: Mapping[str, StreamProgress]
-) -> Readings:
+def state_readings(reporter: Reporter, storage: Storage, reached: Reached) -> Readings:
     """What is so after an epoch: progress, lag, what waits, sizes."""
-    catalog, clock = core.catalog, manifest.clock
-    found: Readings = {}
-    waiting = 0.0
-    for stream in catalog.streams.values():
-        runtime = core.streams[stream.id]
-        known = progress.get(str(stream.id), StreamProgress())
-        left = runtime.log.items(manifest.intake.get(str(stream.id), 0), None)
-        segments = runtime.archive.segments
-        of = {
-            "waiting_rows": float(sum(i.rows or 0 for i in left)),
-            "waiting_bytes": float(sum(i.size for i in left)),
-            "archive_bytes": float(sum(s.size for s in segments)),
-            "archive_files": float(len(segments)),
-        }
-        waiting += of["waiting_rows"]
-        if NEVER < known.bound < FOREVER:
-            of["progress"] = known.bound / 1e6
-        if NEVER < known.high < FOREVER:
-            of["behind_clock"] = (clock - known.high) / 1e6
-        found[stream.name, "stream"] = of
+    catalog, state = reached.catalog, storage.state.segments
+    found = {(s.name, "stream"): _of_stream(storage.streams[s.id], reached) for s in catalog.streams.values()}
+    waiting = sum((of["waiting_rows"] for of in found.values()), 0.0)
     for standing in catalog.queries.values():
-        reached = queries.get(str(standing.id))
-        if reached is None:
-            continue
-        of = {"revisions": float(reached.revisions), "too_late": float(reached.too_late)}
-        if NEVER < reached.closed < FOREVER:
-            of["answered_until"] = reached.closed / 1e6
-            high = max(
-                (progress[str(s.id)].high for s in catalog.streams_of(standing) if str(s.id) in progress), default=NEVER
-            )
-            if NEVER < high < FOREVER:
-                of["behind_stream"] = max(0.0, (high - reached.closed) / 1e6)
-        found[standing.definition.name, "query"] = of
-    for owner, size in core.reporter.sizes.of(core.state.segments).items():
+        if (of := _of_query(standing, reached)) is not None:
+            found[standing.definition.name, "query"] = of
+    for owner, size in reporter.sizes.of(state).items():
         if owner in catalog.synopses or owner in catalog.stores:
             found[owner, "synopsis"] = {
                 "state_rows": float(size.rows),
                 "state_bytes": float(size.bytes),
                 "users": float(len(catalog.users(owner))),
             }
-    state = core.state.segments
     found["pond", "pond"] = {
         "waiting_rows": waiting,
         "state_files": float(len(state)),
         "state_bytes": float(sum(s.size for s in state)),
         "memory_bytes": float(memory_bytes()),
-        "epoch_limit_bytes": float(core.pace.limit),
+        "epoch_limit_bytes": float(reached.limit),
     }
+    return found
+
+
+def _of_stream(runtime: StreamRuntime, reached: Reached) -> dict[str, float]:
+    number = str(runtime.definition.id)
+    known = reached.progress.get(number, StreamProgress())
+    left = runtime.log.items(reached.manifest.intake.get(number, 0), None)
+    segments = runtime.archive.segments
+    found = {
+        "waiting_rows": float(sum(i.rows or 0 for i in left)),
+        "waiting_bytes": float(sum(i.size for i in left)),
+        "archive_bytes": float(sum(s.size for s in segments)),
+        "archive_files": float(len(segments)),
+    }
+    if NEVER < known.bound < FOREVER:
+        found["progress"] = known.bound / 1e6
+    if NEVER < known.high < FOREVER:
+        found["behind_clock"] = (reached.manifest.clock - known.high) / 1e6
+    return found
+
+
+def _of_query(standing: Standing, reached: Reached) -> dict[str, float] | None:
+    known, progress = reached.queries.get(str(standing.id)), reached.progress
+    if known is None:
+        return None
+    found = {"revisions": float(known.revisions), "too_late": float(known.too_late)}
+    if NEVER < known.closed < FOREVER:
+        found["answered_until"] = known.closed / 1e6
+        streams = [str(s.id) for s in reached.catalog.streams_of(standing)]
+        high = max((progress[s].high for s in streams if s in progress), default=NEVER)
+        if NEVER < high < FOREVER:
+            found["behind_stream"] = max(0.0, (high - known.closed) / 1e6)
     return found
 
 

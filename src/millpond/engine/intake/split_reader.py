@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -16,7 +16,7 @@ from millpond.progress import NEVER, ItemSummary, StreamProgress, ahead_mask, su
 from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.formats.read import Read, read, tail_times
 from millpond.sources.intake import Item
-from millpond.sources.own_marks import BROKEN, behind_which, group_texts, known_bounds, own_bounds, said
+from millpond.sources.own_marks import BROKEN, Said, behind_which, group_texts, known_bounds, own_bounds, said
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.synopses.tolerance import one_line
@@ -25,6 +25,26 @@ from millpond.types import StreamDefinition
 #: Rows from which on a piece is handed out; an item is never cut. A task works on one piece at a time: with few rows,
 #: all it needs stays in the cache of the processor, and is the same memory again and again.
 PIECE = 262_144
+
+
+Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of an item, with their places in it and their event times (microseconds)."""
+
+    table: pa.Table
+    positions: Ints
+    times: Ints
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def where(self, kept: Bools) -> _Rows:
+        """Some of the rows."""
+        return _Rows(self.table.filter(pa.array(kept)), self.positions[kept], self.times[kept])
 
 
 class Taking:
@@ -65,69 +85,72 @@ class Taking:
 
     def _taken(self, item: Item) -> pa.Table:
         """The rows of an item that count."""
-        stream, progress, epoch = self.stream, self.progress, self.manifest.epoch
+        stream, epoch = self.stream, self.manifest.epoch
         result = _read(item, stream)
-        rows = result.rows
         self.unknown += result.unknown
-        source = _place(item)
         if result.rejected.num_rows:
-            self.dead.append(_letters(result.rejected, source, epoch))
-        positions = np.arange(rows.num_rows) if result.positions is None else result.positions.to_numpy()
-        times = times_of(rows, stream.options.time)
+            self.dead.append(_letters(result.rejected, _place(item), epoch))
+        n = result.rows.num_rows
+        positions = np.arange(n) if result.positions is None else result.positions.to_numpy()
+        rows = _Rows(result.rows, positions, times_of(result.rows, stream.options.time))
         reference = self._median
-        ahead, median = ahead_mask(times, stream.options, self._median)
-        self._median = median
-        if ahead is not None:
-            reason = (
-                f"event time runs ahead of the rows before it by more than ahead = {stream.options.ahead} microseconds"
-            )
-            self.dead.append(_refused(rows.filter(pa.array(ahead)), positions[ahead], source, reason, epoch))
-            rows, positions, times = rows.filter(pa.array(~ahead)), positions[~ahead], times[~ahead]
-        groups = group_texts(rows, stream.options)
-        last = median if reference is None else reference
+        rows = self._in_time(item, rows)
+        last = self._median if reference is None else reference
         most = None if stream.options.ahead is None or last is None else last + stream.options.ahead
-        marks = said(rows, times, stream, groups, most)
-        broken = np.zeros(len(times), np.bool_)
-        partition = progress.partitions.get(item.partition)
-        if partition is not None and (stream.options.marks_column or stream.options.marks_record):
-            broken = times < own_bounds(partition, groups, len(times))
-        if marks.records is not None:
-            broken &= ~marks.records
-        out = np.zeros(len(times), np.bool_) if marks.records is None else marks.records
+        groups = group_texts(rows.table, stream.options)
+        marks = said(rows.table, rows.times, stream, groups, most)
+        broken = self._broken(item, rows, groups, marks)
+        out = np.zeros(len(rows), np.bool_) if marks.records is None else marks.records
         if stream.options.guard == "reject" and broken.any():
-            self.dead.append(_refused(rows.filter(pa.array(broken)), positions[broken], source, BROKEN, epoch))
+            self._refuse(item, rows.where(broken), BROKEN)
             out = out | broken
         if out.any():
-            rows, positions, times = rows.filter(pa.array(~out)), positions[~out], times[~out]
+            rows = rows.where(~out)
             groups = None if groups is None else groups.filter(pa.array(~out))
-        known = known_bounds(progress, groups, len(times))
-        late = times < known
-        summary = summarise(
-            times,
-            stream.options,
-            item.partition,
-            median if stream.options.ahead is not None else None,
-            self._highs.get(item.partition, NEVER),
-        )
-        summary = replace(
-            summary,
-            mark=marks.mark,
-            groups=marks.groups,
-            late=int(np.count_nonzero(late)),
-            broken=int(np.count_nonzero(broken)),
-            marks=marks.count,
-        )
-        self.summaries.append(summary)
-        self._highs[item.partition] = max(self._highs.get(item.partition, NEVER), summary.high)
-        behind = pa.nulls(len(times), pa.int64())
-        if summary.late:
-            behind = pa.array(behind_which(known, progress, stream.options), mask=~late)
+        known = known_bounds(self.progress, groups, len(rows))
+        late = rows.times < known
+        self._summarise(item, rows.times, marks, int(np.count_nonzero(late)), int(np.count_nonzero(broken)))
+        behind = pa.nulls(len(rows), pa.int64())
+        if late.any():
+            behind = pa.array(behind_which(known, self.progress, stream.options), mask=~late)
         hidden = [
-            pa.array(positions + np.int64(item.ordinal << 32)),
-            pa.repeat(pa.scalar(epoch, pa.int64()), len(times)),
+            pa.array(rows.positions + np.int64(item.ordinal << 32)),
+            pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)),
             behind,
         ]
-        return pa.table([*rows.columns, *hidden], schema=self.schema)
+        return pa.table([*rows.table.columns, *hidden], schema=self.schema)
+
+    def _in_time(self, item: Item, rows: _Rows) -> _Rows:
+        """The rows that do not run ahead of those before them; the others become dead letters."""
+        ahead, self._median = ahead_mask(rows.times, self.stream.options, self._median)
+        if ahead is None:
+            return rows
+        most = self.stream.options.ahead
+        reason = f"event time runs ahead of the rows before it by more than ahead = {most} microseconds"
+        self._refuse(item, rows.where(ahead), reason)
+        return rows.where(~ahead)
+
+    def _broken(self, item: Item, rows: _Rows, groups: pa.ChunkedArray | None, marks: Said) -> Bools:
+        """Which rows lie before what their own source has announced."""
+        broken, options = np.zeros(len(rows), np.bool_), self.stream.options
+        partition = self.progress.partitions.get(item.partition)
+        if partition is not None and (options.marks_column or options.marks_record):
+            broken = rows.times < own_bounds(partition, groups, len(rows))
+        if marks.records is not None:
+            broken &= ~marks.records
+        return broken
+
+    def _refuse(self, item: Item, rows: _Rows, reason: str) -> None:
+        self.dead.append(_refused(rows, _place(item), reason, self.manifest.epoch))
+
+    def _summarise(self, item: Item, times: Ints, marks: Said, late: int, broken: int) -> None:
+        """Note what the item says about progress."""
+        options, high = self.stream.options, self._highs.get(item.partition, NEVER)
+        summary = summarise(times, options, item.partition, self._median if options.ahead is not None else None, high)
+        self.summaries.append(
+            replace(summary, mark=marks.mark, groups=marks.groups, late=late, broken=broken, marks=marks.count)
+        )
+        self._highs[item.partition] = max(high, summary.high)
 
 
 def _highs(
@@ -183,17 +206,15 @@ def _letters(rejected: pa.Table, source: str, epoch: int) -> pa.Table:
     )
 
 
-def _refused(
-    rows: pa.Table, positions: np.ndarray[tuple[int], np.dtype[np.int64]], source: str, reason: str, epoch: int
-) -> pa.Table:
+def _refused(rows: _Rows, source: str, reason: str, epoch: int) -> pa.Table:
     """Dead letters of rows that can be read and are not taken."""
-    n = rows.num_rows
+    n = len(rows)
     return pa.table(
         [
             pa.array([reason] * n),
             pa.array([source] * n),
-            pa.array(positions),
-            row_texts(rows),
+            pa.array(rows.positions),
+            row_texts(rows.table),
             pa.array(np.full(n, epoch, np.int64)),
         ],
         schema=DEAD,

@@ -188,7 +188,8 @@ class _Past:
         """The back-fill of a synopsis that has not begun."""
         users = tuple(catalog.users(synopsis.owner))
         before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
-        lookup = seen_by(core, users[0].windowed, synopsis.owner).lookup
+        known = core.published.lookups.get(synopsis.owner, ())
+        lookup = seen_by(core.tables, catalog, core.now(), users[0].windowed, known).lookup
         synopsis = replace(synopsis, spec=replace(synopsis.spec, lookup=lookup))
         state = progress_of(catalog, synopsis.spec, before.progress)
         return _Past(core, synopsis, users, tuple(streams_of(catalog, synopsis.spec)), state)

@@ -62,7 +62,7 @@ def maintain(core: Core) -> None:
         sweep_dropped(core)
         sweep_tables(core)
         sweep_copies(core)
-        sweep_hot(core)
+        sweep_hot(core.epochs, core.catalogs.catalog, core.settings.hot_bytes)
         core.register.maintain(_register_needed(core))
         with core.lock:
             prune_records(core)
@@ -259,7 +259,7 @@ def sweep_orphans(core: Core) -> None:
     """At opening: delete files that killed epochs and jobs left, except what a repeated epoch will need."""
     from millpond.engine.jobs.backfill import ready_backfills
 
-    sweep_hot_orphans(core)
+    sweep_hot_orphans(core.epochs)
     needed = {name for a in ready_backfills(core, published=False) for name in a.files()}
     epoch = core.epochs.in_flight
     if epoch is not None:

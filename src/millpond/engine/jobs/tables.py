@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Collection, Sequence
 
 from millpond.catalog import Catalog
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import ready_backfills
-from millpond.manifests.records import last_record, read_manifest, read_published
+from millpond.manifests.records import Manifest, Published, read_manifest, read_published
 from millpond.operators.relation.table_use import table_names, tables_read
 from millpond.sources.tables.versions import TABLES, TableVersions
 from millpond.types import TableDefinition
@@ -60,44 +61,54 @@ def versions_now(tables: TableVersions, catalog: Catalog, clock: int) -> tuple[d
 def sweep_tables(core: Core) -> None:
     """Remove versions that no epoch, no query and no kept publish record names, and what dropped tables left."""
     with core.lock:
-        busy = core.last_manifest > core.published.epoch
-        manifest = read_manifest(core.path, core.last_manifest) if busy else None
-        catalog, published = core.catalog, core.published
-        if not busy and not core.pins:
-            folder = os.path.join(core.path, TABLES)
-            for name in os.listdir(folder):
-                if int(name.rsplit("-", 1)[1]) not in catalog.tables:
-                    shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-        oldest = _oldest_record(core)
-        records = [read_published(core.path, oldest)] if oldest else []
-        waiting = {q for a in ready_backfills(core, published=False) for q in a.queries}
-        filling = {q.id for q in catalog.queries.values() if "backfilling" in (q.status, q.reason)} | waiting
-        read_by_filling = {
-            name for q in catalog.queries.values() if q.id in filling for name in table_names(q.definition.query)
-        }
-        kept: dict[int, int] = {}
-        for definition in catalog.tables.values():
-            key = str(definition.id)
-            progress = [*published.queries.values(), *(manifest.queries.values() if manifest is not None else ())]
-            named = [s.versions[key] for q in progress for s in q.tables if key in s.versions]
-            looked = [*published.lookups.values(), *(manifest.lookups.values() if manifest is not None else ())]
-            named += [s.versions[key] for each in looked for s in each if key in s.versions]
-            named += [r.versions[key] for r in (*records, published) if key in r.versions]
-            named += [manifest.tables[key]] if manifest is not None and key in manifest.tables else []
-            if definition.name not in read_by_filling:
-                kept[definition.id] = min(named, default=core.tables.state(definition).version)
-    for definition in _living(core, kept):
-        core.tables.sweep(definition, kept[definition.id])
+        epochs, catalog = core.epochs, core.catalogs.catalog
+        running = None if epochs.in_flight is None else read_manifest(core.path, epochs.in_flight)
+        if running is None and not core.storage.pins:
+            _sweep_dropped(core.path, catalog)
+        oldest = epochs.oldest_record
+        records = [epochs.published, *([read_published(core.path, oldest)] if oldest else [])]
+        filling = {q for a in ready_backfills(core, published=False) for q in a.queries}
+        named = named_versions(catalog, running, records)
+        kept = [(d, named.get(d.id, core.tables.state(d).version)) for d in settled_tables(catalog, filling)]
+    for definition, version in kept:
+        core.tables.sweep(definition, version)
 
 
-def _living(core: Core, kept: dict[int, int]) -> list[TableDefinition]:
-    return [t for t in core.catalog.tables.values() if t.id in kept]
+def _sweep_dropped(pond: str, catalog: Catalog) -> None:
+    folder = os.path.join(pond, TABLES)
+    for name in os.listdir(folder):
+        if int(name.rsplit("-", 1)[1]) not in catalog.tables:
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
-def _oldest_record(core: Core) -> int:
-    """The oldest publish record that is kept; 0: there is none."""
-    names = [n for n in os.listdir(os.path.join(core.path, "published")) if n.endswith(".json")]
-    return min((int(n[:-5]) for n in names), default=last_record(core.path, "published"))
+def settled_tables(catalog: Catalog, filling: Collection[int]) -> list[TableDefinition]:
+    """The tables that no back-fill may read, in whatever version.
+
+    Args:
+        filling: queries whose back-fills are finished and not published yet.
+    """
+    waiting = [q for q in catalog.queries.values() if q.id in filling or "backfilling" in (q.status, q.reason)]
+    names = {name for q in waiting for name in table_names(q.definition.query)}
+    return [t for t in catalog.tables.values() if t.name not in names]
+
+
+def named_versions(catalog: Catalog, running: Manifest | None, records: Sequence[Published]) -> dict[int, int]:
+    """The oldest version of each table that somebody may read; none of a table that nothing names.
+
+    Args:
+        running: the manifest of the epoch that runs. records: publish records that are kept.
+    """
+    published = records[0]
+    progress = [*published.queries.values(), *(running.queries.values() if running is not None else ())]
+    lookups = [*published.lookups.values(), *(running.lookups.values() if running is not None else ())]
+    stretches = [s.versions for q in progress for s in q.tables] + [s.versions for each in lookups for s in each]
+    known = [*stretches, *(r.versions for r in records), *([running.tables] if running is not None else [])]
+    found: dict[int, int] = {}
+    for number in catalog.tables:
+        named = [versions[str(number)] for versions in known if str(number) in versions]
+        if named:
+            found[number] = min(named)
+    return found
 
 
 __all__ = ["refresh_databases", "refresh_files", "sweep_tables", "versions_now"]

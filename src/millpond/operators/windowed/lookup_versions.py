@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from millpond.catalog import Catalog, Synopsis
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.needs import keep_since
 from millpond.progress import NEVER, StreamProgress
+from millpond.sources.tables.versions import TableVersions
 from millpond.support.errors import QueryError
 from millpond.types import StreamQuery, TableDefinition, TableStretch
-
-if TYPE_CHECKING:
-    from millpond.engine.core import Core
 
 
 def stretches_now(
@@ -86,21 +84,24 @@ def _trimmed(stretches: tuple[TableStretch, ...], since: int) -> tuple[TableStre
 Q = TypeVar("Q", bound=StreamQuery)
 
 
-def seen_by(core: Core, query: Q, owner: str = "") -> Q:
+def seen_by(tables: TableVersions, catalog: Catalog, clock: int, query: Q, known: tuple[TableStretch, ...] = ()) -> Q:
     """A query as a job answers it: with the versions that rows of its synopsis see, else with the last ones.
+
+    Args:
+        clock: a reading (microseconds), for tables that are to be read first.
+        known: what is published of the query's synopsis.
 
     Raises: QueryError when a table was never read.
     """
     if query.lookup is None or query.lookup.seen:
         return query
-    known = core.published.lookups.get(owner, ())
     if not known:
         versions = {}
         for each in query.lookup.tables:
-            definition = core.catalog.lookup(each.name)
+            definition = catalog.lookup(each.name)
             if not isinstance(definition, TableDefinition):
                 raise QueryError(f"the table '{each.name}' was dropped")
-            state = core.tables.refresh(definition, core.now())
+            state = tables.refresh(definition, clock)
             if not state.version:
                 raise QueryError(state.problem)
             versions[str(each.id)] = state.version

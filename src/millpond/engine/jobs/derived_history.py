@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
 from millpond.archive.reading.reader import ArchiveReader
+from millpond.engine.core import Core
 from millpond.manifests.records import read_published
 from millpond.operators.derived.rows import project, write_passed
 from millpond.progress import StreamProgress
@@ -22,9 +23,6 @@ from millpond.sources.system import SystemSource
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
-
-if TYPE_CHECKING:
-    from millpond.engine.core import Core
 
 #: Files that one task may write.
 _FILES_PER_TASK = 1000
