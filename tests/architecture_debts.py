@@ -9,10 +9,18 @@ BACKWARD: set[str] = {
     "archive.upkeep.copy_maintenance -> engine.core",
     "archive.upkeep.expiry -> engine.core",
     "archive.upkeep.expiry -> operators.summaries.maintenance",
+<<<<<<< HEAD
     "catalog.unions -> archive.retention",
+=======
+    "operators.derived.history -> engine.core",
+>>>>>>> 975fb75 (Matched blocks have their files in a module of their own; long functions of tables, aggregates, matching and top are cut)
     "operators.relational.history -> engine.core",
     "operators.summaries.maintenance -> engine.core",
+<<<<<<< HEAD
     "synopses.weighted -> archive.design.fidelity",
+=======
+    "operators.windowed.lookup_versions -> engine.core",
+>>>>>>> 975fb75 (Matched blocks have their files in a module of their own; long functions of tables, aggregates, matching and top are cut)
 }
 
 CIRCLES: set[str] = {
@@ -22,20 +30,19 @@ CIRCLES: set[str] = {
     "engine.jobs.backfill engine.jobs.relation_backfill engine.jobs.tables",
     "language.aggregate_calls language.column_types language.dialect language.enums language.expressions language.from_items language.functions language.reduce_clause language.statistics_calls language.user_functions language.window_clause language.zoned",
     "relations.contents relations.runs relations.stores",
-    "synopses.blocks synopses.predicate_index.grid synopses.predicate_index.match_plans synopses.predicate_index.matches",
 }
 
 CLIENT_IMPORTS: set[str] = set()
 
 LARGE_FOLDERS: set[str] = {
     "language",
+    "synopses",
 }
 
 LONG_FUNCTIONS: set[str] = {
     "answers.describe.describe.explain",
     "answers.relational.explain_relational",
     "catalog.state.apply",
-    "cli.top.look",
     "engine.control.epoch.run_epoch",
     "engine.tasks.mapping.map_split",
     "language.continuous._Binder.bind",
@@ -43,14 +50,10 @@ LONG_FUNCTIONS: set[str] = {
     "language.using.without_using",
     "operators.filters.adaptive_filter.Screen._screen",
     "operators.relation.advance.advance_relation",
-    "synopses.aggregates._split",
     "synopses.finish.fold_windows",
-    "synopses.predicate_index.matches.match_block",
-    "tables.segments.SegmentTable.commit",
 }
 
 MANY_PARAMETERS: set[str] = {
-    "archive.segments.write_rows",
     "catalog.sharing.assign_stores",
     "operators.filters.profiling.profile_tuples",
     "operators.panes.adapting.keep_modes",
@@ -61,7 +64,6 @@ MANY_PARAMETERS: set[str] = {
     "operators.windowed.catching_up.catch_up",
     "operators.windowed.smoothing.smoothed",
     "synopses.finish.fold_windows",
-    "synopses.predicate_index.boxes.BoxTable._append",
 }
 
 SAME_NAMES: set[str] = {
@@ -69,6 +71,7 @@ SAME_NAMES: set[str] = {
     "answers",
     "app",
     "archive",
+    "block_files",
     "bounds",
     "copies",
     "derived",
@@ -76,7 +79,6 @@ SAME_NAMES: set[str] = {
     "early",
     "entries",
     "enums",
-    "fidelity",
     "files",
     "functions",
     "history",

@@ -104,7 +104,7 @@ def stored_counts(files: list[Path], wanted: list[tuple[int, Condition]]) -> tup
     Arguments: the files; ids and conditions of queries.
     Returns: matching rows of each query; rows of all blocks; queries with an explicit row set, on average.
     """
-    from millpond.synopses.blocks import read_blocks
+    from millpond.synopses.predicate_index.block_files import read_blocks
     from millpond.synopses.predicate_index.matches import rows_of
 
     counts, rows, explicit, blocks = [0] * len(wanted), 0, 0, 0

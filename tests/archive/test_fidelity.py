@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.archive.design.fidelity import Z, count_interval, count_interval_sql, fraction_for, quantile, quantile_sql
 from millpond.archive.design.narrowing import ALMOST, MOST_SCANS, Narrowing
 from millpond.archive.design.reductions import (
     END,
@@ -23,6 +22,7 @@ from millpond.archive.design.reductions import (
     untouched,
     within,
 )
+from millpond.synopses.estimates import Z, count_interval, count_interval_sql, fraction_for, quantile, quantile_sql
 from millpond.types import Reduction
 from tests.oracle.sampling import student
 

@@ -14,7 +14,7 @@ import pytest
 import millpond
 from millpond.manifests.records import read_manifest
 from millpond.support.errors import MillpondError, StatementError
-from millpond.synopses.blocks import read_blocks
+from millpond.synopses.predicate_index.block_files import read_blocks
 from millpond.synopses.predicate_index.matches import rows_of
 
 

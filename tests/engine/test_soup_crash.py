@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.synopses.blocks import read_blocks
+from millpond.synopses.predicate_index.block_files import read_blocks
 from millpond.synopses.predicate_index.matches import rows_of
 from tests.engine.lives import KILLED, Server
 from tests.engine.soup_child import ROUNDS, ROWS, rows, texts

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from millpond.synopses import blocks as blocks_module
-from millpond.synopses.blocks import BLOCK_ROWS, Block, OrderedIndex, merge_blocks, read_blocks, write_blocks
+from millpond.synopses.blocks import BLOCK_ROWS, Block, OrderedIndex, merge_blocks
+from millpond.synopses.predicate_index.block_files import read_blocks, write_blocks
 from millpond.synopses.predicate_index.boxes import BoxTable
 from millpond.synopses.predicate_index.matches import match_block
 from millpond.types import Interval

@@ -17,8 +17,8 @@ from millpond.answers.row_queries.hot import retained_from
 from millpond.answers.row_queries.moments import now_of
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
-from millpond.archive.retention import floors_of
-from millpond.catalog.unions import Union, is_retained, progress_of
+from millpond.archive.retention import floors_of, is_retained
+from millpond.catalog.unions import Union, progress_of
 from millpond.engine.core import Core
 from millpond.language.duck import quote
 from millpond.operators.windowed.evaluation import no_panes

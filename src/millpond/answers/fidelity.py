@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.design.fidelity import Z
 from millpond.archive.design.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.design.reductions import sample_steps, unmoved, untouched
 from millpond.archive.planning.scans import Scan, described, description
 from millpond.engine.core import Core
 from millpond.progress import NEVER
+from millpond.synopses.estimates import Z
 from millpond.types import EXACT, RowWindowQuery, ScanQuery, StreamDefinition, StreamQuery, WindowedQuery
 
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]

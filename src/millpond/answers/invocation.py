@@ -18,8 +18,9 @@ from millpond.answers.fidelity import answered, scan_for, told_by
 from millpond.answers.relational import invoke_relation
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
+from millpond.archive.retention import is_retained
 from millpond.catalog import Standing
-from millpond.catalog.unions import is_retained, progress_of
+from millpond.catalog.unions import progress_of
 from millpond.engine.core import Core
 from millpond.language.duck import quote
 from millpond.manifests.records import published_path, read_published

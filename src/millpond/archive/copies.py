@@ -93,7 +93,7 @@ def write_section(
     folder = archive_folder(pond, stream)
     blocks = blocks_for(rows.num_rows, design.run) if design.kind == "randomize" else 0
     if not blocks:
-        return write_rows(folder, name, rows, time, *epochs, level, writes=writes)
+        return write_rows(folder, name, rows, time, epochs, level, writes=writes)
     places, sizes = places_of(times_of(rows, time), rows["_id"].to_numpy(), seed_of(stream), blocks)
     # Columns that are the same in all rows stay as they are.
     epoch = pc.min_max(rows["_epoch"])
@@ -101,7 +101,7 @@ def write_section(
     same |= {"_epoch"} if epoch["min"] == epoch["max"] else set()
     spread = moved(rows.drop_columns(sorted(same)), places)
     run = pa.table([(rows if n in same else spread)[n] for n in rows.column_names], schema=rows.schema)
-    return write_rows(folder, name, run, time, *epochs, level, sizes, writes)
+    return write_rows(folder, name, run, time, epochs, level, sizes, writes)
 
 
 def write_copies(
@@ -130,7 +130,7 @@ def write_copies(
         make_folder(folder)
         name = copy_file(section_of(section.path), kept)
         ordered, time = in_time_order(rows, stream.options.time), stream.options.time
-        file = write_rows(folder, name, ordered, time, 0, 0, writes=own)
+        file = write_rows(folder, name, ordered, time, (0, 0), writes=own)
         written[copy] = replace(section, path=name, rows=file.rows, size=file.size, kept=kept, blocks=0)
     if writes is None:
         own.finish()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from millpond.archive import Keep, parse_design
 from millpond.archive.copies import level_name
 from millpond.archive.design.sampling import kept_fraction
+from millpond.catalog import Catalog
 from millpond.progress import NEVER
-from millpond.types import StreamDefinition
+from millpond.types import StreamDefinition, StreamQuery
 
 
 def keep_of_rows(stream: StreamDefinition) -> Keep:
@@ -45,3 +46,9 @@ def floors_of(stream: StreamDefinition, retained: int) -> dict[str, int] | None:
 def is_cut(stream: StreamDefinition) -> bool:
     """Whether rows of a stream are removed some time, so that windows can lack some."""
     return keep_of_rows(stream) != Keep()
+
+
+def is_retained(catalog: Catalog, query: StreamQuery) -> bool:
+    """Whether a stream that a query reads has a retention, so that windows can be cut by it."""
+    names = [f.name for f in query.feeds] or [query.stream]
+    return any((s := catalog.stream(n)) is not None and is_cut(s) for n in names)

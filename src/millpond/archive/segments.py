@@ -73,8 +73,7 @@ def write_rows(
     name: str,
     rows: pa.Table,
     time: str | None,
-    first_epoch: int,
-    last_epoch: int,
+    epochs: tuple[int, int],
     level: int = 0,
     blocks: Sequence[int] = (),
     writes: DurableWrites | None = None,
@@ -82,12 +81,13 @@ def write_rows(
     """Write rows as one file of a table, durably.
 
     Arguments:
+        time, epochs, level: see `RowsWriter`.
         blocks: how many rows each row group gets, of a run (`archive.design.layout`); empty: rows lie as they are.
         writes: see `RowsWriter`; None: the file is in place on return.
     Returns: the segment to commit.
     """
     own = writes or DurableWrites()
-    writer = RowsWriter(own, folder, name, time, (first_epoch, last_epoch), level)
+    writer = RowsWriter(own, folder, name, time, epochs, level)
     writer.add(rows, blocks)
     segment = writer.close()
     if writes is None:

@@ -16,10 +16,9 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.retention import is_cut
 from millpond.catalog import Catalog
 from millpond.progress import StreamProgress, meld
-from millpond.types import PLACE, WEIGHT, Feed, StreamDefinition, StreamQuery
+from millpond.types import PLACE, WEIGHT, Feed, StreamDefinition
 
 
 class Fed(Protocol):
@@ -155,9 +154,3 @@ def own_names(spec: Fed, stream: StreamDefinition, columns: Sequence[str]) -> Se
         return columns
     feed = next(f for f in spec.feeds if f.stream == stream.id)
     return [b for a, b in zip(spec.feeds[0].columns, feed.columns, strict=True) if a in columns]
-
-
-def is_retained(catalog: Catalog, query: StreamQuery) -> bool:
-    """Whether a stream that a query reads has a retention, so that windows can be cut by it."""
-    names = [f.name for f in query.feeds] or [query.stream]
-    return any((s := catalog.stream(n)) is not None and is_cut(s) for n in names)

@@ -74,13 +74,40 @@ def look(handle: Pond | RemotePond) -> dict[str, Any]:
     state = handle.status()
     work = state["work"]
     span = work["span"] or work["seconds"]
-    entities = work["entities"]
-    done = {(e["entity"], e["kind"]): e for e in entities}
-    streams = [
+    streams = _streams(state, span)
+    synopses = handle.sql("SHOW SYNOPSES").to_arrow().to_pylist()
+    kept = ("synopsis", "kind", "stream", "rows", "bytes", "users", "shared", "views")
+    same = ("path", "epochs", "memory_bytes", "state_bytes", "scheduling", "statistics")
+    return {
+        "pond": {name: state[name] for name in same}
+        | {
+            "looked_at": work["epochs"],
+            "seconds": work["seconds"],
+            "rows": work["rows"],
+            "rate": _per(work["rows"], span),
+            "waiting_rows": sum(s["waiting_rows"] for s in streams),
+            "row_queries": state["row_queries"].get("live", 0),
+        },
+        "streams": streams,
+        "operators": sorted(_operators(work), key=lambda o: -o["seconds"]),
+        "queries": sorted(_queries(state), key=lambda q: -q["seconds"]),
+        "synopses": sorted(({k: s[k] for k in kept} for s in synopses), key=lambda s: -s["bytes"]),
+        "filters": [_order(f) for f in state["filters"]],
+    }
+
+
+def _done(state: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
+    """What entities of a kind did in the last epochs, by name."""
+    return {e["entity"]: e for e in state["work"]["entities"] if e["kind"] == kind}
+
+
+def _streams(state: Mapping[str, Any], span: float) -> list[dict[str, Any]]:
+    done = _done(state, "stream")
+    return [
         {
             "stream": name,
             "rows": s["rows"],
-            "rate": _per(done.get((name, "stream"), {}).get("rows_in", 0), span),
+            "rate": _per(done.get(name, {}).get("rows_in", 0), span),
             "late": s["late"],
             "dead": s["dead"],
             "waiting_rows": s["pending_rows"],
@@ -90,7 +117,10 @@ def look(handle: Pond | RemotePond) -> dict[str, Any]:
         }
         for name, s in state["streams"].items()
     ]
-    operators = [
+
+
+def _operators(work: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
         {
             "operator": e["entity"],
             "kind": e["kind"],
@@ -100,15 +130,19 @@ def look(handle: Pond | RemotePond) -> dict[str, Any]:
             "seconds": e.get("seconds", 0.0),
             "share": _per(e.get("seconds", 0.0), work["seconds"]),
         }
-        for e in entities
+        for e in work["entities"]
         if e["kind"] not in ("query", "stream")
     ]
-    queries = [
+
+
+def _queries(state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    done = _done(state, "query")
+    return [
         {
             "query": name,
             "status": q["status"],
-            "rows_out": int(done.get((name, "query"), {}).get("rows_out", 0)),
-            "seconds": done.get((name, "query"), {}).get("seconds", 0.0),
+            "rows_out": int(done.get(name, {}).get("rows_out", 0)),
+            "seconds": done.get(name, {}).get("seconds", 0.0),
             "windows": q["windows"],
             "revisions": q["revisions"],
             "too_late": q["too_late"],
@@ -116,29 +150,6 @@ def look(handle: Pond | RemotePond) -> dict[str, Any]:
         }
         for name, q in state["queries"].items()
     ]
-    synopses = handle.sql("SHOW SYNOPSES").to_arrow().to_pylist()
-    kept = ("synopsis", "kind", "stream", "rows", "bytes", "users", "shared", "views")
-    return {
-        "pond": {
-            "path": state["path"],
-            "epochs": state["epochs"],
-            "looked_at": work["epochs"],
-            "seconds": work["seconds"],
-            "rows": work["rows"],
-            "rate": _per(work["rows"], span),
-            "waiting_rows": sum(s["waiting_rows"] for s in streams),
-            "memory_bytes": state["memory_bytes"],
-            "state_bytes": state["state_bytes"],
-            "scheduling": state["scheduling"],
-            "statistics": state["statistics"],
-            "row_queries": state["row_queries"].get("live", 0),
-        },
-        "streams": streams,
-        "operators": sorted(operators, key=lambda o: -o["seconds"]),
-        "queries": sorted(queries, key=lambda q: -q["seconds"]),
-        "synopses": sorted(({k: s[k] for k in kept} for s in synopses), key=lambda s: -s["bytes"]),
-        "filters": [_order(f) for f in state["filters"]],
-    }
 
 
 def _order(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never
 
 from millpond.answers.row_queries.ready import ready_of
+from millpond.archive.retention import is_retained
 from millpond.catalog import Catalog, Registered, Standing, Status, assign, assign_stores, check_name
-from millpond.catalog.unions import is_retained, progress_of
+from millpond.catalog.unions import progress_of
 from millpond.commands.inner_streams import InnerStreams
 from millpond.engine.core import Core
 from millpond.engine.jobs.readable import check_relation, check_windows

@@ -83,45 +83,53 @@ def _split(aggregate: Aggregate, time: str) -> Split:
     if function in ("first", "last", "arg_min", "arg_max"):
         return _chosen(aggregate, time)
     if function in ("var_pop", "var_samp", "stddev_pop", "stddev_samp"):
-        x = f"({arguments[0]})::DOUBLE"
-        m = _component(
-            "moments",
-            ("n", f"count({x}){where}"),
-            ("m", f"avg({x}){where}"),
-            ("s", f"coalesce(var_pop({x}){where}, 0) * count({x}){where}"),
-        )
-        return Split((m,), _spread(function, f"{m.name}n", f"{m.name}s"))
+        return _moments(function, f"({arguments[0]})::DOUBLE", where)
     if function in ("covar_pop", "covar_samp", "corr") or function.startswith("regr_"):
-        pair = f"({arguments[0]})::DOUBLE, ({arguments[1]})::DOUBLE"
-        c = _component(
-            "comoments",
-            ("n", f"regr_count({pair}){where}::BIGINT"),
-            ("y", f"regr_avgy({pair}){where}"),
-            ("x", f"regr_avgx({pair}){where}"),
-            ("b", f"regr_syy({pair}){where}"),
-            ("a", f"regr_sxx({pair}){where}"),
-            ("c", f"regr_sxy({pair}){where}"),
-        )
-        n = c.name
-        finals = {
-            "covar_pop": f"(CASE WHEN {n}n > 0 THEN {n}c / {n}n END)",
-            "covar_samp": f"(CASE WHEN {n}n > 1 THEN {n}c / ({n}n - 1) END)",
-            # Panes merged in another order leave rounding dust where a variance is really zero.
-            "corr": f"(CASE WHEN {n}n > 1 AND {n}a > 0 AND {n}b > 0 THEN "
-            f"greatest(-1.0, least(1.0, {n}c / (sqrt({n}a) * sqrt({n}b)))) WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
-            "regr_count": f"coalesce({n}n, 0)::UINTEGER",
-            "regr_avgx": f"(CASE WHEN {n}n > 0 THEN {n}x END)",
-            "regr_avgy": f"(CASE WHEN {n}n > 0 THEN {n}y END)",
-            "regr_sxx": f"(CASE WHEN {n}n > 0 THEN greatest({n}a, 0) END)",
-            "regr_syy": f"(CASE WHEN {n}n > 0 THEN greatest({n}b, 0) END)",
-            "regr_sxy": f"(CASE WHEN {n}n > 0 THEN {n}c END)",
-            "regr_slope": f"(CASE WHEN {n}a > 0 THEN {n}c / {n}a WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
-            "regr_intercept": f"(CASE WHEN {n}a > 0 THEN {n}y - {n}c / {n}a * {n}x END)",
-            "regr_r2": f"(CASE WHEN {n}a > 0 AND {n}b > 0 THEN least(1.0, {n}c / {n}a * ({n}c / {n}b)) "
-            f"WHEN {n}a > 0 THEN 1.0 END)",
-        }
-        return Split((c,), finals[function])
+        return _comoments(function, f"({arguments[0]})::DOUBLE, ({arguments[1]})::DOUBLE", where)
     return _listed(aggregate, time, where)
+
+
+def _moments(function: str, x: str, where: str) -> Split:
+    """Variances and deviations, from a count, a mean and a sum of squares (Chan et al. 1983)."""
+    m = _component(
+        "moments",
+        ("n", f"count({x}){where}"),
+        ("m", f"avg({x}){where}"),
+        ("s", f"coalesce(var_pop({x}){where}, 0) * count({x}){where}"),
+    )
+    return Split((m,), _spread(function, f"{m.name}n", f"{m.name}s"))
+
+
+def _comoments(function: str, pair: str, where: str) -> Split:
+    """Covariances, correlation and regressions, from the moments of two arguments together."""
+    c = _component(
+        "comoments",
+        ("n", f"regr_count({pair}){where}::BIGINT"),
+        ("y", f"regr_avgy({pair}){where}"),
+        ("x", f"regr_avgx({pair}){where}"),
+        ("b", f"regr_syy({pair}){where}"),
+        ("a", f"regr_sxx({pair}){where}"),
+        ("c", f"regr_sxy({pair}){where}"),
+    )
+    n = c.name
+    finals = {
+        "covar_pop": f"(CASE WHEN {n}n > 0 THEN {n}c / {n}n END)",
+        "covar_samp": f"(CASE WHEN {n}n > 1 THEN {n}c / ({n}n - 1) END)",
+        # Panes merged in another order leave rounding dust where a variance is really zero.
+        "corr": f"(CASE WHEN {n}n > 1 AND {n}a > 0 AND {n}b > 0 THEN "
+        f"greatest(-1.0, least(1.0, {n}c / (sqrt({n}a) * sqrt({n}b)))) WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
+        "regr_count": f"coalesce({n}n, 0)::UINTEGER",
+        "regr_avgx": f"(CASE WHEN {n}n > 0 THEN {n}x END)",
+        "regr_avgy": f"(CASE WHEN {n}n > 0 THEN {n}y END)",
+        "regr_sxx": f"(CASE WHEN {n}n > 0 THEN greatest({n}a, 0) END)",
+        "regr_syy": f"(CASE WHEN {n}n > 0 THEN greatest({n}b, 0) END)",
+        "regr_sxy": f"(CASE WHEN {n}n > 0 THEN {n}c END)",
+        "regr_slope": f"(CASE WHEN {n}a > 0 THEN {n}c / {n}a WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
+        "regr_intercept": f"(CASE WHEN {n}a > 0 THEN {n}y - {n}c / {n}a * {n}x END)",
+        "regr_r2": f"(CASE WHEN {n}a > 0 AND {n}b > 0 THEN least(1.0, {n}c / {n}a * ({n}c / {n}b)) "
+        f"WHEN {n}a > 0 THEN 1.0 END)",
+    }
+    return Split((c,), finals[function])
 
 
 def _counted(component: Component) -> Split:

@@ -1,4 +1,4 @@
-"""Immutable blocks of hot rows with ordered indexes (PSoup's Data SteM), and the files that carry them.
+"""Immutable blocks of hot rows with ordered indexes (PSoup's Data SteM).
 
 A block holds at most 65,536 rows, so that a row number or the rank of a value fits 16 bits. An index gives the rank
 (`code`) of every row's value among the distinct values of the block: a factor is then two integer comparisons.
@@ -6,15 +6,9 @@ A block holds at most 65,536 rows, so that a row number or the rank of a value f
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import struct
 import threading
-import uuid
-import zlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -24,15 +18,13 @@ import pyarrow.compute as pc
 
 from millpond.synopses.kernel import connection, query_table
 
-if TYPE_CHECKING:
-    from millpond.synopses.predicate_index.matches import Matches
-
 #: Most rows of a block: row numbers are uint16.
 BLOCK_ROWS = 65_536
 
 #: DuckDB type of each kind of attribute.
 KINDS = {"integer": "BIGINT", "float": "DOUBLE", "text": "VARCHAR"}
-_ARROW = {"integer": pa.int64(), "float": pa.float64(), "text": pa.string()}
+#: Their Arrow types.
+ARROW = {"integer": pa.int64(), "float": pa.float64(), "text": pa.string()}
 
 _EXPRESSIONS_AT_ONCE = 64
 
@@ -113,8 +105,8 @@ class Block:
     `_id`. time: name of the event-time column.
     """
 
-    def __init__(self, rows: pa.Table, time: str) -> None:
-        """Take rows that are sorted already; `build` sorts and cuts."""
+    def __init__(self, rows: pa.Table, time: str, indexes: dict[tuple[str, str], OrderedIndex] | None = None) -> None:
+        """Take rows that are sorted already, with indexes made of them before; `build` sorts and cuts."""
         if rows.num_rows > BLOCK_ROWS:
             raise ValueError(f"a block holds at most {BLOCK_ROWS} rows, not {rows.num_rows}")
         self.rows = rows
@@ -122,7 +114,12 @@ class Block:
         self.times = event_times(rows, time)
         self.ids = np.asarray(rows["_id"].to_numpy(), np.int64)
         self._lock = threading.Lock()
-        self._indexes: dict[tuple[str, str], OrderedIndex] = {}
+        self._indexes: dict[tuple[str, str], OrderedIndex] = indexes or {}
+
+    @property
+    def made(self) -> dict[tuple[str, str], OrderedIndex]:
+        """The indexes that were made so far, by attribute and kind."""
+        return self._indexes
 
     @staticmethod
     def build(rows: pa.Table, time: str) -> list[Block]:
@@ -262,11 +259,11 @@ def _plain_column(rows: pa.Table, attribute: str, kind: str) -> pa.Array | None:
     column = rows[name]
     kinds = pa.types
     if kind == "integer" and kinds.is_integer(column.type) and column.type != pa.uint64():
-        return _one(column.cast(pa.int64()))
+        return one_array(column.cast(pa.int64()))
     if kind == "float" and column.type in (pa.float64(), pa.float32()):
-        return _one(column.cast(pa.float64()))
+        return one_array(column.cast(pa.float64()))
     if kind == "text" and (kinds.is_string(column.type) or kinds.is_large_string(column.type)):
-        return _one(column)
+        return one_array(column)
     return None
 
 
@@ -279,10 +276,11 @@ def _evaluate(rows: pa.Table, attributes: Sequence[tuple[str, str]]) -> list[pa.
         table = select("TRY(CAST(({}) AS {}))")
     except duckdb.BinderException:  # TRY refuses some expressions, which cannot fail for single rows then
         table = select("CAST(({}) AS {})")
-    return [_one(table[f"c{i}"]) for i in range(len(attributes))]
+    return [one_array(table[f"c{i}"]) for i in range(len(attributes))]
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
     chunk = column.combine_chunks()
     if isinstance(chunk, pa.ChunkedArray):
         return chunk.chunk(0) if chunk.num_chunks == 1 else pa.concat_arrays(chunk.chunks)
@@ -335,141 +333,3 @@ def _text_index(keys: pa.Array) -> OrderedIndex:
     else:
         places = np.asarray(encoded.indices.to_numpy(), np.int64)
     return OrderedIndex(values, rank[places], nulls)
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-_MAGIC = b"MILLPND1"
-_FORMAT = 1
-_TAIL = struct.Struct("<QII8s")  # length of the contents, their checksum, length of the directory, magic
-_ALIGN = 64
-
-
-class _Sections:
-    """A file being written as aligned sections, with a running checksum."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-        self.at = 0
-        self.checksum = 0
-
-    def put(self, data: Any) -> list[int]:
-        """Append bytes; returns [offset, length]."""
-        view = memoryview(data).cast("B") if len(data) else memoryview(b"")
-        self._write(bytes(-self.at % _ALIGN))
-        place = [self.at, view.nbytes]
-        self._write(view)
-        return place
-
-    def _write(self, data: Any) -> None:
-        self.file.write(data)
-        self.checksum = zlib.crc32(data, self.checksum)
-        self.at += len(data)
-
-
-def write_blocks(path: str, blocks: Sequence[Block], matches: Sequence[Matches | None] | None = None) -> int:
-    """Write blocks, the indexes made so far and the matches as one file, replacing it atomically.
-
-    Derived data: nothing is synced, `read_blocks` tells a torn file.
-
-    Args:
-        path: the file; its folder must exist.
-        blocks: any number of blocks.
-        matches: one per block (None: none); None: none at all.
-
-    Returns:
-        Bytes written.
-    """
-    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            sections = _Sections(file)
-            found = [None] * len(blocks) if matches is None else matches
-            entries = [_put_block(sections, b, m) for b, m in zip(blocks, found, strict=True)]
-            directory = json.dumps({"format": _FORMAT, "blocks": entries}).encode()
-            sections.put(directory)
-            file.write(_TAIL.pack(sections.at, sections.checksum, len(directory), _MAGIC))
-            size = file.tell()
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    return size
-
-
-def _put_block(sections: _Sections, block: Block, matches: Matches | None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"time": block.time, "rows": sections.put(_ipc(block.rows)), "indexes": []}
-    for (attribute, kind), index in block._indexes.items():
-        values = pa.table({"v": pa.array(index.values, _ARROW[kind], from_pandas=False)})
-        entry["indexes"].append(
-            {
-                "attribute": attribute,
-                "kind": kind,
-                "nulls": index.nulls,
-                "values": sections.put(_ipc(values)),
-                "codes": sections.put(index.codes),
-            }
-        )
-    if matches is not None:
-        arrays = {name: [*sections.put(np.ascontiguousarray(a)), a.dtype.str] for name, a in matches.arrays().items()}
-        entry["matches"] = {"size": matches.size, "version": matches.version, "arrays": arrays}
-    return entry
-
-
-def _ipc(table: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
-def read_blocks(path: str) -> list[tuple[Block, Matches | None]] | None:
-    """Blocks of a file, memory-mapped without copying; None for a file that is missing, torn or of another format."""
-    try:
-        with pa.memory_map(path) as file:
-            data = file.read_buffer()
-    except (OSError, pa.ArrowInvalid):
-        return None
-    if data.size < _TAIL.size:
-        return None
-    length, checksum, directory, magic = _TAIL.unpack(data[data.size - _TAIL.size :])
-    contents = data[: data.size - _TAIL.size]
-    if magic != _MAGIC or length != contents.size or directory > length or zlib.crc32(contents) != checksum:
-        return None
-    try:
-        head = json.loads(contents[length - directory :].to_pybytes())
-        if head["format"] != _FORMAT:
-            return None
-        return [_read_block(contents, entry) for entry in head["blocks"]]
-    except (ValueError, KeyError, TypeError, pa.ArrowException):  # well-formed, but no file of ours
-        return None
-
-
-def _read_block(data: pa.Buffer, entry: dict[str, Any]) -> tuple[Block, Matches | None]:
-    def table(place: list[int]) -> pa.Table:
-        return pa.ipc.open_stream(data.slice(*place)).read_all()
-
-    block = Block(table(entry["rows"]), entry["time"])
-    indexes: dict[tuple[str, str], OrderedIndex] = {}
-    for stored in entry["indexes"]:
-        column = table(stored["values"])["v"]
-        if stored["kind"] == "text":
-            values = np.empty(len(column), object)
-            values[:] = column.to_pylist()
-        else:
-            values = _one(column).to_numpy(zero_copy_only=False)
-        codes = np.frombuffer(data.slice(*stored["codes"]), np.uint16)
-        indexes[stored["attribute"], stored["kind"]] = OrderedIndex(values, codes, stored["nulls"])
-    block._indexes = indexes
-    stored = entry.get("matches")
-    if stored is None:
-        return block, None
-    from millpond.synopses.predicate_index.matches import (
-        Matches,  # matches are made of blocks: the import runs that way round
-    )
-
-    arrays = {
-        name: np.frombuffer(data.slice(at, size), np.dtype(kind)) for name, (at, size, kind) in stored["arrays"].items()
-    }
-    return block, Matches.from_arrays(arrays, stored["size"], stored["version"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from millpond.archive.design.fidelity import count_interval_sql, quantile_sql
+from millpond.synopses.estimates import count_interval_sql, quantile_sql
 from millpond.synopses.splits import Component, Kind, Split
 from millpond.types import WEIGHT, Aggregate
 

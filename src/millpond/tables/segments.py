@@ -172,18 +172,8 @@ class SegmentTable:
                 known = removed
                 # Delta keeps the last number of an application in every checkpoint.
                 transactions.append(DeltaTransaction(_REMOVED, removed))
-            # Delta makes a checkpoint of version v when (v + 1) % interval is 0; this commit makes version + 1.
-            checkpoint = (self._table.version() + 2) % CHECKPOINT_EVERY == 0
             try:
-                self._table.create_write_transaction(
-                    actions,
-                    "append",
-                    self._delta_schema,
-                    commit_properties=CommitProperties(app_transactions=transactions or None, max_commit_retries=0),
-                    post_commithook_properties=PostCommitHookProperties(
-                        create_checkpoint=checkpoint, cleanup_expired_logs=checkpoint
-                    ),
-                )
+                self._write(actions, transactions)
             except Exception:
                 # An object store's answer can be lost on its way: the commit is there, or it is not.
                 version = self._table.version()
@@ -199,6 +189,20 @@ class SegmentTable:
                 self._garbage.append(s.path)
             self._segments.update({s.path: s for s in add})
             self._snapshot = tuple(self._segments.values()), known
+
+    def _write(self, actions: list[AddAction | RemoveAction], transactions: list[DeltaTransaction]) -> None:
+        """Write one commit to the log, and now and then a checkpoint."""
+        # Delta makes a checkpoint of version v when (v + 1) % interval is 0; this commit makes version + 1.
+        checkpoint = (self._table.version() + 2) % CHECKPOINT_EVERY == 0
+        self._table.create_write_transaction(
+            actions,
+            "append",
+            self._delta_schema,
+            commit_properties=CommitProperties(app_transactions=transactions or None, max_commit_retries=0),
+            post_commithook_properties=PostCommitHookProperties(
+                create_checkpoint=checkpoint, cleanup_expired_logs=checkpoint
+            ),
+        )
 
     def _is_there(self, add: Sequence[Segment], gone: Sequence[Segment]) -> bool:
         """Whether the log names what a commit was to add, and not what it was to remove; at least one of either."""

@@ -28,7 +28,8 @@ from millpond.engine.core import Core
 from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import MillpondError, QueryError
-from millpond.synopses.blocks import Block, read_blocks
+from millpond.synopses.blocks import Block
+from millpond.synopses.predicate_index.block_files import read_blocks
 from millpond.synopses.predicate_index.matches import Matches
 from millpond.tables import Segment
 from millpond.types import StreamDefinition

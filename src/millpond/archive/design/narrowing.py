@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.archive.design.fidelity import fraction_for
 from millpond.language.fidelity_columns import SMALL
+from millpond.synopses.estimates import fraction_for
 from millpond.types import Aggregation, RowScan
 
 #: Rows that the first scan should read, about.

@@ -59,7 +59,7 @@ def write_letters(
         rows = [t for t in (r.filter(pc.is_in(r["_id"], wanted)) for r in found) if t.num_rows]
         rows = [t.append_column("_reason", pa.array([reasons[i] for i in t["_id"].to_pylist()])) for t in rows]
     letters = pa.concat_tables([failed_letters(t, queries, epoch) for t in rows])
-    return write_rows(dead_folder(pond, stream), f"b{owner}-{task:05d}.parquet", letters, None, epoch, epoch)
+    return write_rows(dead_folder(pond, stream), f"b{owner}-{task:05d}.parquet", letters, None, (epoch, epoch))
 
 
 def letters_parcel(task: int, stream: StreamDefinition, segment: Segment) -> Parcel:

@@ -68,7 +68,7 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, operators: Operat
     files: dict[str, Any] = {} if file is None else {"archive": to_json(file), "copies": {}}
     if letters.num_rows:
         epochs = (manifest.epoch, manifest.epoch)
-        files["dead"] = to_json(write_rows(dead_folder(pond, stream), job.file, letters, None, *epochs, writes=writes))
+        files["dead"] = to_json(write_rows(dead_folder(pond, stream), job.file, letters, None, epochs, writes=writes))
     writes.finish()
     report = {
         "stream": stream.id,

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from millpond.catalog.shipping import BoxReader, boxes_folder
 from millpond.manifests.records import Manifest
-from millpond.synopses.blocks import BLOCK_ROWS, Block, write_blocks
+from millpond.synopses.blocks import BLOCK_ROWS, Block
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import connection, reset
+from millpond.synopses.predicate_index.block_files import write_blocks
 from millpond.synopses.predicate_index.boxes import BoxTable
 from millpond.synopses.predicate_index.matches import Matches, affordable, match_block
 from millpond.synopses.tolerance import one_line

@@ -117,6 +117,26 @@ class Compiled:
     uses: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class _Added:
+    """Queries that are added as one change, as columns.
+
+    attribute, lows, highs, flags: of their intervals. firsts, ends: which intervals each box has. slot_firsts, counts:
+    which boxes each query of `ids` has. last: by query, its last place in `ids`.
+    """
+
+    attribute: Any
+    lows: Any
+    highs: Any
+    flags: Any
+    firsts: Any
+    ends: Any
+    ids: Any
+    slot_firsts: Any
+    counts: Any
+    last: dict[int, int]
+
+
 class BoxTable:
     """Boxes by query, incremental and vectorised. All methods may be called from any thread.
 
@@ -208,40 +228,29 @@ class BoxTable:
                         highs.append(-1 if high is None else constants.setdefault(high, len(constants)))
                         flags.append(closed[interval.low_closed, interval.high_closed])
                     ends.append(at_interval + len(attribute))
-            self._append(attribute, lows, highs, flags, firsts, ends, ids, slot_firsts, counts, last)
+            self._append(_Added(attribute, lows, highs, flags, firsts, ends, ids, slot_firsts, counts, last))
 
-    def _append(
-        self,
-        attribute: Any,
-        lows: Any,
-        highs: Any,
-        flags: Any,
-        firsts: Any,
-        ends: Any,
-        ids: Any,
-        slot_firsts: Any,
-        counts: Any,
-        last: dict[int, int],
-    ) -> None:
+    def _append(self, added: _Added) -> None:
+        last, ids = added.last, added.ids
         for query in last.keys() & self._slots.keys():
             self._kill(query)
         at_slot = self._slot_query.size
-        self._iv_attribute.extend(attribute)
-        self._iv_low.extend(lows)
-        self._iv_high.extend(highs)
-        self._iv_flags.extend(flags)
-        self._box_first.extend(firsts)
-        self._box_end.extend(ends)
+        self._iv_attribute.extend(added.attribute)
+        self._iv_low.extend(added.lows)
+        self._iv_high.extend(added.highs)
+        self._iv_flags.extend(added.flags)
+        self._box_first.extend(added.firsts)
+        self._box_end.extend(added.ends)
         self._slot_query.extend(ids)
-        self._slot_first.extend(slot_firsts)
-        self._slot_count.extend(counts)
+        self._slot_first.extend(added.slot_firsts)
+        self._slot_count.extend(added.counts)
         alive = np.ones(len(ids), bool)
         if len(last) < len(ids):  # an id given twice: the last one counts
             alive[:] = False
             alive[list(last.values())] = True
         self._alive.extend(alive)
         self._slots.update((q, at_slot + i) for q, i in last.items())
-        for number, count in enumerate(np.bincount(np.asarray(attribute, np.int64), minlength=1)):
+        for number, count in enumerate(np.bincount(np.asarray(added.attribute, np.int64), minlength=1)):
             if count:
                 self._attributes[number].uses += int(count)
         if len(last) < len(ids):
@@ -316,16 +325,18 @@ class BoxTable:
             queries = snapshot.queries.tolist()
             attribute = numbers[snapshot.iv_attribute]
             self._append(
-                attribute,
-                low,
-                high,
-                snapshot.iv_flags,
-                snapshot.box_first + at_interval,
-                snapshot.box_end + at_interval,
-                queries,
-                snapshot.slot_first + at_box,
-                snapshot.slot_count,
-                {q: i for i, q in enumerate(queries)},
+                _Added(
+                    attribute,
+                    low,
+                    high,
+                    snapshot.iv_flags,
+                    snapshot.box_first + at_interval,
+                    snapshot.box_end + at_interval,
+                    queries,
+                    snapshot.slot_first + at_box,
+                    snapshot.slot_count,
+                    {q: i for i, q in enumerate(queries)},
+                )
             )
             surplus = np.bincount(attribute, minlength=len(self._attributes))
             for i, uses in enumerate(snapshot.uses):
@@ -463,7 +474,7 @@ class BoxTable:
         first, end = (boxes[n].to_numpy() for n in ("first", "end"))
         slot_first, count = (queries[n].to_numpy() for n in ("first", "count"))
         last = {q: i for i, q in enumerate(ids)}
-        table._append(attribute, low, high, flags, first, end, ids, slot_first, count, last)
+        table._append(_Added(attribute, low, high, flags, first, end, ids, slot_first, count, last))
         table.version = int(tables["attributes"].schema.metadata[b"version"])
         return table
 

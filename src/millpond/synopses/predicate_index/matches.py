@@ -7,6 +7,7 @@ row lasts. The others stay *factored*: the block's codes are their answer, `rows
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from millpond.support.distinct import distinct
 from millpond.synopses.blocks import Block, OrderedIndex
 from millpond.synopses.predicate_index import grid, probe
 from millpond.synopses.predicate_index.boxes import BoxTable, Compiled
-from millpond.synopses.predicate_index.match_plans import MAX_ATTRIBUTES, PLANNED, Plan, bitmaps_of, ways_of
+from millpond.synopses.predicate_index.match_plans import MAX_ATTRIBUTES, PLANNED, Plan, Ways, bitmaps_of, ways_of
 from millpond.types import Interval
 
 #: Nanoseconds of work, by estimate, that are always granted to a block.
@@ -152,56 +153,54 @@ def match_block(
         some = cheapest[: int(np.searchsorted(np.cumsum(ways.cost[cheapest]), left, "right"))]
         chosen = np.sort(chosen[some])
         ways = ways_of(plan, snapshot, chosen)
-    ends = np.zeros(len(chosen), np.int64)
-    dense = np.zeros(len(chosen), bool)
-    codes = np.stack([i.codes for i in plan.indexes]) if plan.indexes else np.zeros((1, n), np.uint16)
-    order = np.stack([i.order for i in plan.indexes]) if plan.indexes else np.zeros((1, n), np.uint16)
-    cells = grid.build(ways.layout, codes, plan.starts_at) if ways.layout.cells > 1 else grid.no_grid()
-    bits, bits_at, shift = bitmaps_of(plan, ways)
-    scratch = np.empty(n + 1, np.uint16)
-    words = np.empty((2, (n + 63) >> 6), np.uint64)
     limit = int(2 * explicit_budget * n) + n + 4096
     room = min(int(float(space[chosen].sum()) * 1.125) + n + 4096, limit)
-    out = np.empty(room, np.uint16)
-    done = at = 0
-    while True:
-        done, at = probe.walk(
-            chosen,
-            done,
-            plan.boxes,
-            n,
-            codes,
-            order,
-            bits,
-            bits_at,
-            shift,
-            ways.way,
-            ways.layout.buckets,
-            cells.first,
-            cells.row,
-            cells.packed,
-            cells.halved,
-            out,
-            at,
-            ends,
-            dense,
-            scratch,
-            words,
-        )
-        # Correlated factors match more than expected: past twice the budget the rest stays factored.
-        if done == len(chosen) or len(out) >= limit:
-            break
-        out = np.concatenate((out, np.empty(min(max(len(out) // 2, n), limit - len(out)), np.uint16)))
+    found = _walk(plan, ways, chosen, n, (room, limit))
     return Matches(
-        snapshot.queries[chosen[:done]],
-        ends[:done].astype(np.uint32),
-        out[:at].copy() if at * 5 < len(out) * 4 else out[:at],
-        np.flatnonzero(dense[:done]).astype(np.int32),
+        snapshot.queries[chosen[: found.done]],
+        found.ends[: found.done].astype(np.uint32),
+        found.rows,
+        np.flatnonzero(found.dense[: found.done]).astype(np.int32),
         n,
         snapshot.version,
         limited,
         planned + float(ways.cost.sum()),
     )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a walk found. done: of how many queries. rows: of one after the other; ends: where those of each end.
+
+    dense: which have a bitmap.
+    """
+
+    done: int
+    rows: npt.NDArray[np.uint16]
+    ends: npt.NDArray[np.int64]
+    dense: npt.NDArray[np.bool_]
+
+
+def _walk(plan: Plan, ways: Ways, chosen: npt.NDArray[Any], n: int, room: tuple[int, int]) -> _Found:
+    """Find the rows of queries, each by its way. room: for how many rows, at first and at most."""
+    ends, dense = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), bool)
+    codes = np.stack([i.codes for i in plan.indexes]) if plan.indexes else np.zeros((1, n), np.uint16)
+    order = np.stack([i.order for i in plan.indexes]) if plan.indexes else np.zeros((1, n), np.uint16)
+    cells = grid.build(ways.layout, codes, plan.starts_at) if ways.layout.cells > 1 else grid.no_grid()
+    bits, bits_at, shift = bitmaps_of(plan, ways)
+    scratch, words = np.empty(n + 1, np.uint16), np.empty((2, (n + 63) >> 6), np.uint64)
+    out = np.empty(room[0], np.uint16)
+    done = at = 0
+    while True:
+        done, at = probe.walk(
+            chosen, done, plan.boxes, n, codes, order, bits, bits_at, shift, ways.way, ways.layout.buckets,
+            cells.first, cells.row, cells.packed, cells.halved, out, at, ends, dense, scratch, words,
+        )  # fmt: skip
+        # Correlated factors match more than expected: past twice the budget the rest stays factored.
+        if done == len(chosen) or len(out) >= room[1]:
+            break
+        out = np.concatenate((out, np.empty(min(max(len(out) // 2, n), room[1] - len(out)), np.uint16)))
+    return _Found(done, out[:at].copy() if at * 5 < len(out) * 4 else out[:at], ends, dense)
 
 
 def affordable(n: int, table: BoxTable, work: float) -> bool:
