@@ -9,18 +9,8 @@ BACKWARD: set[str] = {
     "archive.upkeep.copy_maintenance -> engine.core",
     "archive.upkeep.expiry -> engine.core",
     "archive.upkeep.expiry -> operators.summaries.maintenance",
-<<<<<<< HEAD
-    "catalog.unions -> archive.retention",
-=======
-    "operators.derived.history -> engine.core",
->>>>>>> 975fb75 (Matched blocks have their files in a module of their own; long functions of tables, aggregates, matching and top are cut)
     "operators.relational.history -> engine.core",
     "operators.summaries.maintenance -> engine.core",
-<<<<<<< HEAD
-    "synopses.weighted -> archive.design.fidelity",
-=======
-    "operators.windowed.lookup_versions -> engine.core",
->>>>>>> 975fb75 (Matched blocks have their files in a module of their own; long functions of tables, aggregates, matching and top are cut)
 }
 
 CIRCLES: set[str] = {
