@@ -46,7 +46,6 @@ LONG_FUNCTIONS: set[str] = {
 MANY_PARAMETERS: set[str] = {
     "catalog.sharing.assign_stores",
     "operators.filters.profiling.profile_tuples",
-    "operators.panes.adapting.keep_modes",
     "operators.relation.advance.advance_relation",
     "operators.relation.early.with_early",
     "operators.rows.advance.advance_rows",

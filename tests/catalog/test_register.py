@@ -221,7 +221,7 @@ def test_workers_follow_the_index(tmp_path: Path) -> None:
         version = register.ship([1])
         seen[version] = sorted(live)
         if rng.random() < 0.7:
-            found = follower.at(folder, version)
+            found = follower.at(folder, version, "first")
             assert sorted(found[0].queries() if found else []) == sorted(live)
             expected = {i.attribute for q in live for box in found[0].boxes(q) for i in box} if found else set()
             assert set(found[1] if found else ()) == expected
@@ -230,7 +230,7 @@ def test_workers_follow_the_index(tmp_path: Path) -> None:
             register._indexes.prune(version)
             seen = {version: sorted(live)}
     for version, queries in seen.items():  # replay after a crash: an older version from files alone
-        fresh = BoxReader().at(folder, version)
+        fresh = BoxReader().at(folder, version, "second")
         assert sorted(fresh[0].queries() if fresh else []) == queries
 
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.operators.panes import adapting, forms
+from millpond.operators.panes import forms
 from millpond.operators.panes.adapting import Condition, Modes, adapt, condition_of
 from millpond.operators.panes.forms import Forms, as_partials, tuples_of
 from millpond.progress import StreamProgress
 from millpond.synopses import connection, merge_partials, partial, spec_of
+from millpond.tables.shard_cache import clear_all
 from millpond.types import QueryOptions
 from tests.engine.test_forms import STREAM, WIDE, normal, query, rows
 from tests.oracle import assert_rows_equal
@@ -139,7 +140,7 @@ def test_a_group_goes_back_and_keeps_its_partials(inline_pond: Callable[..., Any
             lines = said(pond).splitlines()
             seen.append((next(x for x in lines if x.startswith("state")), next(x for x in lines if "eager now" in x)))
             if restarts:
-                adapting._kept.clear()
+                clear_all()
         told.append(seen)
     assert told[0] == told[1]
     there, gone = "  eager now: 1 groups: g", "  eager now: 0 groups"

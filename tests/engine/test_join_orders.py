@@ -12,7 +12,7 @@ import pytest
 import millpond
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.manifests.records import read_manifest
-from millpond.operators.stores import state as stores
+from millpond.tables.shard_cache import clear_all
 from tests.engine.written import state_bytes
 from tests.relations.xjoin import xjoin
 
@@ -108,7 +108,7 @@ def test_answers_do_not_depend_on_the_orders(tmp_path):
                 assert len(read_manifest(path, epoch).filters) == 4 and (which != "off" or orders == {(0, 1, 2)})
                 if which == "random" and number in (2, 5):  # killed with its manifest written
                     pond._core.close()
-                    stores.forget_contents()
+                    clear_all()
                     pond = opened(path)
                 run_epoch(pond._core, epoch)
                 pond.step()
@@ -178,7 +178,7 @@ def test_joins_of_many_inputs_are_their_definition(tmp_path, graph):
         epoch = begin_epoch(core)
         if step in (2, 5):  # killed, with its manifest written where there was something to take
             pond._core.close()
-            stores.forget_contents()
+            clear_all()
             pond = opened(tmp_path / "pond")
         if epoch is not None:
             run_epoch(pond._core, epoch)
@@ -239,7 +239,7 @@ def test_orders_follow_what_is_seen_and_are_told(tmp_path):
     def run(*arguments, **more):
         runs.append(once(*arguments, **more))
         files = state_bytes(tmp_path / "pond")
-        stores.forget_contents()
+        clear_all()
         found = once(*arguments, **more)
         assert state_bytes(tmp_path / "pond") == files
         return found

@@ -18,6 +18,7 @@ import pytest
 import millpond
 from millpond.operators.panes import state
 from millpond.operators.rows import state as row_state
+from millpond.tables.shard_cache import ShardCache
 from millpond.testing import VirtualClock
 from tests.quick import quick_folder
 
@@ -49,7 +50,7 @@ class Life:
 
     def __init__(self, pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pond, self.monkeypatch = pond, monkeypatch
-        self.kept: dict[tuple[int, str], dict[Any, Any]] = {}
+        self.kept: dict[tuple[int, str], ShardCache[Any]] = {}
         self.files: dict[str, str] = {}
         self.loads = self.readings = 0
         pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, n BIGINT, v DOUBLE) WITH (progress='ts', lateness='20 s')")
@@ -58,7 +59,7 @@ class Life:
 
     def epoch(self, worker: int, table: pa.Table | None) -> None:
         for module in (state, row_state):
-            self.monkeypatch.setattr(module, "_kept", self.kept.setdefault((worker, module.__name__), {}))
+            self.monkeypatch.setattr(module, "_kept", self.kept.setdefault((worker, module.__name__), ShardCache()))
         if table is not None:
             self.pond.ingest("s", table)
         self.pond.step()

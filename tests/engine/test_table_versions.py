@@ -14,9 +14,9 @@ import pytest
 import millpond
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.manifests.records import manifest_path, read_manifest
-from millpond.operators.stores.state import forget_contents
 from millpond.sources.tables.versions import TableState, due, table_folder
 from millpond.tables import read_json
+from millpond.tables.shard_cache import clear_all
 from millpond.types import TableDefinition
 
 SECOND = 1_000_000
@@ -210,7 +210,7 @@ def test_versions_that_nobody_needs_go_and_restarts_keep_them(tmp_path: Path, mo
     pond.maintain()  # the records that go in the first round free the versions that they name for the next
     assert files(pond) == ["000000003.arrow", "000000004.arrow", "000000005.arrow"]
     pond.close()
-    forget_contents()
+    clear_all()
     source.unlink()
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
         pond.ingest("s", [row(24, "a"), row(40, "a")])

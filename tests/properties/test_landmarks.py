@@ -172,11 +172,11 @@ def test_state_of_a_group_does_not_grow() -> None:
             p.pond.step()
         last = p.answers(case)[-1]
         assert last[2:] == (118, 118)
-        held = [sum(t.num_rows for t in k.forms.tables) for k in states._kept.values() if k.epoch == 60]
+        held = [sum(t.num_rows for t in k.value.forms.tables) for k in states._kept.everything() if k.epoch == 60]
         assert held and max(held) < 20, held
         p.restart()
         states._kept.clear()
         p.ingest([Row(3601 * 1_000_000, 0, values)])
         p.pond.step()
         assert p.answers(case)[-1][2:] == (120, 120)
-        assert max(sum(t.num_rows for t in k.forms.tables) for k in states._kept.values()) < 20
+        assert max(sum(t.num_rows for t in k.value.forms.tables) for k in states._kept.everything()) < 20

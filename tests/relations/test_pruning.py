@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.operators.stores import state as stores
+from millpond.tables.shard_cache import clear_all
 from millpond.testing import VirtualClock
 from tests.quick import is_deep, quick_folder
 from tests.relations.setting import WINDOWS
@@ -53,7 +54,7 @@ def log_of(always: bool, queries: list[str], drawn: list[Any], options: str = ""
         (folder / "t.csv").write_text("a,name\n1,one\n2,two\n,none\n")
 
         def opened() -> Any:
-            stores.forget_contents()
+            clear_all()
             files = 2 if always else 1000
             return millpond.open(folder / "pond", executor="inline", shards=2, compact_files=files, clock=clock)
 
@@ -88,8 +89,8 @@ def log_of(always: bool, queries: list[str], drawn: list[Any], options: str = ""
                         pond.ingest(name, shown)
                     pond.step()
                 # What was left out is looked for again in the next epoch, however little came.
-                for key, held in stores._kept.items():
-                    stores._kept[key] = replace(held, size=0)
+                for key, (opening, held) in stores._kept._kept.items():
+                    stores._kept._kept[key] = opening, replace(held, value=replace(held.value, size=0))
             while waiting:
                 create()
             if status == "paused":
@@ -164,7 +165,7 @@ def test_files_are_put_together_without_what_their_rows_take_back() -> None:
         with quick_folder() as folder:
 
             def opened(folder: Path = folder, files: int = files) -> Any:
-                stores.forget_contents()  # only what is in files is known
+                clear_all()  # only what is in files is known
                 return millpond.open(folder / "pond", executor="inline", shards=1, compact_files=files)
 
             pond = opened()

@@ -103,7 +103,7 @@ class Storage:
         """Open (and create where missing) the parts of a stream."""
         intake = os.path.join(self.path, "intake", definition.folder)
         if definition.options.archive_at is not None:
-            know(definition.options.archive_at, self.path, renew=True)
+            know(definition.options.archive_at, self.path)
         log = IntakeLog(intake)
         schema = row_schema(definition)
         runtime = StreamRuntime(

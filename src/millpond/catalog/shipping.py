@@ -70,18 +70,22 @@ class BoxReader:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[int, BoxTable, dict[str, str]]] = {}
+        #: By folder: of which opening of the pond, and what.
+        self._held: dict[str, tuple[str, tuple[int, BoxTable, dict[str, str]]]] = {}
 
-    def at(self, folder: str, version: int) -> tuple[BoxTable, dict[str, str]] | None:
+    def at(self, folder: str, version: int, opening: str) -> tuple[BoxTable, dict[str, str]] | None:
         """The index of the stream in `folder` as of `version`, and its factors that can fail.
 
         None when the stream has none, or its files are gone (then nothing is matched ahead, and no answer changes).
         The table is the reader's own: it changes with the next call.
+
+        Args:
+            opening: which opening of the pond has the version; of another history nothing is used.
         """
         with self._lock:
             bases, deltas = listing(folder)
-            held = self._held.get(folder)
-            if held is None or held[0] > version:
+            whose, held = self._held.get(folder, ("", None))
+            if held is None or whose != opening or held[0] > version:
                 held = None
             if held is not None:
                 reached, held = self._follow(folder, held, deltas, version)
@@ -101,7 +105,7 @@ class BoxReader:
                     return None
             while len(self._held) > 8:
                 self._held.pop(next(iter(self._held)))
-            self._held[folder] = held
+            self._held[folder] = opening, held
             return held[1], held[2]
 
     def _follow(

@@ -70,7 +70,7 @@ class UserFunctions:
             if (old := core.catalog.functions.get(low)) is not None:
                 self._refuse_used(old, "drop them first, or choose another name")
             number = core.register.reserve_id(core.catalog.next_id)
-            reference = f"udf__{low}__{core.pond_id[:8]}_{number}"
+            reference = f"udf__{low}__{core.ownership.opening[:8]}_{number}"
             definition = FunctionDefinition(low, reference, types, _type(low, returns), vectorised, cost, number)
             blob = share(core.path, definition, function)
             made = Function(definition, function)

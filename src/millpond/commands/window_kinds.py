@@ -70,7 +70,9 @@ class WindowKinds:
             number = core.register.reserve_id(core.catalog.next_id)
             longest = registered.Axis(name, kind).longest
             length = max(end - start for _, start, end in tried) if longest is None else longest
-            definition = KindDefinition(name, f"{name}@{core.pond_id[:8]}.{number}", fingerprint, length, number)
+            definition = KindDefinition(
+                name, f"{name}@{core.ownership.opening[:8]}.{number}", fingerprint, length, number
+            )
             registered.share(core.path, definition.reference, kind)
             registered.put(definition.reference, kind)
             core.catalog_log.record({"do": "create_kind", "definition": to_json(definition)})

@@ -29,6 +29,7 @@ from millpond.operators.relational.skew import Skew
 from millpond.sources.tables.versions import TableVersions
 from millpond.tables import SegmentTable
 from millpond.tables.executors import Executor
+from millpond.tables.shard_cache import forget
 from millpond.tables.stores import write_options
 from millpond.types import StreamDefinition
 from millpond.types.options import Settings, options_of, read_settings
@@ -78,7 +79,8 @@ class Core:
             self.resharing = True
 
     def close(self) -> None:
-        """Close files and give the lock back."""
+        """Close files, give the lock back, and keep nothing of the pond's state in this process."""
+        forget(self.path)
         self.storage.close()
         self.catalogs.close()
         self.ownership.release()

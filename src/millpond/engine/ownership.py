@@ -41,6 +41,7 @@ class Ownership:
     Attributes:
         pond_id: says which pond this is, wherever its folder lies.
         shards: how many state shards it was made with.
+        opening: says which opening this is; written to `fence.json`, and into the manifests of its epochs.
 
     Raises:
         PondError: another process has it open, its folder cannot be made or written, it is of another format, or DuckDB
@@ -54,8 +55,8 @@ class Ownership:
             meta = _meta(self.path, shards)
             for name in _FOLDERS:
                 os.makedirs(os.path.join(self.path, name), exist_ok=True)
-            self._fence = uuid.uuid4().hex
-            write_json(os.path.join(self.path, "fence.json"), self._fence)
+            self.opening = uuid.uuid4().hex
+            write_json(os.path.join(self.path, "fence.json"), self.opening)
         except BaseException:
             self.release()
             raise
@@ -64,7 +65,7 @@ class Ownership:
 
     def check_fence(self) -> None:
         """Refuse to write when somebody else has opened the pond since (a lock can be lost on shared storage)."""
-        if read_json(os.path.join(self.path, "fence.json")) != self._fence:
+        if read_json(os.path.join(self.path, "fence.json")) != self.opening:
             raise PondError(f"the pond {self.path} was opened by another process; this one may not write any more")
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""The registered functions that this process knows, by reference (`udf__lookup__1f2e3d4c_7`: name, pond, number).
+"""The registered functions that this process knows, by reference (`udf__lookup__1f2e3d4c_7`: name, opening, number).
 
 A reference names one function for ever: who registers another one under the same name makes a new reference. The
 process that registered a function has it; others read it from the pond's folder. DuckDB connections get every known

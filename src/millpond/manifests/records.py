@@ -12,6 +12,7 @@ from millpond.adapt.filter_plans import FilterPlan
 from millpond.adapt.matching_pace import UNLIMITED
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment, read_json, write_json
+from millpond.tables.shard_cache import Version
 from millpond.types import QueryOptions, TableStretch, from_json, to_json
 
 
@@ -192,7 +193,8 @@ class Manifest:
     hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`). moved: per store, keys
     whose rows of earlier epochs every shard takes over. tables: versions of the tables that queries read, by id;
     unread: of those that never could be read, why. lookups: per synopsis whose rows are joined with tables, which
-    versions rows see, by their event time.
+    versions rows see, by their event time. opening: which opening of the pond wrote it, so that what processes keep is
+    told from what they kept of another history; '': it was not said yet.
     """
 
     epoch: int
@@ -222,6 +224,11 @@ class Manifest:
     tables: dict[str, int] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     lookups: dict[str, tuple[TableStretch, ...]] = field(default_factory=dict)
+    opening: str = ""
+
+    def state_version(self, pond: str) -> Version:
+        """The version that it makes of the state of the pond in a folder."""
+        return Version(pond, self.opening, self.epoch)
 
 
 @dataclass(frozen=True)
@@ -259,15 +266,6 @@ class Published:
 def manifest_path(pond: str, epoch: int) -> str:
     """Where the manifest of an epoch lies."""
     return os.path.join(pond, "manifests", f"{epoch:012d}.json")
-
-
-def manifest_file(pond: str, epoch: int) -> tuple[int, int] | None:
-    """Which file the manifest of an epoch is; None when it has been removed."""
-    try:
-        status = os.stat(manifest_path(pond, epoch))
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def published_path(pond: str, epoch: int) -> str:

@@ -12,7 +12,7 @@ answer; what lies outside of `needs` can go; whatever an operator raises is its 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,7 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
 from millpond.tables import Chunk, DurableWrites, Segment
 from millpond.tables.chunks import Payload
+from millpond.tables.shard_cache import Version
 from millpond.types import StreamDefinition
 
 # -- map ---------------------------------------------------------------------------------------------------------------
@@ -131,7 +132,6 @@ class MergeTask:
 
     db: duckdb.DuckDBPyConnection
     pond: str
-    pond_id: str
     manifest: Manifest
     catalog: Catalog
     shard: int
@@ -139,6 +139,11 @@ class MergeTask:
     segments: Sequence[Segment]
     failures: Mapping[str, str] = field(default_factory=dict)
     views: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> Version:
+        """The version of the pond's state that the epoch makes: what is kept from one epoch to the next goes by it."""
+        return self.manifest.state_version(self.pond)
 
 
 @dataclass
@@ -224,11 +229,6 @@ class Operator(ABC):
     def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
         """Take in what the map tasks sent, in order of tasks, and answer."""
         return Step()
-
-    @classmethod
-    def forget(cls, pond_id: str, owners: Set[str]) -> None:
-        """Drop what this process keeps for operators of this kind, but for those with these owners."""
-        return None
 
     def compacted_as(self, kind: str) -> str:
         """The kind under which chunks of a kind are put together."""

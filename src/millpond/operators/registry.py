@@ -57,12 +57,6 @@ class Operators:
         failed = [o for o in self.all if o.owner in reasons]
         return {str(standing.id): reasons[o.owner] for o in failed for standing in o.users()}
 
-    def forget(self, pond_id: str) -> None:
-        """Drop what this process keeps for operators of a pond that are not among these."""
-        owners = {operator.owner for operator in self.all}
-        for kind in KINDS:
-            kind.forget(pond_id, owners)
-
 
 #: The operators of the catalog that was asked for last.
 _last: list[tuple[Catalog, Operators]] = []

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,8 +27,17 @@ from millpond.tables.files import remove_file, temporary_name, write_json
 #: The file of a pond with the options of its object store. It may hold secrets: nobody else may read it.
 OPTIONS = "storage.json"
 
-#: What is known of roots that tables lie under: their options, and the file system that was made with them.
-_known: dict[str, tuple[dict[str, str], pafs.FileSystem]] = {}
+
+@dataclass(frozen=True)
+class _Place:
+    """What is known of a root that tables lie under: its options, the file that said them, and the file system."""
+
+    said: tuple[int, ...]
+    options: dict[str, str]
+    system: pafs.FileSystem
+
+
+_known: dict[str, _Place] = {}
 
 #: What deltalake puts before a cause.
 _CAUSE = re.compile(r"\s*(?:\x1b\[\d*m)*↳(?:\x1b\[\d*m)*\s*")
@@ -75,19 +85,33 @@ def read_options(pond: str) -> dict[str, str]:
         return {}
 
 
-def know(root: str, pond: str, renew: bool = False) -> str:
-    """Reach what lies under `root` with the options of a pond, from here on; returns `root`."""
-    if is_remote(root) and (renew or root not in _known):
-        options = read_options(pond)
-        if root.startswith("file://"):
-            os.makedirs(root.removeprefix("file://"), exist_ok=True)
-        _known[root] = options, pafs.PyFileSystem(_Handler(root, options or None))
+def know(root: str, pond: str) -> str:
+    """Reach what lies under `root` with the options of a pond, from here on; returns `root`.
+
+    A process that has known it for long takes the options of a later opening as soon as these are written.
+    """
+    if is_remote(root):
+        said = _said(pond)
+        if root not in _known or _known[root].said != said:
+            options = read_options(pond)
+            if root.startswith("file://"):
+                os.makedirs(root.removeprefix("file://"), exist_ok=True)
+            _known[root] = _Place(said, options, pafs.PyFileSystem(_Handler(root, options or None)))
     return root
+
+
+def _said(pond: str) -> tuple[int, ...]:
+    """Which file holds the options of a pond's object store; () when there is none."""
+    try:
+        found = os.stat(os.path.join(pond, OPTIONS))
+    except FileNotFoundError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def options_of(place: str) -> dict[str, str] | None:
     """The storage options with which deltalake reaches a place; None for a folder of this machine."""
-    return _known[_root(place)][0] or None if is_remote(place) else None
+    return _known[_root(place)].options or None if is_remote(place) else None
 
 
 def located(path: str) -> tuple[str, pafs.FileSystem | None]:
@@ -95,7 +119,7 @@ def located(path: str) -> tuple[str, pafs.FileSystem | None]:
     if not is_remote(path):
         return path, None
     root = _root(path)
-    return path[len(root) :].strip("/"), _known[root][1]
+    return path[len(root) :].strip("/"), _known[root].system
 
 
 def _root(place: str) -> str:

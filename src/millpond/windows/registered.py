@@ -5,8 +5,9 @@ in the order of their ends. So the engine does as Li's Bucket does (2008, sectio
 that holds it, and from there on windows are told by their ids alone. Pane p is window p, and a window is one pane:
 what works for tumbling windows works for these, once a time is translated into the number of windows that have ended.
 
-Kinds are Python objects and known by reference (`months@1f2e3d4c.7`: name, pond, number). The process that registered
-one has it; workers read it from the pond's folder, where the registering process has put it for as long as it runs.
+Kinds are Python objects and known by reference (`months@1f2e3d4c.7`: name, opening, number). The process that
+registered one has it; workers read it from the pond's folder, where the registering process has put it for as long as
+it runs.
 """
 
 from __future__ import annotations

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from millpond.language.reduce_clause import FORMS
 from millpond.support.errors import QueryError
+from millpond.support.file_cache import FileCache
 from millpond.tables import remove_file, write_durably
 from millpond.types import PairsQuery, Reduction, RelationQuery, RowWindowQuery, StandingQuery, WindowQuery
 
 if TYPE_CHECKING:
     from millpond.engine.core import Core
 
-_loaded: dict[str, Callable[..., Any]] = {}
+_loaded: FileCache[Callable[..., Any]] = FileCache(64)
 
 
 def register_reduction(core: Core, name: str, function: Callable[..., Any]) -> None:
@@ -48,7 +49,7 @@ def register_reduction(core: Core, name: str, function: Callable[..., Any]) -> N
         write_durably(path, lambda out: out.write(blob))
         old = core.catalog.reductions.get(low)
         core.catalog_log.record({"do": "create_reduction", "name": low, "file": file})
-        _loaded[path] = function
+        _loaded.put(path, function)
         if old is not None:
             remove_file(os.path.join(core.path, old))
 
@@ -104,10 +105,13 @@ def function_of(core: Core, name: str) -> Callable[..., Any]:
     if file is None:
         raise QueryError(f"there is no reduction function '{name}'; pond.register_reduction makes one")
     path = os.path.join(core.path, file)
-    if path not in _loaded:
-        try:
-            with open(path, "rb") as source:
-                _loaded[path] = cloudpickle.loads(source.read())
-        except Exception as error:
-            raise QueryError(f"reduction function '{name}' cannot be loaded: {error}") from error
-    return _loaded[path]
+
+    def load() -> Callable[..., Any]:
+        with open(path, "rb") as source:
+            loaded: Callable[..., Any] = cloudpickle.loads(source.read())
+            return loaded
+
+    try:
+        return _loaded.get(path, load)
+    except Exception as error:
+        raise QueryError(f"reduction function '{name}' cannot be loaded: {error}") from error

@@ -59,6 +59,7 @@ def _begun(core: Core, proposal: Proposal) -> int:
         proposal.manifest,
         register=register.ship(proposal.taken) if len(register) else 0,
         filters=core.controllers.filters.plans(catalog),
+        opening=core.ownership.opening,
     )
     assert manifest.version == catalog.version
     core.ownership.check_fence()
@@ -86,9 +87,9 @@ def run_epoch(core: Core, epoch: int) -> None:
     manifest = read_manifest(core.path, epoch)
     try:
         outcomes = core.executor.run(
-            partial(map_epoch, core.path, core.pond_id, epoch),
+            partial(map_epoch, core.path, epoch),
             len(manifest.splits),
-            partial(merge_epoch, core.path, core.pond_id, epoch),
+            partial(merge_epoch, core.path, epoch),
             manifest.shards,
         )
     except Exception as error:

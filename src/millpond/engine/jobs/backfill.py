@@ -37,6 +37,7 @@ from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.operators.windowed.needs import keep_since, read_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import QueryError
+from millpond.support.file_cache import FileCache
 from millpond.synopses import connection
 from millpond.synopses.panes import by_interval
 from millpond.synopses.partials.dispatch import still_needed
@@ -275,16 +276,12 @@ class _Past:
         }
 
 
-_plans: dict[tuple[str, int, int], Any] = {}
+#: A repeated back-fill has a new plan under the same name.
+_plans: FileCache[Any] = FileCache(1)
 
 
 def _plan(path: str) -> Any:
-    status = os.stat(path)
-    key = path, status.st_ino, status.st_mtime_ns  # a repeated back-fill has a new plan under the same name
-    if key not in _plans:
-        _plans.clear()
-        _plans[key] = read_json(path)
-    return _plans[key]
+    return _plans.get(path, lambda: read_json(path))
 
 
 def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:

@@ -15,6 +15,7 @@ from millpond.engine.tasks.merging import merge_shard
 from millpond.manifests.records import Manifest, manifest_path, read_manifest
 from millpond.operators.registry import Operators, operators_of
 from millpond.relations import matching
+from millpond.support.file_cache import FileCache
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
@@ -24,35 +25,32 @@ from millpond.windows import registered
 #: What this process loads, or has loaded, before it is needed.
 _loading: dict[str, threading.Thread] = {}
 
-_catalogs: dict[tuple[str, int], tuple[Catalog, Operators]] = {}
-_manifests: dict[tuple[str, int, int], Manifest] = {}
+_catalogs: FileCache[tuple[Catalog, Operators]] = FileCache(1)
+_manifests: FileCache[Manifest] = FileCache(1)
 
 
-def catalog_at(pond: str, pond_id: str, version: int) -> tuple[Catalog, Operators]:
+def catalog_at(pond: str, version: int) -> tuple[Catalog, Operators]:
     """The catalog of a version and its operators, read once per process."""
-    key = (pond_id, version)
-    if key not in _catalogs:
-        _catalogs.clear()
-        catalog = from_json(Catalog, read_json(snapshot_path(os.path.join(pond, "catalog"), version)))
-        _catalogs[key] = catalog, operators_of(catalog)
-    return _catalogs[key]
+    path = snapshot_path(os.path.join(pond, "catalog"), version)
+
+    def read() -> tuple[Catalog, Operators]:
+        catalog = from_json(Catalog, read_json(path))
+        return catalog, operators_of(catalog)
+
+    return _catalogs.get(path, read)
 
 
-def manifest_at(pond: str, pond_id: str, epoch: int) -> Manifest:
+def manifest_at(pond: str, epoch: int) -> Manifest:
     """The manifest of an epoch, read once per process."""
-    key = (pond_id, epoch, os.stat(manifest_path(pond, epoch)).st_ino)
-    if key not in _manifests:
-        _manifests.clear()
-        _manifests[key] = read_manifest(pond, epoch)
-    return _manifests[key]
+    return _manifests.get(manifest_path(pond, epoch), lambda: read_manifest(pond, epoch))
 
 
-def map_epoch(pond: str, pond_id: str, epoch: int, task: int) -> Iterator[Parcel]:
+def map_epoch(pond: str, epoch: int, task: int) -> Iterator[Parcel]:
     """Map task `task` of an epoch."""
     registered.use(pond)
     functions.use(pond)
-    manifest = manifest_at(pond, pond_id, epoch)
-    catalog, operators = catalog_at(pond, pond_id, manifest.version)
+    manifest = manifest_at(pond, epoch)
+    catalog, operators = catalog_at(pond, manifest.version)
     if "joins" not in _loading and any(_joins(standing) for standing in catalog.queries.values()):
         # Any worker may get the next merge task of a join; meanwhile it can get ready beside its map tasks.
         _loading["joins"] = threading.Thread(target=matching.load, name="millpond-load")
@@ -65,12 +63,10 @@ def _joins(standing: Standing) -> bool:
     return isinstance(query, PairsQuery) or (isinstance(query, RelationQuery) and query.joined is not None)
 
 
-def merge_epoch(
-    pond: str, pond_id: str, epoch: int, shard: int, parcels: Sequence[Parcel]
-) -> tuple[dict[str, Any], Payload]:
+def merge_epoch(pond: str, epoch: int, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     """Merge task of a shard in an epoch."""
     registered.use(pond)
     functions.use(pond)
-    manifest = manifest_at(pond, pond_id, epoch)
-    catalog, operators = catalog_at(pond, pond_id, manifest.version)
-    return merge_shard(pond, pond_id, manifest, catalog, operators, shard, parcels), b""
+    manifest = manifest_at(pond, epoch)
+    catalog, operators = catalog_at(pond, manifest.version)
+    return merge_shard(pond, manifest, catalog, operators, shard, parcels), b""

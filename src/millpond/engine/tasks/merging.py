@@ -26,10 +26,8 @@ from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
 from millpond.tables.executors import Parcel
-from millpond.types import (
-    from_json,
-    to_json,
-)
+from millpond.tables.shard_cache import forget
+from millpond.types import from_json, to_json
 
 
 def progress_after(
@@ -61,7 +59,6 @@ def progress_after(
 
 def merge_shard(
     pond: str,
-    pond_id: str,
     manifest: Manifest,
     catalog: Catalog,
     operators: Operators,
@@ -74,7 +71,7 @@ def merge_shard(
     failing = operators.failing({owner: reason for r in reports for owner, reason in r["failures"].items()})
     progress = progress_after(manifest, catalog, reports)
     segments = [s for s in manifest.state if s.shard == shard]
-    task = MergeTask(connection(), pond, pond_id, manifest, catalog, shard, progress, segments, failing)
+    task = MergeTask(connection(), pond, manifest, catalog, shard, progress, segments, failing)
     done = _merged(task, operators, parcels)
     given: dict[str, int] = defaultdict(int)
     for chunk in done.answers:
@@ -119,7 +116,7 @@ def _merged(task: MergeTask, operators: Operators, parcels: Sequence[Parcel]) ->
             done.add(operator.merge(task, parts.get(operator.owner, ())))
         except FAULTS as error:
             done.failures |= {str(standing.id): one_line(error) for standing in operator.users()}
-    operators.forget(task.pond_id)
+    forget(task.pond, operators.storing)
     return done
 
 

@@ -12,7 +12,7 @@ have all expired begins anew, as in the thesis.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -25,7 +25,7 @@ from millpond.archive.segments import row_schema
 from millpond.catalog import Catalog, Synopsis
 from millpond.catalog.unions import progress_of
 from millpond.manifests.places import state_folder
-from millpond.manifests.records import Manifest, QueryProgress, manifest_file
+from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.panes.forms import Forms, aggregated, codes_of, keeps_lists, row_bytes, tuples_of
 from millpond.operators.panes.state import PaneState
 from millpond.operators.windowed.needs import needed_since
@@ -35,6 +35,7 @@ from millpond.synopses import PanesSpec
 from millpond.synopses.panes import group_codes, windows_of
 from millpond.synopses.partials.late_exclusions import merge_cuts
 from millpond.tables import Chunk, Segment, read_chunks
+from millpond.tables.shard_cache import ShardCache, Version
 from millpond.types import KindWindow, WindowQuery
 from millpond.windows import first_end_after
 from millpond.windows.panes import FAR, KindPanes
@@ -219,24 +220,15 @@ def _record(spec: PanesSpec, forms: Forms, codes: tuple[Ints, Ints], noted: Ints
 # --- records in state files ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Kept:
-    epoch: int
-    manifest: tuple[int, int] | None
-    modes: Modes
+_kept: ShardCache[Modes] = ShardCache()
 
 
-_kept: dict[tuple[str, str, int], _Kept] = {}
-
-
-def modes_before(
-    pond: str, pond_id: str, segments: Sequence[Segment], shard: int, owner: str, epoch: int, since: int
-) -> Modes:
+def modes_before(version: Version, segments: Sequence[Segment], shard: int, owner: str, since: int) -> Modes:
     """The records of a synopsis in a shard before an epoch, at least those that reach beyond `since`."""
-    held = _kept.get((pond_id, owner, shard))
-    if held is not None and held.epoch == epoch - 1 and held.manifest == manifest_file(pond, held.epoch):
-        return held.modes
-    return recorded(pond, segments, owner, since)
+    held = _kept.get(version, owner, shard)
+    if held is not None and held.epoch == version.epoch - 1:
+        return held.value
+    return recorded(version.pond, segments, owner, since)
 
 
 def recorded(pond: str, segments: Sequence[Segment], owner: str, since: int) -> Modes:
@@ -249,11 +241,9 @@ def recorded(pond: str, segments: Sequence[Segment], owner: str, since: int) -> 
 
 def keep_modes(
     db: duckdb.DuckDBPyConnection,
-    pond: str,
-    pond_id: str,
+    version: Version,
     shard: int,
     owner: str,
-    epoch: int,
     spec: PanesSpec,
     modes: Modes,
     record: pa.Table | None,
@@ -263,7 +253,7 @@ def keep_modes(
     parts = [t for t in (modes.table, record) if t is not None and t.num_rows]
     table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
     latest = Modes(table).latest(db, spec, since)
-    _kept[pond_id, owner, shard] = _Kept(epoch, manifest_file(pond, epoch), Modes(latest))
+    _kept.put(version, owner, shard, Modes(latest))
 
 
 def first_open(synopsis: Synopsis, catalog: Catalog, queries: Mapping[str, QueryProgress]) -> int | None:
@@ -308,11 +298,11 @@ def choose(
     if condition is None or low is None or panes.forms is None or not isinstance(spec, PanesSpec):
         return []
     since = spec.panes.start(low)
-    known = modes_before(panes.pond, panes.pond_id, panes.segments, panes.shard, owner, manifest.epoch, since)
+    known = modes_before(panes.version, panes.segments, panes.shard, owner, since)
     latest = known.latest(db, spec, since)
     chosen = adapt(db, spec, condition, panes.forms, panes.before(low), latest, manifest.epoch)
     needed = needed_since(manifest, catalog, synopsis)  # before it their files may be gone
-    keep_modes(db, panes.pond, panes.pond_id, panes.shard, owner, manifest.epoch, spec, known, chosen.record, needed)
+    keep_modes(db, panes.version, panes.shard, owner, spec, known, chosen.record, needed)
     panes.forms = chosen.forms
     every = [t for t in (latest, chosen.record) if t is not None and t.num_rows]
     if every:
@@ -352,12 +342,6 @@ def eager_groups(
     return latest.filter(latest["eager"]) if latest.num_rows else None
 
 
-def forget_modes(pond_id: str, owners: Set[str]) -> None:
-    """Drop what is kept for synopses of this pond that no longer exist."""
-    for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
-        del _kept[key]
-
-
 __all__ = [
     "MODES",
     "Adapted",
@@ -369,7 +353,6 @@ __all__ = [
     "current",
     "eager_groups",
     "first_open",
-    "forget_modes",
     "keep_modes",
     "mode_chunk",
     "modes_before",

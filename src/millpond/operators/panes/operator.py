@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import duckdb
@@ -15,10 +15,10 @@ from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.places import query_owner
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
-from millpond.operators.panes.adapting import MODES, choose, eager_groups, forget_modes, put_together
+from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_together
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, settled, tuples_of
 from millpond.operators.panes.prefixes import fold_prefix
-from millpond.operators.panes.state import PANES, PaneState, forget, pane_chunk
+from millpond.operators.panes.state import PANES, PaneState, pane_chunk
 from millpond.operators.windowed.advance import Advanced, advance, revise_for
 from millpond.operators.windowed.catching_up import catch_up
 from millpond.operators.windowed.early import open_answers
@@ -86,8 +86,7 @@ class PanesOperator(WindowOperator):
             tuples = [t for t in parts if are_tuples(t)]
             forms = settled(db, spec, [t for t in parts if not are_tuples(t)], tuples)
             delta = merge_panes(db, spec, [as_partials(db, spec, t) for t in forms.tables])
-        state = PaneState(db, task.pond, task.pond_id, task.segments, task.shard, self.owner, spec, epoch, delta,
-                          forms=forms)  # fmt: skip
+        state = PaneState(db, task.version, task.segments, task.shard, self.owner, spec, delta, forms=forms)
         chunks = choose(db, task.manifest, self.catalog, self.synopsis, state)
         stored = self._marked(task.manifest, delta)
         tables = [stored] if state.forms is None else [self._marked(task.manifest, t) for t in state.forms.tables]
@@ -106,8 +105,7 @@ class PanesOperator(WindowOperator):
 
     def as_of(self, task: MergeTask, state: Any, since: int) -> PaneState:
         """See `WindowOperator`."""
-        return PaneState(task.db, task.pond, task.pond_id, task.segments, task.shard, self.owner, self.spec,
-                         task.manifest.epoch, state.delta, since)  # fmt: skip
+        return PaneState(task.db, task.version, task.segments, task.shard, self.owner, self.spec, state.delta, since)
 
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
         """See `WindowOperator`."""
@@ -173,12 +171,6 @@ class PanesOperator(WindowOperator):
 
     def _settled(self, manifest: Manifest) -> int:
         return settled_pane(self.catalog, self.synopsis, manifest.progress.get, manifest.queries.get)
-
-    @classmethod
-    def forget(cls, pond_id: str, owners: Set[str]) -> None:
-        """See `Operator`."""
-        forget(pond_id, owners)
-        forget_modes(pond_id, owners)
 
     def compacted_as(self, kind: str) -> str:
         """See `Operator`: both forms of pane rows together."""

@@ -8,7 +8,7 @@ same bytes: floating sums are added in the order of the files, and forgotten whe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.places import state_folder
-from millpond.manifests.records import manifest_file
 from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
 from millpond.operators.panes.prefixes import fold_prefix
 from millpond.progress import FOREVER
@@ -25,6 +24,7 @@ from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, without_cut
 from millpond.synopses.rows import RowsSpec
 from millpond.tables import Chunk, Segment, read_chunks
+from millpond.tables.shard_cache import ShardCache, Version
 from millpond.windows.panes import FAR
 
 #: Rows of a synopsis kept in memory beyond what open windows need.
@@ -35,20 +35,17 @@ PANES = "panes"
 
 @dataclass
 class _Kept:
-    """Merged pane rows from pane `low` on, as of the end of `epoch`, in both forms.
+    """Merged pane rows from pane `low` on, as of the end of an epoch, in both forms.
 
-    files: the state files in it, with the end of their event time; the files that `epoch` itself wrote are in it too.
-    manifest: which file the manifest of `epoch` was: another one means another history (a restored pond).
+    files: the state files in it, with the end of their event time; the files that the epoch itself wrote are in it too.
     """
 
-    epoch: int
     low: int
     forms: Forms
     files: dict[str, int]
-    manifest: tuple[int, int] | None
 
 
-_kept: dict[tuple[str, str, int], _Kept] = {}
+_kept: ShardCache[_Kept] = ShardCache()
 
 
 @dataclass
@@ -56,21 +53,18 @@ class PaneState:
     """State of one synopsis in one shard, before and after the epoch's delta.
 
     Arguments:
-        pond, pond_id: folder and identity of the pond.
-        segments: the shard's committed state files, oldest first.
-        epoch: the running epoch. delta: merged partials of this epoch. forms: the delta in the forms that are stored.
+        version: the state with the running epoch. segments: the shard's committed state files, oldest first.
+        delta: merged partials of this epoch. forms: the delta in the forms that are stored.
         since: for a query that answered last before this epoch: what came from it on is delta (see `parts`, `show`).
         settled: see `prefixes.fold_prefix`. eager: keys of groups that are kept as partials (see `adapting`).
     """
 
     db: duckdb.DuckDBPyConnection
-    pond: str
-    pond_id: str
+    version: Version
     segments: Sequence[Segment]
     shard: int
     owner: str
     spec: Spec
-    epoch: int
     delta: pa.Table
     since: int | None = None
     forms: Forms | None = None
@@ -119,7 +113,7 @@ class PaneState:
         return self._views[name, low]
 
     def _as_of_before(self, low: int, forms: Forms) -> _Kept:
-        return _Kept(self.epoch - 1, low, forms, self.files_named(), None)
+        return _Kept(low, forms, self.files_named())
 
     def files_named(self) -> dict[str, int]:
         """The state files as of the epoch before, with the end of their event time."""
@@ -139,11 +133,10 @@ class PaneState:
     def _caught_up(self, wanted: int) -> _Kept | None:
         """What this process keeps, with the files of the epochs since; None when it keeps nothing of use from pane
         `wanted` on."""
-        kept = _kept.get((self.pond_id, self.owner, self.shard))
-        if kept is None or kept.epoch >= self.epoch or kept.manifest is None:
+        found = _kept.get(self.version, self.owner, self.shard)
+        if found is None or found.epoch >= self.version.epoch:
             return None
-        if kept.manifest != manifest_file(self.pond, kept.epoch):
-            return None
+        kept, epoch = found.value, found.epoch
         low, panes = kept.low, self.spec.panes
         if any(_rounds(self._panes_spec, t.schema) for t in kept.forms.tables):
             # Files that are gone were put together or expired: their panes are no longer what reading gives.
@@ -153,9 +146,9 @@ class PaneState:
             return None
         since: list[Segment] = []
         for segment in self.segments:
-            if segment.path in kept.files or segment.high < panes.start(low) or segment.last_epoch <= kept.epoch:
+            if segment.path in kept.files or segment.high < panes.start(low) or segment.last_epoch <= epoch:
                 continue  # a file that is not named and not younger was made of ones that are, or by the epoch itself
-            if segment.level or segment.first_epoch <= kept.epoch:
+            if segment.level or segment.first_epoch <= epoch:
                 return None
             since.append(segment)
         if not since:
@@ -202,9 +195,7 @@ class PaneState:
             whole = settled(self.db, self._panes_spec, [whole.partials], [whole.tuples], self.eager)
         if rewritten:
             whole = Forms(fold_prefix(self.db, self._panes_spec, whole.partials, self.settled), whole.tuples)
-        _kept[(self.pond_id, self.owner, self.shard)] = _Kept(
-            self.epoch, held, whole, self.files_named(), manifest_file(self.pond, self.epoch)
-        )
+        _kept.put(self.version, self.owner, self.shard, _Kept(held, whole, self.files_named()))
 
     def _load(self, low: int, wanted: Callable[[int], bool] | None) -> Forms:
         return self._merged(self._rows_of(self.segments, low, wanted))
@@ -237,7 +228,9 @@ class PaneState:
     ) -> list[pa.Table]:
         """Stored pane rows, chunk by chunk, of chunks that reach to pane `low` and whose epoch is wanted."""
         since = None if low is None else self.spec.panes.start(low)
-        paths = [os.path.join(state_folder(self.pond), s.path) for s in segments if since is None or s.high >= since]
+        paths = [
+            os.path.join(state_folder(self.version.pond), s.path) for s in segments if since is None or s.high >= since
+        ]
         chunks = read_chunks(
             paths,
             {self.owner},
@@ -257,12 +250,6 @@ def pane_chunk(owner: str, spec: Spec, epoch: int, table: pa.Table) -> Chunk:
         return Chunk(owner, PANES, epoch, bounds["min"], FOREVER, table)
     kind = TUPLES if are_tuples(table) else PANES
     return Chunk(owner, kind, epoch, spec.panes.start(bounds["min"]), spec.panes.start(bounds["max"] + 1) - 1, table)
-
-
-def forget(pond_id: str, owners: Set[str]) -> None:
-    """Drop what is kept for synopses of this pond that no longer exist."""
-    for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
-        del _kept[key]
 
 
 def _rounds(spec: PanesSpec, schema: pa.Schema) -> bool:

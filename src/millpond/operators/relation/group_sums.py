@@ -22,6 +22,7 @@ from millpond.relations.pipelines import Observer
 from millpond.relations.sums import nothing, sums_at, sums_between, told, total
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
+from millpond.tables.shard_cache import ShardCache, Version
 from millpond.types import Grouped, Grouping, RelationQuery
 
 #: Chunks of state that are sums of groups.
@@ -136,14 +137,13 @@ def put_together(
     return [sums_chunk(owner, max(c.epoch for c in group), sums)] if sums.num_rows else []
 
 
-#: What was read last, by pond, query and shard: the files, and the sum of what is in them.
-_read: dict[tuple[str, str, int], tuple[frozenset[str], pa.Table]] = {}
+#: What was read last: the files, and the sum of what is in them.
+_kept: ShardCache[tuple[frozenset[str], pa.Table]] = ShardCache()
 
 
 def read_sums(
     db: duckdb.DuckDBPyConnection,
-    pond: str,
-    pond_id: str,
+    version: Version,
     segments: Sequence[Segment],
     query: RelationQuery,
     owner: str,
@@ -151,10 +151,11 @@ def read_sums(
 ) -> list[pa.Table]:
     """What the state files of a shard have of a query's groups, added up."""
     names = [s.path for s in segments if s.high >= FOREVER]
-    key, files = (pond_id, owner, shard), frozenset(names)
-    known, sums = _read.get(key, (frozenset(), None))
+    files = frozenset(names)
+    kept = _kept.get(version, owner, shard)
+    known, sums = (frozenset(), None) if kept is None else kept.value
     fresh = [n for n in names if n not in known] if known <= files else names
-    paths = [os.path.join(state_folder(pond), name) for name in fresh]
+    paths = [os.path.join(state_folder(version.pond), name) for name in fresh]
     parts = [(c.table, 1) for c in read_chunks(paths, {owner}, lambda _o, kind, *_: kind == GROUPS)]
     if sums is not None and known <= files:
         parts = [(sums, 1), *parts]
@@ -163,9 +164,9 @@ def read_sums(
     elif not parts:
         sums = None
     if sums is None:
-        _read.pop(key, None)
+        _kept.drop(version, owner, shard)
         return []
-    _read[key] = files, sums
+    _kept.put(version, owner, shard, (files, sums))
     return [sums]
 
 

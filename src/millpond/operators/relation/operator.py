@@ -200,7 +200,7 @@ class RelationOperator(RowReader):
         return Past(task.pond, stream, store.spec, files, manifest.epoch - 1, known, self._counters)
 
     def _sums(self, task: MergeTask) -> list[pa.Table]:
-        return read_sums(task.db, task.pond, task.pond_id, task.segments, self.relation, self.owner, task.shard)
+        return read_sums(task.db, task.version, task.segments, self.relation, self.owner, task.shard)
 
     def _tables(self, task: MergeTask) -> TableUse:
         return TableUse(task.pond, self.catalog, self.relation, task.manifest.tables, task.manifest.unread)

@@ -76,7 +76,7 @@ def meet_queries(pond: str, manifest: Manifest, stream: StreamDefinition, task: 
     """
     if not manifest.register or not rows.num_rows:
         return Met()
-    found = _reader.at(boxes_folder(pond, stream.id), manifest.register)
+    found = _reader.at(boxes_folder(pond, stream.id), manifest.register, manifest.opening)
     if found is None:
         return Met()
     table, factors = found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import duckdb
@@ -13,7 +13,7 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
 from millpond.operators.panes.state import pane_chunk
-from millpond.operators.rows.state import RowState, forget_rows
+from millpond.operators.rows.state import RowState
 from millpond.operators.windowed.advance import Advanced, advance
 from millpond.operators.windowed.catching_up import catch_up
 from millpond.operators.windowed.early import open_row_answers
@@ -66,8 +66,7 @@ class RowsOperator(WindowOperator):
         return state, chunks, delta, too_late
 
     def _state(self, task: MergeTask, delta: pa.Table, since: int | None) -> RowState:
-        return RowState(task.db, task.pond, task.pond_id, task.segments, task.shard, self.owner, self.spec,
-                        task.manifest.epoch, delta, since)  # fmt: skip
+        return RowState(task.db, task.version, task.segments, task.shard, self.owner, self.spec, delta, since)
 
     def as_of(self, task: MergeTask, state: Any, since: int) -> RowState:
         """See `WindowOperator`."""
@@ -117,11 +116,6 @@ class RowsOperator(WindowOperator):
 
     def settle(self, manifest: Manifest, state: RowState) -> None:
         """See `WindowOperator`."""
-
-    @classmethod
-    def forget(cls, pond_id: str, owners: Set[str]) -> None:
-        """See `Operator`."""
-        forget_rows(pond_id, owners)
 
     def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
         """See `WindowOperator`."""

@@ -6,34 +6,31 @@ which late rows may bring back, are kept unfolded as long as they are few; else 
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from millpond.manifests.records import manifest_file
 from millpond.operators.panes.state import KEPT_ROWS, PaneState
 from millpond.synopses.rows import RowsSpec, fold, together
+from millpond.tables.shard_cache import ShardCache
 
 
 @dataclass
 class _KeptRows:
-    """Rows as of the end of `epoch`; `manifest` is the file of its manifest (see `state`).
+    """Rows as of the end of an epoch.
 
     tail: what windows that end at `low` or later need. deep: the same for `deep_low`, in parts; None: not kept.
-    files: the state files in it; those that `epoch` itself wrote are in it too.
+    files: the state files in it; those that the epoch itself wrote are in it too.
     """
 
-    epoch: int
     low: int
     tail: pa.Table
     deep_low: int
     deep: list[pa.Table] | None
     files: frozenset[str] = frozenset()
-    manifest: tuple[int, int] | None = None
 
 
-_kept: dict[tuple[str, str, int], _KeptRows] = {}
+_kept: ShardCache[_KeptRows] = ShardCache()
 
 
 @dataclass
@@ -52,21 +49,20 @@ class RowState(PaneState):
 
     def _kept_and_since(self) -> _KeptRows | None:
         """What this process keeps, with the rows of epochs that others ran since; None when it keeps nothing of use."""
-        kept = _kept.get((self.pond_id, self.owner, self.shard))
-        if kept is None or kept.epoch >= self.epoch or kept.manifest is None:
+        found = _kept.get(self.version, self.owner, self.shard)
+        if found is None or found.epoch >= self.version.epoch:
             return None
-        if kept.manifest != manifest_file(self.pond, kept.epoch):
-            return None
-        if kept.epoch == self.epoch - 1:
+        kept, epoch = found.value, found.epoch
+        if epoch == self.version.epoch - 1:
             return kept
-        since = [s for s in self.segments if s.path not in kept.files and s.last_epoch > kept.epoch]
-        if any(s.level or s.first_epoch <= kept.epoch for s in since):
+        since = [s for s in self.segments if s.path not in kept.files and s.last_epoch > epoch]
+        if any(s.level or s.first_epoch <= epoch for s in since):
             return None  # put together across what is kept
         came = self._read(since, None, None)
         deep = None if kept.deep is None else [*kept.deep, *came]
         if deep is not None and sum(p.num_rows for p in deep) > KEPT_ROWS:
             deep = None
-        return replace(kept, epoch=self.epoch - 1, tail=together([kept.tail, *came]), deep=deep)
+        return replace(kept, tail=together([kept.tail, *came]), deep=deep)
 
     @property
     def _rows_spec(self) -> RowsSpec:
@@ -99,15 +95,8 @@ class RowState(PaneState):
             parts = [*self._rows.deep, self.delta] if self.delta.num_rows else self._rows.deep
             if sum(p.num_rows for p in parts) <= KEPT_ROWS:
                 deep, deep_low = parts, self._rows.deep_low
-        _kept[(self.pond_id, self.owner, self.shard)] = _KeptRows(
-            self.epoch,
-            low,
-            tail,
-            deep_low,
-            deep,
-            frozenset(self.files_named()),
-            manifest_file(self.pond, self.epoch),
-        )
+        kept = _KeptRows(low, tail, deep_low, deep, frozenset(self.files_named()))
+        _kept.put(self.version, self.owner, self.shard, kept)
 
     def _source(self, low: int) -> pa.Table:
         """Rows that hold at least what is needed from `low` on."""
@@ -119,12 +108,6 @@ class RowState(PaneState):
             wanted = None if since is None else lambda epoch: epoch < since
             read = together(self._read(self.segments, None, wanted))  # all rows have a say in numbers
             found = fold(self.db, self._rows_spec, read, low)
-            self._rows = rows = _KeptRows(self.epoch - 1, low, found, low, [found])
+            self._rows = rows = _KeptRows(low, found, low, [found])
             return found
         return together(rows.deep)
-
-
-def forget_rows(pond_id: str, owners: Set[str]) -> None:
-    """Drop what is kept for synopses of this pond that no longer exist."""
-    for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
-        del _kept[key]

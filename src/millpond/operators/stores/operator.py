@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from millpond.language.duck import quote
 from millpond.operators.contract import CompactTask, Mapped, Mapper, MapTask, MergeTask, Operator, Piece, Step, Taken
 from millpond.operators.relational.placing import placed
 from millpond.operators.relational.probing import marked
-from millpond.operators.stores.state import forget_stores, keep_silent, read_rows, row_chunk, store_runs
+from millpond.operators.stores.state import keep_silent, read_rows, row_chunk, store_runs
 from millpond.relations import Run, merge_rows, rows_of
 from millpond.synopses import connection, query_table
 from millpond.synopses.tolerance import one_line, tolerant
@@ -146,11 +146,6 @@ class StoreOperator(Operator):
         for own in read_rows(task.pond, self.owner, [s.path for s in task.segments]):
             wanted &= ~np.isin(rows["_id"].to_numpy(), own["_id"].to_numpy())
         return rows.filter(pa.array(wanted)) if wanted.any() else None
-
-    @classmethod
-    def forget(cls, pond_id: str, owners: Set[str]) -> None:
-        """See `Operator`."""
-        forget_stores(pond_id, owners)
 
     def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
         """See `Operator`."""

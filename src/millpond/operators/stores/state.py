@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
@@ -17,6 +17,7 @@ from millpond.operators.contract import MergeTask, Operator
 from millpond.relations import Run, all_rows, merge_rows, only_needed, with_rows
 from millpond.relations.spilling import spill
 from millpond.tables import Chunk, Segment, read_chunks
+from millpond.tables.shard_cache import Kept, ShardCache
 
 #: Chunks of state that are rows of stores.
 ROWS = "rows"
@@ -32,13 +33,12 @@ class _Kept:
     adopted: the files of back-fills that were read.
     """
 
-    epoch: int
     runs: tuple[Run, ...]
     size: int
     adopted: frozenset[str] = frozenset()
 
 
-_kept: dict[tuple[str, str, int], _Kept] = {}
+_kept: ShardCache[_Kept] = ShardCache()
 
 
 def store_runs(
@@ -50,8 +50,7 @@ def store_runs(
 ) -> tuple[Run, ...]:
     """All rows of a store with those of the epoch, in total order."""
     manifest, users = task.manifest, task.catalog.users(store.owner)
-    key = task.pond_id, store.owner, task.shard
-    held = _kept.get(key)
+    held = _kept.get(task.version, store.owner, task.shard)
     adopted = any(str(q.id) in manifest.adopt for q in users)
     # What is kept is good for the next epoch, and for a repetition of this one if that brought nothing.
     fits = held is not None and held.epoch == manifest.epoch - (0 if delta is None and not adopted else 1)
@@ -59,9 +58,9 @@ def store_runs(
     runs: tuple[Run, ...]
     missed = None if held is None or adopted else _missed(held, files, manifest.epoch, task.segments)
     if held is not None and fits and not adopted:
-        runs, size = held.runs, held.size
+        runs, size = held.value.runs, held.value.size
     elif held is not None and missed is not None:
-        runs, size = held.runs, held.size
+        runs, size = held.value.runs, held.value.size
         for rows in read_rows(task.pond, store.owner, missed):
             runs = with_rows(runs, rows)
     else:
@@ -79,13 +78,13 @@ def store_runs(
     asked = [q.definition.options.memory_rows for q in users]
     if (most := min((n for n in asked if n is not None), default=None)) is not None:
         runs = spill(runs, most, os.path.join(task.pond, "spill"))
-    _kept[key] = _Kept(manifest.epoch, runs, size, files)
+    _kept.put(task.version, store.owner, task.shard, _Kept(runs, size, files))
     return runs
 
 
-def _missed(held: _Kept, files: frozenset[str], epoch: int, segments: Sequence[Segment]) -> list[str] | None:
+def _missed(held: Kept[_Kept], files: frozenset[str], epoch: int, segments: Sequence[Segment]) -> list[str] | None:
     """The files of the epochs that others ran since; None when they do not tell all that is new."""
-    if held.epoch >= epoch or files - held.adopted:
+    if held.epoch >= epoch or files - held.value.adopted:
         return None
     paths = [s.path for s in segments if not s.path.startswith("b") and int(s.path[1:13]) > held.epoch]
     # What has been put together holds rows of before as well.
@@ -100,24 +99,12 @@ def read_rows(pond: str, owner: str, paths: Sequence[str]) -> list[pa.Table]:
 
 def keep_silent(task: MergeTask, owner: str) -> None:
     """What is kept of a store that an epoch brought nothing for is as good after it."""
-    key = task.pond_id, owner, task.shard
-    held = _kept.get(key)
+    held = _kept.get(task.version, owner, task.shard)
     if held is not None and held.epoch == task.manifest.epoch - 1:
-        _kept[key] = replace(held, epoch=task.manifest.epoch)
+        _kept.put(task.version, owner, task.shard, held.value)
 
 
 def row_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
     """The chunk that stores rows."""
     span = pc.min_max(rows["_t"]).as_py()
     return Chunk(owner, ROWS, epoch, span["min"], span["max"], rows)
-
-
-def forget_stores(pond_id: str, owners: Set[str]) -> None:
-    """Drop what is kept for stores of this pond that no longer exist."""
-    for key in [k for k in _kept if k[0] == pond_id and k[1] not in owners]:
-        del _kept[key]
-
-
-def forget_contents() -> None:
-    """Drop what is kept of all stores (tests)."""
-    _kept.clear()

@@ -22,13 +22,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millpond.manifests.records import Held, QueryProgress, manifest_file
+from millpond.manifests.records import Held, QueryProgress
 from millpond.operators.panes.state import PaneState
 from millpond.operators.windowed.advance import Advanced, advanced, numbers
 from millpond.operators.windowed.evaluation import Evaluation, below
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
+from millpond.tables.shard_cache import Kept, ShardCache
 from millpond.types import KindWindow, QueryOptions, StandingQuery, Window, WindowedQuery, WindowQuery
 from millpond.windows import last_end_until
 from millpond.windows.candidates import Ints
@@ -138,18 +139,16 @@ def smoothed(
 class _Index:
     """Pane rows in the order of their slots; those of slot s lie from starts[s] to starts[s + 1].
 
-    epoch, manifest, files: when they were what the state has, and of which files; see `millpond.operators.panes.state`.
+    files: the state files that they are of.
     """
 
     rows: pa.Table
     starts: Ints
-    epoch: int
-    manifest: tuple[int, int] | None
     files: dict[str, int]
 
 
-#: By pond, synopsis, shard, query, first pane and pane behind the last one.
-_indexes: dict[tuple[str, str, int, str, int, int], _Index] = {}
+#: By query, first pane and pane behind the last one.
+_indexes: ShardCache[_Index] = ShardCache()
 
 
 def _rows_of(portion: Portion, state: PaneState, user: str, low: int, until: int) -> pa.Table:
@@ -163,16 +162,15 @@ def _rows_of(portion: Portion, state: PaneState, user: str, low: int, until: int
 
 def _index_of(state: PaneState, user: str, low: int, until: int) -> _Index:
     """The pane rows low <= pane < until with this epoch's delta, by slot."""
-    key = (state.pond_id, state.owner, state.shard, user, low, until)
-    index = _indexes.get(key)
-    manifest = manifest_file(state.pond, state.epoch)
-    if index is None or index.epoch != state.epoch or index.manifest != manifest:
-        rows = below(state.after(low), until)
-        slot = slots_of(state.db, rows, state.spec.key_names) if rows.num_rows else np.empty(0, np.int64)
-        order = np.argsort(slot, kind="stable")
-        starts = np.searchsorted(slot[order], np.arange(SLOTS + 1))
-        index = _Index(rows.take(pa.array(order)), starts, state.epoch, manifest, state.files_named())
-        _indexes[key] = index
+    kept = _indexes.get(state.version, state.owner, state.shard, user, low, until)
+    if kept is not None and kept.epoch == state.version.epoch:
+        return kept.value
+    rows = below(state.after(low), until)
+    slot = slots_of(state.db, rows, state.spec.key_names) if rows.num_rows else np.empty(0, np.int64)
+    order = np.argsort(slot, kind="stable")
+    starts = np.searchsorted(slot[order], np.arange(SLOTS + 1))
+    index = _Index(rows.take(pa.array(order)), starts, state.files_named())
+    _indexes.put(state.version, state.owner, state.shard, index, user, low, until)
     return index
 
 
@@ -182,30 +180,26 @@ def _keep_up(state: PaneState, user: str, waiting: Collection[int]) -> None:
     Arguments:
         waiting: behind which panes the windows end that wait.
     """
-    mine = (state.pond_id, state.owner, state.shard, user)
-    for key, index in list(_indexes.items()):
-        if key[:4] != mine or index.epoch >= state.epoch:
-            continue
-        if key[5] in waiting and _is_good(index, state, key[4], key[5]):
-            # An epoch that is repeated finds it as it was: it was not touched.
-            _indexes[key] = replace(
-                index, epoch=state.epoch, manifest=manifest_file(state.pond, state.epoch), files=state.files_named()
-            )
+    here = state.version, state.owner, state.shard
+    for part, kept in _indexes.parts(*here):
+        whose, low, until = part
+        if whose != user or (kept is not None and kept.epoch == state.version.epoch):
+            continue  # an epoch that is repeated finds it as it was: it was not touched
+        if kept is not None and until in waiting and _is_good(kept, state, low, until):
+            _indexes.put(*here, replace(kept.value, files=state.files_named()), *part)
         else:
-            del _indexes[key]
+            _indexes.drop(*here, *part)
 
 
-def _is_good(index: _Index, state: PaneState, low: int, until: int) -> bool:
+def _is_good(kept: Kept[_Index], state: PaneState, low: int, until: int) -> bool:
     """Whether an index of the epoch before holds what the state has now."""
-    if index.epoch != state.epoch - 1 or index.manifest is None:
-        return False
-    if index.manifest != manifest_file(state.pond, index.epoch):  # another history
+    if kept.epoch != state.version.epoch - 1:
         return False
     if state.delta.num_rows:
         pane = state.delta["pane"].to_numpy()
         if ((pane >= low) & (pane < until)).any():
             return False
-    return not state.rewrites(index.files, low, index.rows.schema)
+    return not state.rewrites(kept.value.files, low, kept.value.rows.schema)
 
 
 def _none(low: int, high: int) -> None:

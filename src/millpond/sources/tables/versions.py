@@ -24,6 +24,7 @@ from millpond.sources.tables.databases import read_database
 from millpond.sources.tables.files import read_table, table_files
 from millpond.sources.tables.readings import Readings, Waiting
 from millpond.support.errors import MillpondError, SourceError
+from millpond.support.file_cache import FileCache
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import read_json, remove_file, write_durably, write_json
 from millpond.tables.files import temporary_name
@@ -41,7 +42,7 @@ RETRY = 10_000_000
 #: Versions that a process keeps open.
 KEPT = 64
 
-_opened: dict[tuple[str, int, int], pa.Table] = {}
+_opened: FileCache[pa.Table] = FileCache(KEPT)
 
 
 @dataclass(frozen=True)
@@ -88,16 +89,13 @@ def table_version(pond: str, definition: Named, version: int) -> pa.Table:
     Raises: SourceError when it is not there any more.
     """
     path = version_path(table_folder(pond, definition), version)
+
+    def read() -> pa.Table:
+        with pa.memory_map(path) as file:
+            return pa.ipc.open_file(file).read_all()
+
     try:
-        found = os.stat(path)
-        key = path, found.st_ino, found.st_mtime_ns
-        if key not in _opened:
-            with pa.memory_map(path) as file:
-                table = pa.ipc.open_file(file).read_all()
-            while len(_opened) >= KEPT:
-                _opened.pop(next(iter(_opened)), None)
-            _opened[key] = table
-        return _opened[key]
+        return _opened.get(path, read)
     except FileNotFoundError:
         raise SourceError(f"table '{definition.name}': its version {version} is not kept any more") from None
 
