@@ -47,11 +47,13 @@ def plan(
     function: str = "sample",
 ) -> Plan:
     """Choose what to read of every section of a range, and tell a lazy archive under a function's name."""
-    found, _ = sections(core, stream, wanted)
+    found = sections(core.storage, stream, wanted)
     wants = [(s, reduction(s) if callable(reduction) else reduction) for s in found]
     pieces = pieces_of(stream, wants, exact)
     read = [(s, drop) for s, drop in wants if drop > 0 or s.whole is not None]
-    scanned(core, stream, Scanned(function, {s.name: kept_fraction(drop) for s, drop in read}, wanted.high is None))
+    scanned(
+        core.storage, stream, Scanned(function, {s.name: kept_fraction(drop) for s, drop in read}, wanted.high is None)
+    )
     return Plan(wanted, pieces, len(read), sum(s.rows for s, _ in read), sum(s.size for s, _ in read))
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import millpond
+from millpond.archive.summed import summary_upkeep
+from millpond.archive.summed.entry_files import live_name, settled_name
 from millpond.commands.summary_copies import set_summaries
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.engine.jobs import maintenance
-from millpond.operators.summaries import maintenance as summaries
-from millpond.operators.summaries.entries import live_name, settled_name
 from millpond.support.errors import QueryError, StatementError
 from millpond.types.archive_design import parse_design
 
@@ -158,14 +158,14 @@ def test_between_two_commits_no_row_counts_twice(tmp_path: Path, monkeypatch: py
         archive = core.streams[stream.id].archive
         monkeypatch.setattr(archive, "commit", lambda *a, **k: (_ for _ in ()).throw(OSError("stopped")))
         with pytest.raises(OSError, match="stopped"):
-            maintenance.expire(core, core.streams[stream.id])
+            maintenance.expire(core.archives, core.streams[stream.id])
         first = min(archive.segments, key=lambda s: s.low).path
         names = {s.path for s in core.summaries.segments}
         assert settled_name(summary.id, first) in names and live_name(summary.id, first) not in names
         assert counted(pond) == expected(0, 3)
         monkeypatch.undo()
         # The retention is longer now: the file stays, and the entry that was settled is of no use.
-        summaries.maintain_summaries(core)
+        summary_upkeep.maintain_summaries(core.archives)
         assert counted(pond) == expected(0, 3)
         pond.maintain()
         assert counted(pond) == expected(0, 3)

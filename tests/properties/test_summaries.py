@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.archive.summed import summary_upkeep as summaries
 from millpond.engine.jobs import maintenance
-from millpond.operators.summaries import maintenance as summaries
 from tests.oracle import Case, assert_rows_equal
 from tests.oracle.case import span
 from tests.oracle.revisions import final_answers

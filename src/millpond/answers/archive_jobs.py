@@ -13,8 +13,10 @@ import pyarrow as pa
 from millpond import functions
 from millpond.answers.measuring import decision_for
 from millpond.archive.planning.ranges import Range, segments_in
+from millpond.archive.planning.resolving import at_hand
+from millpond.archive.planning.scan_plans import plan_scan, sums_of
 from millpond.archive.planning.scan_tasks import ScanPlan, ScanTask
-from millpond.archive.planning.scans import Scan, at_hand, plan_scan, settle, sums_of
+from millpond.archive.planning.scans import Scan, settle
 from millpond.archive.reading.counters import SCAN, counted_parcel, take_counters
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.archive.segments import row_schema
@@ -111,7 +113,7 @@ def grouped(core: Core, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> 
     shards = core.settings.shards if spec.spread else 1
     scan.sums = None if ends.last else sums_of(query, stream, asked.strict)
     with core.pinned():
-        plan = plan_scan(core, streams, ranges, scan)
+        plan = plan_scan(core.archives, streams, ranges, scan)
         # The rows of a union are not measured, nor are weighted ones: their windows are made from panes.
         kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, ranges[0])
         from_entries = any(s.entries for t in plan.tasks for s in t.splits)
@@ -128,7 +130,7 @@ def _run(
     """Run a job over what a scan has planned: here, or where executors are when it is much."""
     started = time.perf_counter()
     executor: Executor = InlineExecutor() if plan.rows <= QUICK_ROWS else core.executor
-    here = at_hand(core, scan) if isinstance(executor, InlineExecutor) else AtHand()
+    here = at_hand(core.archives, scan) if isinstance(executor, InlineExecutor) else AtHand()
     map_task: MapTask = partial(read, plan.tasks, here)
     try:
         outcomes = executor.run(map_task, len(plan.tasks), merge, shards, background=True)
@@ -202,7 +204,7 @@ def plain_rows(core: Core, asked: Asked[RowScan], scan: Scan) -> pa.Table:
     query = asked.query
     streams = streams_read(core, query, asked.stream)
     with core.pinned():
-        plan = plan_scan(core, streams, asked.ranges(streams), scan)
+        plan = plan_scan(core.archives, streams, asked.ranges(streams), scan)
         job = _Plain(core.path, tuple(streams), query, scan.reduced)
         outcomes = _run(core, plan, scan, job.map, _forward, 1)
     table = _together([payload for _, payload in outcomes], "a filter or LIMIT")

@@ -16,8 +16,8 @@ from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.sections import between_floors, sections
 from millpond.archive.retention import floors_of
+from millpond.archive.summed.serving import Sums, reaches, served
 from millpond.engine.core import Core
-from millpond.operators.summaries.maintenance import reaches, served
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import spec_of
@@ -71,7 +71,7 @@ def _nothing_left(
         return True
     floors = floors_of(stream, retained)
     with core.pinned():
-        return not any(sections(core, stream, r, floors)[0] for r in between_floors(floors, Range(begin, end + 1)))
+        return not any(sections(core.storage, stream, r, floors) for r in between_floors(floors, Range(begin, end + 1)))
 
 
 def _what_is_left(core: Core, stream: StreamDefinition, files: bool) -> str:
@@ -89,7 +89,7 @@ def _what_is_left(core: Core, stream: StreamDefinition, files: bool) -> str:
                 f" (REDUCE sample({drop!r}))"
             )
     for summary in core.catalog.summaries_of(stream.id):
-        since = reaches(core, summary)
+        since = reaches(core.storage, summary)
         found.append(f"summary({summary.query})" + ("" if since is None else f" from {moment(since)} on"))
     return ", ".join(found)
 
@@ -122,7 +122,7 @@ def _of_stream(core: Core, stream: StreamDefinition, query: WindowedQuery | Scan
         first = max(min((s.low for s in segments), default=NEVER), retained_from(stream, core.published))
         return f"rows of {stream.name} before {moment(first)} are gone" if first > NEVER else ""
     with core.pinned():
-        found = served(core, stream, spec_of(query, stream), [query], Range(), make=False)
+        found = served(core.archives, stream, Sums(spec_of(query, stream), (query,)), Range(), make=False)
     since = "" if not segments else f" before {moment(min(s.low for s in segments))}"
     if found is None or not found.settled:
         return f"rows of {stream.name}{since} are gone; covered_from marks windows that lack some"

@@ -75,13 +75,13 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
         begin = now - item.window.range if item.window.kind == "range" else None
         begin = _since(query, now) - item.window.range if isinstance(query, PairsQuery) else begin
         check_reach(core, streams, begin, now, item.reduce is not None, files=True)
-    reader = InputReader(core, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
+    reader = InputReader(core.archives, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
     final = "true" if progress_of(core.published, inputs) > now else "false"
     shown_at = f'make_timestamp({now}) AS "at"'
     if isinstance(query, PairsQuery):
         found, shown_at = _pairs_at(reader, query, now), 'make_timestamp(_at) AS "at"'
     else:
-        found = _at(reader, query, now, versions=_versions(core, standing, published, now))
+        found = _at(core, reader, query, now, versions=_versions(core, standing, published, now))
     sql = f"SELECT {shown_at}, {_outputs(query)}, {final} AS final FROM f ORDER BY ALL"
     return _told(query_table(connection(), sql, f=found), reader.scans)
 
@@ -117,9 +117,9 @@ def current_relation(core: Core, standing: Standing) -> pa.Table:
         return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
     last = max((_end(core, i, core.published) for i in query.inputs), default=NEVER)
     instant = known.closed - 1 if known.closed < FOREVER else last
-    reader = InputReader(core, query, core.published, most=INPUT_ROWS, live_from=standing.first_epoch)
+    reader = InputReader(core.archives, query, core.published, most=INPUT_ROWS, live_from=standing.first_epoch)
     versions = _versions(core, standing, core.published, instant)
-    found = _at(reader, query, instant, standing.definition.options, versions)
+    found = _at(core, reader, query, instant, standing.definition.options, versions)
     return query_table(connection(), f"SELECT {_outputs(query)} FROM f ORDER BY ALL", f=found)
 
 
@@ -136,11 +136,11 @@ def _select(core: Core, query: RelationalQuery) -> pa.Table:
     published = core.published
     now = now_of(published, _inputs(core, query))
     outputs = [Column(o.name, o.type) for o in query.select]
-    reader = InputReader(core, query, published, most=INPUT_ROWS)
+    reader = InputReader(core.archives, query, published, most=INPUT_ROWS)
     if isinstance(query, RelationQuery) and not query.makes_stream:
         if now is None:
             now = -FOREVER  # the relation over nothing
-        found = _at(reader, query, now)
+        found = _at(core, reader, query, now)
         sql = f"SELECT {_outputs(query)} FROM f ORDER BY ALL"
         return _told(query_table(connection(), sql, f=found), reader.scans)
     paired = isinstance(query, PairsQuery)  # pairs do not wait for the stream that is behind
@@ -200,6 +200,7 @@ def _moment(core: Core, streams: Inputs, as_of: AsOf) -> tuple[int | None, Publi
 
 
 def _at(
+    core: Core,
     reader: InputReader,
     query: RelationQuery,
     instant: int,
@@ -212,7 +213,6 @@ def _at(
         options: late rows count as they do for a standing query; None: like all others.
         versions: of the tables that it reads, by id; those that are not there are read as they are now.
     """
-    core = reader.core
     with core.pinned():
         inputs = reader.read(instant, instant)
         try:
@@ -234,7 +234,7 @@ def _pairs_at(reader: InputReader, query: PairsQuery, now: int) -> pa.Table:
     Whatever comes later, a row has no partner yet when there is none up to `now`.
     """
     since = _since(query, now)
-    with reader.core.pinned():
+    with reader.archives.pinned():
         inputs = reader.read(since, now)
         try:
             found = all_pairs(connection(), query, inputs, (FOREVER, FOREVER))

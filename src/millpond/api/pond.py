@@ -390,7 +390,7 @@ class Pond(Functions):
             ['steady']
         """
         self._check()
-        register_reduction(self._core, name, function)
+        register_reduction(self._core.path, self._core.catalogs, name, function)
 
     def drop_reduction(self, name: str) -> None:
         """Forget a registered reduction function.
@@ -398,7 +398,7 @@ class Pond(Functions):
         Raises: QueryError when there is none of that name, or a standing query uses it.
         """
         self._check()
-        drop_reduction(self._core, name)
+        drop_reduction(self._core.path, self._core.catalogs, name)
 
     def reductions(self) -> list[str]:
         """The names of registered reduction functions."""

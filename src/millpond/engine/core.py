@@ -12,6 +12,7 @@ from typing import Any
 from millpond.adapt.matching_pace import MatchingPace
 from millpond.adapt.scheduling import StageProfile
 from millpond.archive.observed_load import Load
+from millpond.archive.open_archives import Archives
 from millpond.archive.storage import Storage, StreamRuntime
 from millpond.catalog import Catalog, CatalogLog, Register
 from millpond.catalog.catalogs import Catalogs
@@ -173,6 +174,11 @@ class Core:
     def results(self) -> SegmentTable:
         """See `Storage`."""
         return self.storage.results
+
+    @property
+    def archives(self) -> Archives:
+        """The archives, as scans of them are planned and as they are kept up."""
+        return Archives(self.storage, self.catalogs, self.epochs, self.executor, self.controllers.load.choose)
 
     @property
     def summaries(self) -> SegmentTable:

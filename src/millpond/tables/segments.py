@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -57,6 +57,10 @@ class Segment:
     kept: float = 1.0
     blocks: int = 0
     sole: bool = False
+
+
+#: The live segments of a table, and the event time below which rows were removed for good; None: none were.
+Snapshot: TypeAlias = tuple[tuple[Segment, ...], int | None]
 
 
 class SegmentTable:
@@ -106,7 +110,7 @@ class SegmentTable:
         return self._snapshot[0]
 
     @property
-    def snapshot(self) -> tuple[tuple[Segment, ...], int | None]:
+    def snapshot(self) -> Snapshot:
         """The live segments, and the event time below which rows were removed for good (None: none were)."""
         return self._snapshot
 

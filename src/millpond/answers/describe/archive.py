@@ -11,11 +11,11 @@ from millpond.archive import Keep, parse_design
 from millpond.archive.copies import eager_copies, section_of
 from millpond.archive.retention import keep_of_copies, keep_of_rows
 from millpond.archive.storage import StreamRuntime
+from millpond.archive.summed.making import missing
 from millpond.archive.upkeep.copy_maintenance import unwanted, wanted_sections
 from millpond.catalog import Summary
 from millpond.engine.core import Core
 from millpond.engine.jobs.maintenance import chosen_for_layout
-from millpond.operators.summaries.maintenance import missing
 from millpond.progress import NEVER
 from millpond.tables import Segment
 from millpond.types import StreamDefinition
@@ -83,7 +83,7 @@ def _summary(core: Core, stream: StreamDefinition, number: int, summary: Summary
     """The line of a summary: its entries stand for all rows of files; their rows are partial aggregates."""
     entries = [s for s in core.summaries.segments if s.shard == summary.id]
     segments = core.streams[stream.id].archive.segments
-    waiting = 0 if summary.lazy else len(missing(core, summary, segments))
+    waiting = 0 if summary.lazy else len(missing(core.storage, summary, segments))
     state = f"{waiting} of {len(segments)} sections to be made" if waiting else "ready"
     design = f"{'lazy ' if summary.lazy else ''}summary({summary.query})"
     shown = _row(stream, f"summary-{number}", design, entries, Keep(summary.retention, summary.size), state, 1.0)

@@ -23,12 +23,12 @@ from millpond.answers.relational import explain_relational
 from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.planning.ranges import Range
 from millpond.archive.retention import keep_of_rows
+from millpond.archive.summed.serving import Sums, served
 from millpond.catalog import Catalog, Standing
 from millpond.engine.control.reporting import memory_bytes
 from millpond.engine.core import Core
 from millpond.functions import display
 from millpond.manifests.records import QueryProgress, StreamCounts
-from millpond.operators.summaries.maintenance import served
 from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import PanesSpec, is_holistic, spec_of
@@ -418,7 +418,7 @@ def summary_line(core: Core, stream: StreamDefinition, query: WindowedQuery, spe
     if query.feeds or spec.weighted:
         return None
     with core.pinned():
-        found = served(core, stream, spec, [query], wanted, make=False)
+        found = served(core.archives, stream, Sums(spec, (query,)), wanted, make=False)
     if found is None:
         return None
     rows = sum(s.rows for s in found.entries)

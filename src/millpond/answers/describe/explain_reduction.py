@@ -11,8 +11,9 @@ from millpond.answers.describe.explain_windows import moment
 from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.design.reductions import END, START, Step
 from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_plans import plan_scan
 from millpond.archive.planning.scan_tasks import ScanPlan
-from millpond.archive.planning.scans import Scan, description, plan_scan
+from millpond.archive.planning.scans import Scan, description
 from millpond.archive.retention import floors_of
 from millpond.catalog import Standing
 from millpond.engine.core import Core
@@ -52,7 +53,7 @@ def reduction_lines(
     if query.reduce.function in core.catalog.reductions:
         return [*lines, f"{query.reduce.function}() is called for each run of the archive when it is read"]
     with core.pinned():
-        plan = plan_scan(core, [stream], Range(epoch=core.published.epoch), scan)
+        plan = plan_scan(core.archives, [stream], Range(epoch=core.published.epoch), scan)
     lines += step_lines(scan.steps)
     lines += [f"load: {scan.reason}"] if scan.reason else []
     return [*lines, *plan_lines(plan, scan)]

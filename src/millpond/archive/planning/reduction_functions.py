@@ -6,21 +6,20 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
+from millpond.catalog import Catalog
+from millpond.catalog.catalogs import Catalogs
 from millpond.language.reduce_clause import FORMS
 from millpond.support.errors import QueryError
 from millpond.support.file_cache import FileCache
 from millpond.tables import remove_file, write_durably
 from millpond.types import PairsQuery, Reduction, RelationQuery, RowWindowQuery, StandingQuery, WindowQuery
 
-if TYPE_CHECKING:
-    from millpond.engine.core import Core
-
 _loaded: FileCache[Callable[..., Any]] = FileCache(64)
 
 
-def register_reduction(core: Core, name: str, function: Callable[..., Any]) -> None:
+def register_reduction(pond: str, catalogs: Catalogs, name: str, function: Callable[..., Any]) -> None:
     """Keep a function under a name; it is there again when the pond is opened again.
 
     Raises: QueryError when the name is none, is taken by a function of the language, or the function cannot be called
@@ -41,17 +40,17 @@ def register_reduction(core: Core, name: str, function: Callable[..., Any]) -> N
         blob = cloudpickle.dumps(function)
     except Exception as error:
         raise QueryError(f"reduction function '{low}' cannot be kept: {error}") from None
-    with core.lock:
-        number = core.catalog.version + 1
+    with catalogs.lock:
+        number = catalogs.catalog.version + 1
         file = os.path.join("functions", f"{low}-{number}.pickle")
-        path = os.path.join(core.path, file)
+        path = os.path.join(pond, file)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_durably(path, lambda out: out.write(blob))
-        old = core.catalog.reductions.get(low)
-        core.catalog_log.record({"do": "create_reduction", "name": low, "file": file})
+        old = catalogs.catalog.reductions.get(low)
+        catalogs.log.record({"do": "create_reduction", "name": low, "file": file})
         _loaded.put(path, function)
         if old is not None:
-            remove_file(os.path.join(core.path, old))
+            remove_file(os.path.join(pond, old))
 
 
 def _placeholders(function: Callable[..., Any]) -> list[None]:
@@ -73,38 +72,38 @@ def reductions_of(query: StandingQuery) -> list[Reduction]:
     return [each for each in found if each is not None]
 
 
-def drop_reduction(core: Core, name: str) -> None:
+def drop_reduction(pond: str, catalogs: Catalogs, name: str) -> None:
     """Forget a function.
 
     Raises: QueryError when there is none of that name, or a standing query uses it.
     """
     low = name.lower()
-    with core.lock:
-        file = core.catalog.reductions.get(low)
+    with catalogs.lock:
+        file = catalogs.catalog.reductions.get(low)
         if file is None:
             raise QueryError(f"there is no reduction function '{name}'")
         users = [
             q.definition.name
-            for q in core.catalog.queries.values()
+            for q in catalogs.catalog.queries.values()
             if any(r.function == low for r in reductions_of(q.definition.query))
         ]
         if users:
             raise QueryError(f"reduction function '{low}' is used by {', '.join(sorted(users))}; DROP QUERY first")
-        core.catalog_log.record({"do": "drop_reduction", "name": low})
-        remove_file(os.path.join(core.path, file))
+        catalogs.log.record({"do": "drop_reduction", "name": low})
+        remove_file(os.path.join(pond, file))
 
 
-def function_of(core: Core, name: str) -> Callable[..., Any]:
+def function_of(pond: str, catalog: Catalog, name: str) -> Callable[..., Any]:
     """The function registered under a name.
 
     Raises: QueryError when there is none, or it cannot be loaded.
     """
     from pyspark import cloudpickle
 
-    file = core.catalog.reductions.get(name)
+    file = catalog.reductions.get(name)
     if file is None:
         raise QueryError(f"there is no reduction function '{name}'; pond.register_reduction makes one")
-    path = os.path.join(core.path, file)
+    path = os.path.join(pond, file)
 
     def load() -> Callable[..., Any]:
         with open(path, "rb") as source:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,13 +18,11 @@ from millpond.archive.copies import section_of
 from millpond.archive.design.lazy import Scanned
 from millpond.archive.design.sampling import PLACES
 from millpond.archive.planning.ranges import Range, segments_in
+from millpond.archive.storage import Storage
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.tables import Segment
 from millpond.types import StreamDefinition
-
-if TYPE_CHECKING:
-    from millpond.engine.core import Core
 
 
 @dataclass(frozen=True)
@@ -136,20 +134,24 @@ def between_floors(floors: Floors, wanted: Range) -> list[Range]:
 
 
 def sections(
-    core: Core, stream: StreamDefinition, wanted: Range, floors: Floors = None
-) -> tuple[list[Section], int | None]:
+    storage: Storage,
+    stream: StreamDefinition,
+    wanted: Range,
+    floors: Floors = None,
+    files: Sequence[Segment] | None = None,
+) -> list[Section]:
     """The sections that can hold rows of a range, in order of time, with all their versions.
 
-    Call it while the core is pinned.
+    Call it while the storage is pinned.
 
-    Arguments:
+    Args:
         floors: versions are passed over that are not seen yet where the range begins; a copy of which nothing is said
             is seen as the rows are. Cut the range with `between_floors`.
-    Returns: the sections, and the event time below which retention has removed rows for good (None: it has not).
+        files: of the archive, where they have been looked at before; None: those that there are now.
     """
-    runtime = core.streams[stream.id]
-    # The archive before the copies: what it does not name any more is marked in a copy by then (`engine.copies`).
-    kept, removed = runtime.archive.snapshot
+    runtime = storage.streams[stream.id]
+    # The archive before the copies: what it does not name any more is marked in a copy by then (`upkeep.expiry`).
+    kept = runtime.archive.segments if files is None else files
     present = {section_of(s.path) for s in kept} if runtime.copies else set()
     begin = NEVER if wanted.low is None else wanted.low
 
@@ -171,7 +173,7 @@ def sections(
         if each[0].copy:
             each.sort(key=lambda v: (-v.segment.kept, v.copy))
         found.append(Section(section, each[0].segment.low, each[0].segment.high, tuple(each)))
-    return sorted(found, key=lambda s: (s.low, s.name)), removed
+    return sorted(found, key=lambda s: (s.low, s.name))
 
 
 def match(section: Section, reduction: float, exact: bool = True) -> Piece | None:
@@ -205,11 +207,11 @@ def pieces_of(
     return tuple(piece for _, piece in found if piece is not None)
 
 
-def scanned(core: Core, stream: StreamDefinition, event: Scanned) -> None:
+def scanned(storage: Storage, stream: StreamDefinition, event: Scanned) -> None:
     """Tell a stream of design 'modify' what a scan wants of its sections; whoever plans section by section calls it."""
-    runtime = core.streams[stream.id]
+    runtime = storage.streams[stream.id]
     if runtime.is_lazy and any(kept < 1 for kept in event.wanted.values()):
-        with core.lock:
+        with storage.lock:
             runtime.lazy.handle(event)
 
 

@@ -1,9 +1,9 @@
 """The one reader of the past: the rows of what a scan has planned, in bounded batches.
 
-with core.pinned():                                  # no file is deleted while it is open
-    found, _ = sections(core, stream, wanted)
+with archives.pinned():                              # no file is deleted while it is open
+    found = sections(archives.storage, stream, wanted)
     split = ScanSplit(wanted, 0.4, pieces_of(stream, [(section, 0.4) for section in found]))
-reader = ArchiveReader(core.path, stream, ["mph"], weighted=True)
+reader = ArchiveReader(archives.path, stream, ["mph"], weighted=True)
 for rows in reader.rows([split]):                    # the columns asked for, and `_weight`
     ...
 """

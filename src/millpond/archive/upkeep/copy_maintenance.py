@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millpond.archive.copies import doom_copy, eager_copies, remove_doomed, section_of, write_copies
 from millpond.archive.design.lazy import Make, Vacuum
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import ScanSplit
 from millpond.archive.planning.sections import Piece, Section, Version, match
@@ -26,9 +27,6 @@ from millpond.tables import Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
-
-if TYPE_CHECKING:
-    from millpond.engine.core import Core
 
 #: Rows whose sections the vacuumer reads in one round; the rest waits for the next.
 ROUND_ROWS = 8_000_000
@@ -44,11 +42,11 @@ class Job:
     whole: Segment
 
 
-def vacuum(core: Core, runtime: StreamRuntime) -> None:
+def vacuum(archives: Archives, runtime: StreamRuntime) -> None:
     """One round for a stream; call it from upkeep only, one at a time."""
-    with core.pinned():
-        with core.lock:
-            stream, epoch = runtime.definition, core.published.epoch
+    with archives.pinned():
+        with archives.lock:
+            stream, epoch = runtime.definition, archives.published.epoch
             sections = {section_of(s.path): s for s in runtime.archive.segments if s.last_epoch <= epoch}
             ordered = sorted(sections, key=lambda s: (sections[s].low, s))
             runtime.tell_stored()
@@ -63,11 +61,11 @@ def vacuum(core: Core, runtime: StreamRuntime) -> None:
             elif instruction.copy in runtime.copies:
                 table = runtime.copies[instruction.copy]
                 table.commit([], [s.path for s in table.segments])
-        remove_stale(core, runtime, epoch)
+        remove_stale(archives, runtime, epoch)
         jobs = jobs_of(runtime, sections, wanted)
         if jobs:
-            _run(core, runtime, jobs)
-    with core.lock:
+            _run(archives, runtime, jobs)
+    with archives.lock:
         runtime.tell_stored()
 
 
@@ -103,19 +101,19 @@ def jobs_of(
     return jobs
 
 
-def _run(core: Core, runtime: StreamRuntime, jobs: Sequence[Job]) -> None:
+def _run(archives: Archives, runtime: StreamRuntime, jobs: Sequence[Job]) -> None:
     stream = runtime.definition
-    width = max(1, min(len(jobs), core.executor.cores - 1))
+    width = max(1, min(len(jobs), archives.executor.cores - 1))
     tasks = [to_json(list(jobs[at::width])) for at in range(width)]
     for copy in sorted({job.copy for job in jobs}):
-        core.copy_table(stream.id, copy)
-    task = partial(_make, core.path, to_json(stream), tasks)
-    reports = core.executor.run(task, len(tasks), _collect, 1, background=True)
+        archives.storage.copy_table(stream.id, copy)
+    task = partial(_make, archives.path, to_json(stream), tasks)
+    reports = archives.executor.run(task, len(tasks), _collect, 1, background=True)
     made: dict[str, list[Segment]] = {}
     for copy, written in reports[0][0]["segments"]:
         made.setdefault(copy, []).append(from_json(Segment, written))
     for copy, files in sorted(made.items()):
-        table = core.copy_table(stream.id, copy)
+        table = archives.storage.copy_table(stream.id, copy)
         names = {section_of(s.path) for s in files}
         paths = {s.path for s in files}
         replaced = [s.path for s in table.segments if section_of(s.path) in names and s.path not in paths]
@@ -140,7 +138,7 @@ def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Pay
     return {"segments": [each for p in parcels for each in json.loads(bytes(p.payload))]}, b""
 
 
-def remove_stale(core: Core, runtime: StreamRuntime, epoch: int) -> None:
+def remove_stale(archives: Archives, runtime: StreamRuntime, epoch: int) -> None:
     """Remove files of copies whose section the archive does not name any more, unless they stand for it."""
     present = {section_of(s.path) for s in runtime.archive.segments}
     for table in list(runtime.copies.values()):
@@ -166,22 +164,22 @@ def unwanted(runtime: StreamRuntime) -> set[str]:
     return {name for name in runtime.copies if name not in kept}
 
 
-def sweep_copies(core: Core) -> None:
+def sweep_copies(archives: Archives) -> None:
     """Delete copies that are not wanted any more, once no epoch writes to them and no reader holds a file of theirs."""
-    with core.lock:
-        if core.pins:
+    with archives.lock:
+        if archives.storage.pins:
             return
-        epoch = core.epochs.in_flight
-        written = read_manifest(core.path, epoch).copies if epoch is not None else {}
-        for runtime in core.streams.values():
+        epoch = archives.epochs.in_flight
+        written = read_manifest(archives.path, epoch).copies if epoch is not None else {}
+        for runtime in archives.streams.values():
             for name in sorted(unwanted(runtime) - set(written.get(str(runtime.definition.id), {}))):
-                doom_copy(core.path, runtime.definition, name)
+                doom_copy(archives.path, runtime.definition, name)
                 runtime.copies = {n: t for n, t in runtime.copies.items() if n != name}
             if runtime.definition.options.archive_at is not None:  # its name may be wanted again: not beside that
-                remove_doomed(core.path, runtime.definition)
-        streams = [r.definition for r in core.streams.values() if r.definition.options.archive_at is None]
+                remove_doomed(archives.path, runtime.definition)
+        streams = [r.definition for r in archives.streams.values() if r.definition.options.archive_at is None]
     for stream in streams:
-        remove_doomed(core.path, stream)
+        remove_doomed(archives.path, stream)
 
 
 __all__ = ["Job", "sweep_copies", "unmark", "vacuum"]

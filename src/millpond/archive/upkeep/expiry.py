@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from millpond.archive import Keep
 from millpond.archive.copies import section_of
+from millpond.archive.open_archives import Archives
 from millpond.archive.retention import keep_of_copies, keep_of_rows
 from millpond.archive.storage import StreamRuntime
-from millpond.operators.summaries.maintenance import settle
+from millpond.archive.summed.summary_upkeep import settle
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment
 
-if TYPE_CHECKING:
-    from millpond.engine.core import Core
 
-
-def expire(core: Core, runtime: StreamRuntime) -> None:
+def expire(archives: Archives, runtime: StreamRuntime) -> None:
     """Remove files of a stream beyond what it keeps, and record up to where rows are gone.
 
     A copy that is kept longer than the rows stands for them from then on: it is marked before they go, so that whoever
     does not find the rows finds the mark. A file that such a copy has not got yet stays until the vacuumer has made it.
     """
     stream = runtime.definition
-    progress = core.published.progress.get(str(stream.id), StreamProgress())
+    progress = archives.published.progress.get(str(stream.id), StreamProgress())
     if progress.high <= NEVER:
         return
     now = min(progress.bound, progress.high)
@@ -46,7 +43,7 @@ def expire(core: Core, runtime: StreamRuntime) -> None:
             marked = [replace(s, sole=True) for s in table.segments if section_of(s.path) in names and not s.sole]
             if marked:
                 table.commit(marked, (), moved=True)
-        settle(core, stream, old)
+        settle(archives, stream, old)
         runtime.archive.commit([], [s.path for s in old], removed=max(s.high for s in old) + 1)
     for copy, table in longer.items():
         gone = beyond(table.segments, own[copy], now)

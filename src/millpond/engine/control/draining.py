@@ -60,7 +60,7 @@ class Drain:
             self._goal.reached(core.catalogs.catalog, core.epochs.published)
             and not ready_backfills(core)
             and core.epochs.in_flight is None
-            and caught_up(core)
+            and caught_up(core.archives, core.now())
         )
 
 

@@ -45,8 +45,8 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
         for owner in waiting_owners(core):
             attempt_backfill(core, owner)
             ran = True
-        for stream in waiting_histories(core):
-            run_history(core, stream)
+        for stream in waiting_histories(core.archives):
+            run_history(core.archives, stream)
             ran = True
         return ran
 
@@ -182,8 +182,8 @@ class SparkLoop:
                 for owner in waiting_owners(self.core):
                     attempt_backfill(self.core, owner)
                     self.kick()
-                for stream in waiting_histories(self.core):
-                    run_history(self.core, stream)
+                for stream in waiting_histories(self.core.archives):
+                    run_history(self.core.archives, stream)
                     self.kick()
                 if time.monotonic() > upkeep:
                     maintain(self.core)

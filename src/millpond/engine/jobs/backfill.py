@@ -19,9 +19,11 @@ from millpond import functions
 from millpond.archive.design.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.design.reductions import sample_steps
 from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_plans import plan_scan, sums_of
 from millpond.archive.planning.scan_tasks import ScanPlan, ScanTask
-from millpond.archive.planning.scans import Scan, Sums, plan_scan, settle, sums_of
+from millpond.archive.planning.scans import Scan, settle
 from millpond.archive.reading.counters import SCAN, Counters, take_counters
+from millpond.archive.summed.serving import Sums
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
@@ -218,7 +220,7 @@ class _Past:
             counters.full_groups = counters.full_bytes = 0  # a full scan would be one
             scan = Scan(reduction, self.state.high, counters=counters, sums=self.sums())
             scan.steps = sample_steps(narrowing.drop) if error else ()
-            plan = plan_scan(core, self.streams, self.wanted, scan)
+            plan = plan_scan(core.archives, self.streams, self.wanted, scan)
             starts = self.starts(scan, plan)
             write_json(path, self.job(starts, plan, narrowing.fraction if error else None))
             outcomes = core.executor.run(

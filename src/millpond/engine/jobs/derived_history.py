@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.engine.core import Core
 from millpond.manifests.records import read_published
 from millpond.operators.derived.rows import project, write_passed
 from millpond.progress import StreamProgress
@@ -28,53 +28,57 @@ from millpond.types import StreamDefinition, from_json, to_json
 _FILES_PER_TASK = 1000
 
 
-def waiting_histories(core: Core) -> list[int]:
+def waiting_histories(archives: Archives) -> list[int]:
     """Derived streams whose past has still to be made and can: the epoch before their first one is published."""
-    with core.lock:
+    with archives.lock:
         found = []
-        for number, runtime in core.streams.items():
+        for number, runtime in archives.streams.items():
             source = runtime.source
-            if number not in core.catalog.streams or not isinstance(source, DerivedSource) or not source.waits:
+            if number not in archives.catalog.streams or not isinstance(source, DerivedSource) or not source.waits:
                 continue
-            if core.published.epoch >= source.derivation.first_epoch - 1:
+            if archives.published.epoch >= source.derivation.first_epoch - 1:
                 found.append(number)
         return sorted(found)
 
 
-def run_history(core: Core, number: int) -> None:
+def run_history(archives: Archives, number: int) -> None:
     """Make the past of one derived stream; a repetition writes the same files."""
-    with core.pinned():
-        with core.lock:
-            stream = core.catalog.streams.get(number)
+    with archives.pinned():
+        with archives.lock:
+            stream = archives.catalog.streams.get(number)
             if stream is None or stream.derived is None:
                 return
             derivation = stream.derived
-            source = core.catalog.streams[derivation.sources[0]]
+            source = archives.catalog.streams[derivation.sources[0]]
             epoch = derivation.first_epoch - 1
-            before = read_published(core.path, epoch)
-            segments = core.streams[source.id].archive.segments
+            before = read_published(archives.path, epoch)
+            segments = archives.streams[source.id].archive.segments
         wanted = Range(derivation.since, None, epoch)
         # In the order of intake, so that rows of equal time keep theirs.
         chosen = sorted(segments_in(segments, wanted), key=lambda s: (s.first_epoch, s.path))
-        tasks = divided([whole_files(chosen, wanted)], max(1, core.executor.cores - 1))
-        job = partial(_map, core.path, to_json(source), to_json(stream), to_json(tasks))
-        reports = core.executor.run(job, len(tasks), _collect, 1, background=True)
+        tasks = divided([whole_files(chosen, wanted)], max(1, archives.executor.cores - 1))
+        job = partial(_map, archives.path, to_json(source), to_json(stream), to_json(tasks))
+        reports = archives.executor.run(job, len(tasks), _collect, 1, background=True)
         bound = before.progress.get(str(source.id), StreamProgress()).bound
-        with core.lock:
-            if number in core.catalog.streams:
-                write_history(derived_folder(core.path, stream), epoch, bound, reports[0][0]["files"])
-                core.notify()
+        with archives.lock:
+            if number in archives.catalog.streams:
+                write_history(derived_folder(archives.path, stream), epoch, bound, reports[0][0]["files"])
+                archives.epochs.notify()
 
 
-def caught_up(core: Core) -> bool:
-    """Whether derived streams, and the system's, have taken all that the published epochs gave for them."""
-    with core.lock:
-        for number, runtime in core.streams.items():
+def caught_up(archives: Archives, now: int) -> bool:
+    """Whether derived streams, and the system's, have taken all that the published epochs gave for them.
+
+    Args:
+        now: the clock, microseconds.
+    """
+    with archives.lock:
+        for number, runtime in archives.streams.items():
             source = runtime.source
-            if number not in core.catalog.streams or not isinstance(source, DerivedSource | SystemSource):
+            if number not in archives.catalog.streams or not isinstance(source, DerivedSource | SystemSource):
                 continue
-            source.poll(core.now(), settle=False)
-            if (isinstance(source, DerivedSource) and source.waits) or core.published.intake.get(
+            source.poll(now, settle=False)
+            if (isinstance(source, DerivedSource) and source.waits) or archives.published.intake.get(
                 str(number), 0
             ) < runtime.log.length:
                 return False

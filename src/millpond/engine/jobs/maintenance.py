@@ -22,6 +22,7 @@ from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.remote import marked_elsewhere, remove_elsewhere
 from millpond.archive.storage import StreamRuntime
+from millpond.archive.summed.summary_upkeep import maintain_summaries
 from millpond.archive.upkeep.copy_maintenance import sweep_copies, unmark, vacuum
 from millpond.archive.upkeep.expiry import expire
 from millpond.engine.control.epoch import prune_records
@@ -30,7 +31,6 @@ from millpond.engine.jobs.tables import sweep_tables
 from millpond.manifests.places import results_folder
 from millpond.manifests.records import Manifest, read_manifest
 from millpond.operators.row_query.block_files import sweep_hot, sweep_hot_orphans
-from millpond.operators.summaries.maintenance import maintain_summaries
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
@@ -52,16 +52,16 @@ def maintain(core: Core) -> None:
     with core.upkeep:
         for runtime in list(core.streams.values()):
             unmark(runtime)
-            expire(core, runtime)
-        maintain_summaries(core)
+            expire(core.archives, runtime)
+        maintain_summaries(core.archives)
         for runtime in list(core.streams.values()):
             compact_archive(core, runtime)
-            vacuum(core, runtime)
+            vacuum(core.archives, runtime)
         compact_results(core)
         sweep(core)
         sweep_dropped(core)
         sweep_tables(core)
-        sweep_copies(core)
+        sweep_copies(core.archives)
         sweep_hot(core.epochs, core.catalogs.catalog, core.settings.hot_bytes)
         core.register.maintain(_register_needed(core))
         with core.lock:

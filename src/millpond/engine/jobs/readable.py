@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from millpond.archive.planning.ranges import Range
-from millpond.archive.planning.scans import Scan, plan_scan
+from millpond.archive.planning.scan_plans import plan_scan
+from millpond.archive.planning.scans import Scan
 from millpond.catalog import Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
@@ -58,7 +59,7 @@ def _check(
     scan = Scan(reduction, max(now, NEVER), told=False)
     try:
         with core.pinned():
-            plan_scan(core, streams, wanted, scan)
+            plan_scan(core.archives, streams, wanted, scan)
     except QueryError as error:
         name = standing.definition.name
         raise QueryError(f"query '{name}' cannot be back-filled: {error}") from None

@@ -148,7 +148,7 @@ class _Backfill:
     def read(self, since: int, after: int | None, until: int | None) -> list[Input]:
         """The rows of each input in a stretch of event time."""
         specs = [self.catalog.stores[owner].spec for owner in self.standing.inputs]
-        reader = InputReader(self.core, self.relation, self.known, specs, failed=self.failed)
+        reader = InputReader(self.core.archives, self.relation, self.known, specs, failed=self.failed)
         inputs = reader.read(since, until, after)
         if self.progress.first is None:
             seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
-from millpond.archive.planning.scans import Scan, plan_scan
+from millpond.archive.planning.scan_plans import plan_scan
+from millpond.archive.planning.scans import Scan
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.archive.segments import row_schema
 from millpond.catalog.unions import entering, late_of, own_names, progress_of, streams_of
@@ -25,9 +26,6 @@ from millpond.synopses import connection
 from millpond.synopses.tolerance import tolerant
 from millpond.types import HOLDS, WEIGHT, Relational, RelationInput, StreamDefinition
 
-if TYPE_CHECKING:
-    from millpond.engine.core import Core
-
 #: Rows on which an expression fails, with their `_reason`, by stream.
 Failed = dict[int, list[pa.Table]]
 
@@ -37,7 +35,7 @@ class InputReader:
     """Reads the past of a relation's inputs from the archive.
 
     Args:
-        core: of the pond.
+        archives: of the pond.
         relation: of the query; what it probes is not read yet.
         published: the epoch up to which rows are seen, and how far the streams were then.
         specs: of the stores to fill; None: what each input needs.
@@ -49,7 +47,7 @@ class InputReader:
         scans: the reduced scans that were made.
     """
 
-    core: Core
+    archives: Archives
     relation: Relational
     published: Published
     specs: Sequence[Rows] | None = None
@@ -68,15 +66,15 @@ class InputReader:
         return [self._input(number, since, until, after) for number in range(len(self.relation.inputs))]
 
     def _input(self, number: int, since: int, until: int | None, after: int | None) -> Input:
-        catalog, item, published = self.core.catalog, self.relation.inputs[number], self.published
+        catalog, item, published = self.archives.catalog, self.relation.inputs[number], self.published
         first = catalog.stream(item.stream)
         if first is None:
             raise QueryError(f"the stream '{item.stream}' was dropped")
         spec = rows_needed(item, first) if self.specs is None else self.specs[number]
         if self._is_probed(item):
             known = published.progress.get(str(first.id), StreamProgress())
-            files = self.core.streams[first.id].archive.segments
-            past = Past(self.core.path, first, spec, files, published.epoch, known)
+            files = self.archives.streams[first.id].archive.segments
+            past = Past(self.archives.path, first, spec, files, published.epoch, known)
             return Input(empty_rows(connection(), item.columns), first.options.late, known.high, past)
         state, late = progress_of(catalog, spec, published.progress), late_of(catalog, spec)
         wanted = Range(self._low(item, since, after), None if until is None else until + 1, published.epoch)
@@ -99,18 +97,18 @@ class InputReader:
 
     def _rows(self, spec: Rows, number: int, wanted: Range, now: int) -> pa.Table:
         """The rows of a range of the archives that a store would keep, without those on which an expression fails."""
-        core, item = self.core, self.relation.inputs[number]
-        streams = streams_of(core.catalog, spec)
+        archives, item = self.archives, self.relation.inputs[number]
+        streams = streams_of(archives.catalog, spec)
         parts: list[pa.Table] = []
         held = 0
-        with core.pinned():
+        with archives.pinned():
             scan = Scan() if item.reduce is None else Scan(item.reduce, now, self.live_from)
-            plan = plan_scan(core, streams, wanted, scan)
+            plan = plan_scan(archives, streams, wanted, scan)
             self.scans += [scan] if scan.reduced else []
             for task in plan.tasks:
                 stream = streams[task.place]
                 reader = ArchiveReader(
-                    core.path,
+                    archives.path,
                     stream,
                     _columns(spec, stream),
                     scan.reduced,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.planning.ranges import Range
+from millpond.archive.planning.scan_tasks import whole_files
+from millpond.archive.reading.counters import Counters
+from millpond.archive.reading.reader import ArchiveReader
 from millpond.catalog.unions import Fed
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import Rows, rows_of
@@ -19,9 +22,6 @@ from millpond.synopses import connection
 from millpond.synopses.tolerance import tolerant
 from millpond.tables import Segment
 from millpond.types import HOLDS, Relational, StreamDefinition
-
-if TYPE_CHECKING:
-    from millpond.archive.reading.counters import Counters
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,6 @@ class Past:
         Arguments:
             first, last: only rows of epochs from `first` on, up to `last`. fresh: rows that are not archived yet.
         """
-        # These import the room's core, which imports the merge step.
-        from millpond.archive.planning.ranges import Range
-        from millpond.archive.planning.scan_tasks import whole_files
-        from millpond.archive.reading.counters import Counters
-        from millpond.archive.reading.reader import ArchiveReader
-
         db = connection()
         upto = self.epoch if last is None else min(self.epoch, last)
         columns = [c for c in dict.fromkeys(self.spec.columns) if c not in (self.stream.options.time, HOLDS)]

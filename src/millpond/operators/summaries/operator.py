@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from millpond.archive.summed.entry_files import live_name, write_entry
 from millpond.catalog import Catalog, Standing, Summary
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
-from millpond.operators.summaries.entries import live_name, write_entry
 from millpond.synopses import connection
 from millpond.synopses.partials.late_exclusions import CUT
 from millpond.synopses.tolerance import tolerant_partial

@@ -14,10 +14,10 @@ from millpond.archive.planning.scan_tasks import ScanSplit, ScanTask
 from millpond.archive.reading.counters import Counters, counted_parcel
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.archive.segments import row_schema
+from millpond.archive.summed.serving import entry_partials
 from millpond.catalog.unions import entering, own_names
 from millpond.manifests.places import summaries_folder
 from millpond.manifests.records import QueryProgress
-from millpond.operators.summaries.maintenance import entry_partials
 from millpond.operators.windowed.catching_up import catch_up
 from millpond.operators.windowed.group_bounds import GroupBounds
 from millpond.operators.windowed.lookups import joined_rows, of_stream, tolerant_join
