@@ -39,6 +39,11 @@ def test_an_epoch_writes_the_same_bytes(kind: str, tmp_path: Path) -> None:
     check(kind, live(kind, tmp_path), RECORDS / f"{kind}.json")
 
 
+@pytest.mark.parametrize("kind", ["tumbling", "row-windows", "elements", "pairs"])
+def test_one_shard_writes_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    check(kind, live(kind, tmp_path, 1), RECORDS / f"{kind}-one-shard.json")
+
+
 def check(kind: str, found: dict[str, Any], file: Path) -> None:
     """Compare with the record, or write it anew."""
     if os.environ.get("MILLPOND_REWRITE_BYTES"):

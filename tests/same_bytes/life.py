@@ -70,7 +70,7 @@ class Kind:
     later: str = ""
     asks: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    batches: int = 5
+    batches: int = 4
     feeds: Callable[[int], Mapping[str, Rows]] = lambda n: {"s": batch(n), "r": batch(n, "r")}
     opening: Callable[[], Mapping[str, Any]] = dict
     prepare: Callable[[Any], None] = lambda pond: None
@@ -123,7 +123,7 @@ class Life:
             self.reopen()
             self.clock.advance(10_000_000)
             self.epochs("tick again", force=True)
-            self.ask("open", [f"INVOKE {name}" for name in kind.queries])
+            self.ask("open", [f"INVOKE {name}" for name in self.kept])
             self.pond.drain(final=True)
             self.note("end")
             self.last_words()
@@ -150,12 +150,12 @@ class Life:
         self.pond.sql(text.replace("{dir}", str(self.folder)))
 
     def feed(self, number: int) -> None:
-        """Take a batch in: every other one stream by stream, an epoch each."""
+        """Take a batch in: the second one stream by stream, an epoch each."""
         self.kind.beside(self.folder, number)
         self.clock.advance(1_000_000)
         for stream, rows in self.kind.feeds(number).items():
             self.pond.ingest(stream, rows)
-            if number % 2:
+            if number == 1:
                 self.epochs(f"batch {number} of {stream}")
         self.epochs(f"batch {number}")
 
@@ -181,13 +181,16 @@ class Life:
 
     def last_words(self) -> None:
         """What is asked when everything has been answered."""
-        kept = [*self.kind.queries, *(f"{name}_past" for name in self.kind.past[1:])]
-        rows = {name for name in kept if not self.is_standing(name)}
-        self.ask("end", [f"INVOKE {name}" for name in kept])
-        self.ask("end", [f"SELECT * FROM {name}" for name in kept if name not in rows])
-        self.ask("end", [f"SELECT * FROM {name} ALL REVISIONS" for name in kept if name not in rows])
+        standing = [name for name in self.kept if self.is_standing(name)]
+        self.ask("end", [f"SELECT * FROM {name}" for name in standing])
+        self.ask("end", [f"SELECT * FROM {name} ALL REVISIONS" for name in standing])
         self.ask("end", self.kind.asks)
         self.record["active"] = self.active()
+
+    @property
+    def kept(self) -> list[str]:
+        """The queries that live on to the end."""
+        return [*self.kind.queries, *(f"{name}_past" for name in self.kind.past[1:])]
 
     def is_standing(self, name: str) -> bool:
         """Whether a query answers by itself, not only when it is invoked."""
@@ -219,17 +222,22 @@ class Life:
             self.record["files"].setdefault(stage, {}).update(new)
 
     def content(self, path: Path) -> bytes:
-        """What is compared of a file: its bytes.
+        """What is compared of a file: its bytes, with exceptions.
 
         Of dead letters it is the rows, without the folder that they came from. Of Arrow files too: the values that lie
-        under NULLs in them are whatever was in memory.
+        under NULLs in them are whatever was in memory. Of state and results it is the chunks, each with its bytes, in
+        whatever order they stand in the file.
         """
         if path.suffix == ".arrow":
             with pa.memory_map(str(path)) as source:
                 table = pa.ipc.open_file(source).read_all()
             return f"{table.schema} {table.to_pylist()}".encode()
-        if "dead" in path.parts:
+        top = path.relative_to(self.folder / "pond").parts[0]
+        if top == "dead":
             return repr(pq.read_table(path).to_pylist()).replace(str(self.folder), "…").encode()
+        if top in ("state", "results", "summaries"):
+            chunks = pq.read_table(path)
+            return f"{chunks.schema} {sorted(repr(chunk) for chunk in chunks.to_pylist())}".encode()
         return path.read_bytes()
 
     def files(self) -> list[tuple[Path, str]]:
