@@ -140,7 +140,7 @@ def test_a_backup_of_a_pond_that_rests(tmp_path: Path) -> None:
     assert faults(tmp_path / "r") == []
     with opened(tmp_path / "r") as pond:
         assert answers(pond) == expected
-        _loaded.clear()  # as in another process
+        _loaded._kept.clear()  # as in another process
         asked = "SELECT count(*) AS n FROM s REDUCE {}"
         assert pond.sql(asked.format("half()")).rows() == pond.sql(asked.format("sample(0.5)")).rows()
         take(pond, 4500, 500)

@@ -315,7 +315,7 @@ def test_functions_survive_a_restart_and_are_dropped(tmp_path: Any) -> None:
     with millpond.open(tmp_path / "p", executor="inline") as pond:
         from millpond.archive.planning import reduction_functions
 
-        reduction_functions._loaded.clear()
+        reduction_functions._loaded._kept.clear()
         assert pond.sql("SELECT count(*) AS n FROM s REDUCE half()").rows() == kept
         assert pond.reductions() == ["half"]
         pond.drop_reduction("half")
