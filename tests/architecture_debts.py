@@ -22,8 +22,6 @@ LONG_FUNCTIONS: set[str] = {
     "answers.describe.describe.explain",
     "answers.relational.explain_relational",
     "catalog.state.apply",
-    "engine.control.epoch.run_epoch",
-    "engine.tasks.mapping.map_split",
     "language.continuous._Binder.bind",
     "language.joining.join_plan",
     "language.using.without_using",

@@ -35,7 +35,7 @@ MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "manifest": (epoch, "write_manifest", True),
     "blocks": (soup, "write_blocks", True),
     "archive": (RowsWriter, "close", True),
-    "committed": (epoch, "_commit", True),
+    "committed": (epoch, "commit", True),
     "published": (epochs, "write_published", True),
     "checkpoint": (register, "write_checkpoint", False),
     "base": (indexes.shipping, "write_base", True),

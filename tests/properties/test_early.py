@@ -101,7 +101,7 @@ def run_with_crashes(p: Pond, epochs: tuple[Epoch, ...], crash: bool) -> dict[st
     def attempt(act: Callable[[], object]) -> None:
         with pytest.MonkeyPatch.context() as patch:
             if crash:
-                patch.setattr(epoch_module, "_commit", dies)
+                patch.setattr(epoch_module, "commit", dies)
             with contextlib.suppress(Crash):
                 act()
         if crash:

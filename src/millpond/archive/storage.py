@@ -31,6 +31,13 @@ from millpond.types import StreamDefinition
 Source = FileSource | DerivedSource | SystemSource | None
 
 
+#: Sources that epochs feed themselves.
+_INNER = ("derived", "system")
+
+#: Items of a stream that are looked at to tell how much waits.
+MOST_LOOKED_AT = 100_000
+
+
 @dataclass
 class StreamRuntime:
     """The moving parts of one stream: its intake log, its source, its archive with copies, its dead letters.
@@ -141,6 +148,13 @@ class Storage:
         with self.lock:
             heads = [r.log.items(n, n + 1) for s, r in self.streams.items() for n in [taken.get(str(s), 0)]]
         return min((items[0].arrival for items in heads if items), default=None)
+
+    def waiting_bytes(self, taken: Mapping[str, int]) -> int:
+        """Bytes that have come from outside and that epochs have not taken; arguments as of `oldest_waiting`."""
+        with self.lock:
+            outside = [(s, r) for s, r in self.streams.items() if r.definition.options.source not in _INNER]
+            starts = [(taken.get(str(s), 0), r) for s, r in outside]
+            return sum(i.size for n, r in starts for i in r.log.items(n, n + MOST_LOOKED_AT))
 
     # -- copies --------------------------------------------------------------------------------------------------------
 

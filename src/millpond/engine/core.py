@@ -19,6 +19,7 @@ from millpond.catalog.catalogs import Catalogs
 from millpond.engine.control.controllers import Controllers
 from millpond.engine.control.reporting import Reporter, Work
 from millpond.engine.control.sizes import StateSizes
+from millpond.engine.control.telemetry import Telemetry
 from millpond.engine.intake.admission import Pace
 from millpond.engine.intake.stream_sources import StreamSources
 from millpond.engine.ownership import Ownership
@@ -34,18 +35,6 @@ from millpond.tables.shard_cache import forget
 from millpond.tables.stores import write_options
 from millpond.types import StreamDefinition
 from millpond.types.options import Settings, options_of, read_settings
-
-
-@dataclass
-class Telemetry:
-    """What the last epochs did, for those who look.
-
-    recent: rows and seconds of each. work: operator by operator. reporter: says what has changed.
-    """
-
-    reporter: Reporter
-    recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))
-    work: deque[Work] = field(default_factory=lambda: deque(maxlen=8))
 
 
 @dataclass

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.task_reports import Frequent, Matched, Operated, Scanned
 from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
@@ -87,22 +88,31 @@ class Mapped:
     """What a mapper gives when all rows have come.
 
     parcels: (owner, shard, packed table). dead: dead letters. failures: why a synopsis, a store or a query fails.
-    operators: by name, rows in, rows out, seconds. report: further entries of the task's report, under some key.
+    operators: by name. The others: as of `MapReport`.
     """
 
     parcels: list[tuple[str, int, Payload]] = field(default_factory=list)
     dead: list[pa.Table] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
-    operators: dict[str, list[float]] = field(default_factory=dict)
-    report: dict[str, dict[str, Any]] = field(default_factory=dict)
+    operators: dict[str, Operated] = field(default_factory=dict)
+    copies: dict[str, Segment] = field(default_factory=dict)
+    entries: dict[str, Segment] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
+    frequent: dict[str, Frequent] = field(default_factory=dict)
+    matched: Matched | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: Mapped) -> None:
         """Take in what another mapper gives, but for its parcels."""
         self.dead += other.dead
         self.failures |= other.failures
         self.operators |= other.operators
-        for key, entries in other.report.items():
-            self.report[key] = self.report.get(key, {}) | entries
+        self.copies |= other.copies
+        self.entries |= other.entries
+        self.passed |= other.passed
+        self.frequent |= other.frequent
+        self.matched = other.matched or self.matched
+        self.seconds |= other.seconds
 
 
 class Mapper:
@@ -150,17 +160,18 @@ class MergeTask:
 class Step:
     """What an operator gives in a merge task.
 
-    state, answers: chunks to store. progress: of its queries, as JSON, by id. failures: why queries fail, by id.
-    spent: seconds, by query. merged: seconds spent on state. report: further entries of the task's report, by key.
+    state, answers: chunks to store. progress: of its queries, by id. failures: why queries fail, by id.
+    spent: seconds, by query. merged: seconds spent on state. scans, filters: as of `MergeReport`.
     """
 
     state: list[Chunk] = field(default_factory=list)
     answers: list[Chunk] = field(default_factory=list)
-    progress: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, QueryProgress] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     merged: float = 0.0
-    report: dict[str, dict[str, Any]] = field(default_factory=dict)
+    scans: dict[str, Scanned] = field(default_factory=dict)
+    filters: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, other: Step) -> None:
         """Take in what another operator gives."""
@@ -170,8 +181,8 @@ class Step:
         self.failures |= other.failures
         self.spent |= other.spent
         self.merged += other.merged
-        for key, entries in other.report.items():
-            self.report[key] = self.report.get(key, {}) | entries
+        self.scans |= other.scans
+        self.filters |= other.filters
 
 
 @dataclass(frozen=True)

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import os
-import time
-from collections import defaultdict
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from millpond.catalog import Catalog, apply
+from millpond.engine.control.committing import commit, publish, published_after
 from millpond.engine.control.gathering import gather
 from millpond.engine.control.proposal import Proposal, propose
-from millpond.engine.control.reporting import Reached, report_epoch, takes_others, work_of
+from millpond.engine.control.reporting import Reached, Work, report_epoch, takes_others
 from millpond.engine.control.resharing import reshare
+from millpond.engine.control.telemetry import Stopwatch
 from millpond.engine.core import Core
-from millpond.engine.intake.stages import learn
 from millpond.engine.jobs.backfill import ready_backfills
 from millpond.engine.jobs.tables import refresh_files
 from millpond.engine.tasks.entry import map_epoch, merge_epoch
-from millpond.manifests.adoptions import Adoption
-from millpond.manifests.places import query_owner, results_folder
-from millpond.manifests.records import Manifest, Published, QueryProgress, StreamCounts, read_manifest, write_manifest
-from millpond.operators.derived.rows import pass_adopted
-from millpond.progress import StreamProgress
-from millpond.sources.derived import DerivedSource
-from millpond.sources.system import SystemSource
+from millpond.manifests.records import Manifest, read_manifest, write_manifest
+from millpond.manifests.task_reports import EpochReport, MergeReport
 from millpond.support.errors import EngineError
-from millpond.tables import Segment, SegmentTable
 from millpond.types import from_json
 
 
@@ -68,197 +61,62 @@ def _begun(core: Core, proposal: Proposal) -> int:
     return manifest.epoch
 
 
-def _waiting(core: Core) -> int:
-    """Bytes that have come from outside and no epoch has taken."""
-    outside = [(s, r) for s, r in core.streams.items() if r.definition.options.source not in ("derived", "system")]
-    taken = core.published.intake
-    starts = {s: taken.get(str(s), 0) for s, _ in outside}
-    return sum(i.size for s, r in outside for i in r.log.items(starts[s], starts[s] + 100_000))
-
-
 def run_epoch(core: Core, epoch: int) -> None:
     """Run, commit and publish an epoch whose manifest is written; does nothing if it is published already.
 
     Raises: EngineError when its tasks fail.
     """
-    if core.published.epoch >= epoch:
+    if core.epochs.published.epoch >= epoch:
         return
-    started = time.perf_counter()
+    watch = Stopwatch()
     manifest = read_manifest(core.path, epoch)
-    try:
-        outcomes = core.executor.run(
-            partial(map_epoch, core.path, epoch),
-            len(manifest.splits),
-            partial(merge_epoch, core.path, epoch),
-            manifest.shards,
-        )
-    except Exception as error:
-        raise EngineError(f"epoch {epoch} failed: {error}") from error
-    ran = time.perf_counter()
-    reports = [report for report, _ in outcomes]
+    report = _run(core, manifest)
+    watch.lap("job")
     adoptions = [a for a in ready_backfills(core, published=False) if any(str(q) in manifest.adopt for q in a.queries)]
-    _commit(core, manifest, reports, adoptions)
-    committed = time.perf_counter()
-    queries = _query_progress(manifest, reports)
-    progress = {k: from_json(StreamProgress, v) for k, v in reports[0]["progress"].items()}
-    durations = {"job": ran - started, "commit": committed - ran, "epoch": committed - started}
-    work = work_of(manifest, reports, durations)
+    commit(core.storage, core.catalogs.catalog, manifest, report, adoptions)
+    watch.lap("commit")
+    queries = report.queries(manifest)
+    work = Work(epoch, manifest.clock, watch.laps | {"epoch": watch.total}, report, manifest.filters)
     if core.settings.statistics:
-        reached = Reached(manifest, core.catalog, queries, progress, core.pace.limit)
-        report_epoch(core.reporter, core.storage, work, core.published, reached)
-    published = _publish(core, manifest, reports, adoptions, queries, progress)
-    rows = sum(r["rows"] for r in reports[0]["reports"])
-    stages: dict[str, float] = defaultdict(float)
-    for report in reports:
-        for name, seconds in report["seconds"].items():
-            stages[name] += seconds
-    for report in reports[0]["reports"]:
-        for name, seconds in report["seconds"].items():
-            stages[name] += seconds
-    scans: dict[str, int] = defaultdict(int)
-    for report in reports:
-        for counts in report["scans"].values():
-            for name, count in counts.items():
-                scans[name] += count
-    core.filters.learn(core.catalog, manifest.filters, epoch, manifest.clock, [*reports[0]["reports"], *reports])
-    elapsed = time.perf_counter() - started
-    stages |= {"job": ran - started, "commit": committed - ran, "publish": time.perf_counter() - committed}
+        reached = Reached(manifest, core.catalogs.catalog, queries, report.progress, core.controllers.pace.limit)
+        report_epoch(core.telemetry.reporter, core.storage, work, core.epochs.published, reached)
+    core.ownership.check_fence()
+    record = published_after(core.epochs.published, manifest, report, adoptions, queries)
+    publish(core.epochs, core.storage, record)
+    watch.lap("publish")
+    waiting = core.storage.waiting_bytes(record.intake)
+    core.controllers.learn(core.catalogs.catalog, manifest, report, watch.total, waiting)
     with core.lock:
-        core.pace.learn(sum(r["bytes"] for r in reports[0]["reports"]), elapsed, _waiting(core))
-        _learn_matching(core, reports[0]["reports"], elapsed)
-        for report in reports[0]["reports"]:
-            for owner, (count, keys) in report.get("frequent", {}).items():
-                core.skew.learn(owner, count, keys)
-        core.recent.append(
-            {
-                "epoch": epoch,
-                "rows": rows,
-                "seconds": elapsed,
-                "stages": dict(stages),
-                "longest": {"map": _longest(reports[0]["reports"]), "merge": _longest(reports)},
-                "clock": published.clock,
-            }
-            | ({"scans": scans} if scans else {})
-        )
-        if takes_others(manifest, core.catalog):
-            core.work.append(work)
-        learn(core.catalog, core.stages, reports)
-        core.load.observe()
-        failures = {k: v for r in reports for k, v in r["failures"].items()}
-        for query, reason in failures.items():
-            if int(query) in core.catalog.queries and core.catalog.queries[int(query)].status != "quarantined":
-                core.catalog_log.record(*core.catalog.quarantined(int(query), reason))
+        core.telemetry.add(work, watch, takes_others(manifest, core.catalogs.catalog))
+        events = quarantines(core.catalogs.catalog, report.failures)
+        if events:
+            core.catalogs.log.record(*events)
         core.notify()
 
 
-def _learn_matching(core: Core, reports: list[dict[str, Any]], elapsed: float) -> None:
-    """Tell the pace of matching what the task took that was longest at it: the others ran beside it."""
-    longest = max((r for r in reports if "matched" in r), key=lambda r: r["seconds"]["matching"], default=None)
-    if longest is not None:
-        took = longest["seconds"]["matching"]
-        core.matching_pace.learn(longest["rows"], took, elapsed - took, longest["matched"]["work"])
+def _run(core: Core, manifest: Manifest) -> EpochReport:
+    """Run the tasks of an epoch. Raises: EngineError when they fail."""
+    path, epoch = core.path, manifest.epoch
+    map_task, merge_task = partial(map_epoch, path, epoch), partial(merge_epoch, path, epoch)
+    try:
+        outcomes = core.executor.run(map_task, len(manifest.splits), merge_task, manifest.shards)
+    except Exception as error:
+        raise EngineError(f"epoch {epoch} failed: {error}") from error
+    merges = tuple(from_json(MergeReport, told) for told, _ in outcomes)
+    return EpochReport(merges[0].maps, merges)
 
 
-def _longest(reports: Sequence[dict[str, Any]]) -> float:
-    """Seconds of the task that took longest."""
-    return max((float(r["lasted"]) for r in reports), default=0.0)
-
-
-def _commit(core: Core, manifest: Manifest, reports: list[dict[str, Any]], adoptions: list[Adoption]) -> None:
-    """Commit what the tasks wrote; every commit carries the epoch, so that a repetition finds it done."""
-    archive: dict[int, list[Segment]] = defaultdict(list)
-    dead: dict[int, list[Segment]] = defaultdict(list)
-    copies: dict[tuple[int, str], list[Segment]] = defaultdict(list)
-    for report in reports[0]["reports"]:
-        for copy, written in report["files"].get("copies", {}).items():
-            copies[report["stream"], copy].append(from_json(Segment, written))
-        for kind, into in (("archive", archive), ("dead", dead)):
-            if kind in report["files"]:
-                into[report["stream"]].append(from_json(Segment, report["files"][kind]))
-    state = [from_json(Segment, s) for r in reports for s in r["written"]["state"]]
-    results = [from_json(Segment, s) for r in reports for s in r["written"]["results"]]
-    for adoption in adoptions:
-        state += adoption.state
-        results += [adoption.at(s, manifest.epoch) for s in adoption.results]
-    for adoption in adoptions:
-        paths = [os.path.join(results_folder(core.path), s.path) for s in adoption.results]
-        for stream, files in adoption.dead.items():
-            if int(stream) in core.streams:
-                dead[int(stream)] += [adoption.at(s, manifest.epoch) for s in files]
-        pass_adopted(core.path, core.catalog, manifest.epoch, {query_owner(q) for q in adoption.queries}, paths)
-    merged = [path for paths in manifest.compact.values() for path in paths]
-    jobs: list[tuple[SegmentTable, Sequence[Segment], Sequence[str]]] = [
-        *((core.streams[s].archive, files, ()) for s, files in sorted(archive.items())),
-        *((core.streams[s].dead, files, ()) for s, files in sorted(dead.items())),
-        *((core.copy_table(s, copy), files, ()) for (s, copy), files in sorted(copies.items())),
-    ]
-    entries = [from_json(Segment, s) for report in reports[0]["reports"] for s in report["entries"].values()]
-    if entries:
-        jobs.append((core.summaries, entries, ()))
-    if state or merged or manifest.expire:
-        jobs.append((core.state, state, (*merged, *manifest.expire)))
-    if results:
-        jobs.append((core.results, results, ()))
-    if len(jobs) == 1:
-        jobs[0][0].commit(jobs[0][1], jobs[0][2], "epoch", manifest.epoch)
-        return
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        for done in [pool.submit(t.commit, add, gone, "epoch", manifest.epoch) for t, add, gone in jobs]:
-            done.result()
-
-
-def _publish(
-    core: Core,
-    manifest: Manifest,
-    reports: list[dict[str, Any]],
-    adoptions: list[Adoption],
-    queries: dict[str, QueryProgress],
-    progress: dict[str, StreamProgress],
-) -> Published:
-    counts = dict(core.published.counts)
-    for report in reports[0]["reports"]:
-        old = counts.get(str(report["stream"]), StreamCounts())
-        counts[str(report["stream"])] = StreamCounts(
-            old.rows + report["rows"],
-            old.late + report["late"],
-            old.dead + report["dead"],
-            old.unknown + report["unknown"],
-            old.bytes + report["bytes"],
-        )
-    for adoption in adoptions:
-        for number, files in adoption.dead.items():
-            old = counts.get(number, StreamCounts())
-            counts[number] = replace(old, dead=old.dead + sum(s.rows for s in files))
-    published = Published(
-        manifest.epoch,
-        manifest.clock,
-        manifest.version,
-        manifest.intake,
-        progress,
-        counts,
-        queries,
-        {},
-        {"state": core.state.version, "results": core.results.version}
-        | {f"streams/{r.definition.name}": r.archive.version for r in list(core.streams.values())},
-        manifest.hot,
-        manifest.tables,
-        manifest.lookups,
-    )
-    core.ownership.check_fence()
-    core.epochs.publish(published)
-    for stream, runtime in list(core.streams.items()):
-        runtime.landing.release(published.intake.get(str(stream), 0))
-        if isinstance(runtime.source, DerivedSource | SystemSource):
-            runtime.source.release(published.intake.get(str(stream), 0))
-    return published
-
-
-def _query_progress(manifest: Manifest, reports: list[dict[str, Any]]) -> dict[str, QueryProgress]:
-    """Every query's progress: the manifest's, and what each shard made of it."""
-    return {
-        query: before.after([from_json(QueryProgress, r["queries"][query]) for r in reports if query in r["queries"]])
-        for query, before in manifest.queries.items()
-    }
+def quarantines(catalog: Catalog, failures: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The events of the catalog that quarantine the queries which failed; failures: why, by id."""
+    found: list[dict[str, Any]] = []
+    for query, reason in failures.items():
+        standing = catalog.queries.get(int(query))
+        if standing is None or standing.status == "quarantined":
+            continue
+        for event in catalog.quarantined(standing.id, reason):
+            catalog = apply(catalog, event)
+            found.append(event)
+    return found
 
 
 #: Manifests and publish records that are kept behind the last epoch: the latter answer `AS OF EPOCH`.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from millpond.archive.storage import Storage, StreamRuntime
 from millpond.catalog import Catalog, Standing
 from millpond.engine.control.sizes import StateSizes
 from millpond.manifests.records import Manifest, Published, QueryProgress
+from millpond.manifests.task_reports import EpochReport
 from millpond.operators.filters.filter_readings import filter_readings
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import derived_folder
@@ -111,25 +112,13 @@ def is_of_interest(manifest: Manifest, catalog: Catalog, before: Published, afte
 
 @dataclass(frozen=True)
 class Work:
-    """What an epoch did, as its tasks told: `maps`, `merges` are parts of their reports, `stages` seconds by stage."""
+    """What an epoch did, as its tasks told. stages: seconds by stage. filters: orders of dear filters."""
 
     epoch: int
     clock: int
     stages: Mapping[str, float]
-    maps: Sequence[Mapping[str, Any]]
-    merges: Sequence[Mapping[str, Any]]
+    report: EpochReport
     filters: Mapping[str, FilterPlan] = field(default_factory=dict)
-
-
-_OF_MAPS = ("stream", "rows", "late", "dead", "bytes", "lasted", "operators", "filters", "measures")
-_OF_MERGES = ("given", "spent", "measures", "filters")
-
-
-def work_of(manifest: Manifest, reports: Sequence[dict[str, Any]], stages: Mapping[str, float]) -> Work:
-    """What is kept of the reports of an epoch's merge tasks, the first with those of the map tasks."""
-    maps = [{k: r[k] for k in _OF_MAPS if k in r} for r in reports[0]["reports"]]
-    merges = [{k: r[k] for k in _OF_MERGES if k in r} for r in reports]
-    return Work(manifest.epoch, manifest.clock, stages, maps, merges, manifest.filters)
 
 
 @dataclass(frozen=True)
@@ -157,7 +146,7 @@ def report_epoch(reporter: Reporter, storage: Storage, work: Work, before: Publi
     if system is None or not is_of_interest(manifest, catalog, before, reached.queries):
         return
     states = state_readings(reporter, storage, reached)
-    states |= filter_readings(catalog, work.filters, [*work.maps, *work.merges], work.epoch, work.clock)[1]
+    states |= filter_readings(catalog, work.filters, work.report.tasks, work.epoch, work.clock)[1]
     table = reporter.table(epoch_readings(catalog, work), states, manifest.clock)
     if table.num_rows:
         write_report(derived_folder(storage.path, system), manifest.epoch, table)
@@ -171,8 +160,8 @@ def epoch_readings(catalog: Catalog, *epochs: Work) -> Readings:
         pond["epochs"] += 1
         for name, seconds in work.stages.items():
             pond[f"{name}_seconds"] += seconds
-        pond["rows"] += sum(r["rows"] for r in work.maps)
-        pond["bytes"] += sum(r["bytes"] for r in work.maps)
+        pond["rows"] += work.report.rows
+        pond["bytes"] += work.report.bytes
         _add(catalog, work, found)
     for (_, kind), of in found.items():
         if kind != "pond" and of.get("rows_in") and "rows_out" in of:
@@ -181,40 +170,31 @@ def epoch_readings(catalog: Catalog, *epochs: Work) -> Readings:
 
 
 def _add(catalog: Catalog, work: Work, found: Readings) -> None:
-    for report in work.maps:
-        stream = catalog.streams.get(report["stream"])
+    for report in work.report.maps:
+        stream = catalog.streams.get(report.stream)
         if stream is None:
             continue
-        of = found.setdefault((stream.name, "stream"), {})
-        for name, value in (
-            ("rows_in", report["rows"]), ("late", report["late"]), ("dead", report["dead"]),
-            ("bytes_in", report["bytes"]), ("seconds", report["lasted"]),
-        ):  # fmt: skip
-            of[name] = of.get(name, 0.0) + value
-        for owner, (taken, given, seconds) in report["operators"].items():
+        _sum(found, stream.name, "stream", rows_in=report.rows, late=report.late, dead=report.dead,
+             bytes_in=report.bytes, seconds=report.lasted)  # fmt: skip
+        for owner, did in report.operators.items():
             entity, kind = operator_name(catalog, owner)
-            operator = found.setdefault((entity, kind), {})
-            for name, value in (("rows_in", taken), ("rows_out", given), ("seconds", seconds)):
-                operator[name] = operator.get(name, 0.0) + value
-    for report in work.merges:
-        for owner, rows in report["given"].items():
+            _sum(found, entity, kind, rows_in=did.rows_in, rows_out=did.rows_out, seconds=did.seconds)
+    for merge in work.report.merges:
+        for owner, rows in merge.given.items():
             if (standing := catalog.queries.get(int(owner[1:]))) is not None:
-                of = found.setdefault((standing.definition.name, "query"), {})
-                of["rows_out"] = of.get("rows_out", 0.0) + rows
-        for number, seconds in report["spent"].items():
+                _sum(found, standing.definition.name, "query", rows_out=rows)
+        for number, seconds in merge.spent.items():
             if (standing := catalog.queries.get(int(number))) is not None:
-                of = found.setdefault((standing.definition.name, "query"), {})
-                of["seconds"] = of.get("seconds", 0.0) + seconds
-    for key, values in filter_readings(catalog, work.filters, [*work.maps, *work.merges], work.epoch, work.clock)[
-        0
-    ].items():
-        of = found.setdefault(key, {})
-        for each, value in values.items():
-            of[each] = of.get(each, 0.0) + value
-    # What tasks measure themselves: (entity, kind, property, value).
-    for report in (*work.maps, *work.merges):
-        for entity, kind, name, value in report.get("measures", ()):
-            found.setdefault((entity, kind), {})[name] = value
+                _sum(found, standing.definition.name, "query", seconds=seconds)
+    done, _ = filter_readings(catalog, work.filters, work.report.tasks, work.epoch, work.clock)
+    for (entity, kind), values in done.items():
+        _sum(found, entity, kind, **values)
+
+
+def _sum(found: Readings, entity: str, kind: str, **values: float) -> None:
+    of = found.setdefault((entity, kind), {})
+    for name, value in values.items():
+        of[name] = of.get(name, 0.0) + value
 
 
 def state_readings(reporter: Reporter, storage: Storage, reached: Reached) -> Readings:
@@ -301,5 +281,4 @@ __all__ = [
     "report_epoch",
     "system_stream",
     "takes_others",
-    "work_of",
 ]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from millpond.adapt.scheduling import StageProfile, order
 from millpond.catalog import Catalog
 from millpond.engine.intake.admission import Pace, admit, admit_in_order
+from millpond.manifests.task_reports import EpochReport
 from millpond.sources.intake import Item
 from millpond.types.options import Settings
 
@@ -50,26 +50,22 @@ def _left(pace: Pace, taken: Mapping[int, Sequence[Item]]) -> Pace:
     return pace.without(size, rows)
 
 
-def learn(catalog: Catalog, profile: StageProfile, reports: Sequence[dict[str, Any]]) -> None:
-    """Tell the profile what an epoch's stages took, cost and gave.
-
-    Arguments:
-        reports: of the merge tasks, the first with those of the map tasks.
-    """
+def learn(catalog: Catalog, profile: StageProfile, report: EpochReport) -> None:
+    """Tell the profile what an epoch's stages took, cost and gave."""
     rows: dict[int, int] = defaultdict(int)
     seconds: dict[int, float] = defaultdict(float)
     given: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for report in reports[0]["reports"]:
-        rows[report["stream"]] += report["rows"]
-        seconds[report["stream"]] += report["lasted"]
-        for target, passed in report["passed"].items():
-            given[report["stream"]][int(target)] += passed
-    for report in reports:
-        for number, spent in report["spent"].items():
+    for of in report.maps:
+        rows[of.stream] += of.rows
+        seconds[of.stream] += of.lasted
+        for target, passed in of.passed.items():
+            given[of.stream][int(target)] += passed
+    for merge in report.merges:
+        for number, spent in merge.spent.items():
             standing = catalog.queries.get(int(number))
             for stream in catalog.streams_of(standing) if standing is not None else ():
                 seconds[stream.id] += spent
-        for target, passed in report["passed"].items():
+        for target, passed in merge.passed.items():
             derived = catalog.streams[int(target)].derived if int(target) in catalog.streams else None
             for source in derived.sources if derived is not None else ():
                 given[source][int(target)] += passed

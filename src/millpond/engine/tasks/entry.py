@@ -19,7 +19,7 @@ from millpond.support.file_cache import FileCache
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
-from millpond.types import PairsQuery, RelationQuery, from_json
+from millpond.types import PairsQuery, RelationQuery, from_json, to_json
 from millpond.windows import registered
 
 #: What this process loads, or has loaded, before it is needed.
@@ -69,4 +69,4 @@ def merge_epoch(pond: str, epoch: int, shard: int, parcels: Sequence[Parcel]) ->
     functions.use(pond)
     manifest = manifest_at(pond, epoch)
     catalog, operators = catalog_at(pond, manifest.version)
-    return merge_shard(pond, manifest, catalog, operators, shard, parcels), b""
+    return to_json(merge_shard(pond, manifest, catalog, operators, shard, parcels)), b""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time as clock
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -14,7 +14,8 @@ from millpond.archive.segments import DEAD, RowsWriter, archive_folder, dead_fol
 from millpond.catalog import Catalog
 from millpond.engine.intake.split_reader import Taking
 from millpond.manifests.records import Manifest
-from millpond.operators.contract import Mapped, MapTask, Piece, Taken
+from millpond.manifests.task_reports import MapFiles, MapReport
+from millpond.operators.contract import Mapped, Mapper, MapTask, Piece, Taken
 from millpond.operators.filters.filter_orders import Screens
 from millpond.operators.registry import Operators
 from millpond.tables import DurableWrites, Segment
@@ -29,9 +30,59 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, operators: Operat
     job = MapTask(pond, manifest, catalog, stream, task, Screens(manifest.filters), writes)
     mappers = [m for m in (operator.mapper(job) for operator in operators) if m is not None]
     taking, archive = Taking(manifest, stream, split), _Archive(job)
-    held: list[pa.Table] = []
-    rows = late = 0
     spent = dict.fromkeys(("read", "archive", "partials"), 0.0)
+    read = _take_in(taking, archive, mappers, spent)
+    begun = clock.perf_counter()
+    file = archive.close(read.held) if read.rows else None
+    spent["archive"] += clock.perf_counter() - begun
+    begun, taken, done = clock.perf_counter(), Taken(Piece(read.held, stream), file), Mapped()
+    for mapper in mappers:
+        mapped = mapper.finish(taken)
+        yield from (Parcel(shard, owner, task, payload) for owner, shard, payload in mapped.parcels)
+        done.add(mapped)
+    matching = done.seconds.get("matching", 0.0)
+    spent["partials"] += clock.perf_counter() - begun - matching
+    begun = clock.perf_counter()
+    dead = _write_dead(job, [*taking.dead, *done.dead])
+    writes.finish()
+    report = MapReport(
+        stream.id,
+        task,
+        read.rows,
+        read.late,
+        0 if dead is None else dead.rows,
+        taking.unknown,
+        sum(i["size"] for i in split.items),
+        tuple(taking.summaries),
+        MapFiles(file, done.copies, dead),
+        done.entries,
+        done.failures,
+        done.operators,
+        done.passed,
+        done.frequent,
+        job.screens.report(),
+        done.matched,
+        {**spent, "matching": matching, "disk": clock.perf_counter() - begun},
+        clock.perf_counter() - started,
+    )
+    told = json.dumps(to_json(report)).encode()
+    yield from (Parcel(shard, "", task, told) for shard in range(manifest.shards))
+
+
+@dataclass(frozen=True)
+class _TakenIn:
+    """Rows of a split: how many, how many of them late, and all of them, where somebody looks at all at once."""
+
+    rows: int
+    late: int
+    held: pa.Table
+
+
+def _take_in(taking: Taking, archive: _Archive, mappers: Sequence[Mapper], spent: dict[str, float]) -> _TakenIn:
+    """Show the rows of a split to the archive and to every mapper, piece by piece. spent: seconds, is added to."""
+    held: list[pa.Table] = []
+    whole = archive.whole or any(m.whole for m in mappers)
+    rows = late = 0
     pieces = taking.pieces()
     while True:
         begun = clock.perf_counter()
@@ -42,55 +93,26 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, operators: Operat
             break
         archive.add(piece)
         archived = clock.perf_counter()
-        together = Piece(piece, stream)
+        together = Piece(piece, taking.stream)
         for mapper in mappers:
             mapper.add(together)
         spent["archive"] += archived - read
         spent["partials"] += clock.perf_counter() - archived
         rows += piece.num_rows
         late += piece.num_rows - piece["_bound"].null_count
-        if archive.whole or any(m.whole for m in mappers):
+        if whole:
             held.append(piece)
-    begun = clock.perf_counter()
-    segment = pa.concat_tables(held) if held else taking.schema.empty_table()
-    file = archive.close(segment) if rows else None
-    spent["archive"] += clock.perf_counter() - begun
-    begun, taken, done = clock.perf_counter(), Taken(Piece(segment, stream), file), Mapped()
-    for mapper in mappers:
-        mapped = mapper.finish(taken)
-        yield from (Parcel(shard, owner, task, payload) for owner, shard, payload in mapped.parcels)
-        done.add(mapped)
-    matching = done.report.get("seconds", {}).get("matching", 0.0)
-    spent["partials"] += clock.perf_counter() - begun - matching
-    begun = clock.perf_counter()
-    dead = [*taking.dead, *done.dead]
+    return _TakenIn(rows, late, pa.concat_tables(held) if held else taking.schema.empty_table())
+
+
+def _write_dead(task: MapTask, dead: Sequence[pa.Table]) -> Segment | None:
+    """Write the dead letters of a map task; None: there are none."""
     letters = pa.concat_tables(dead) if dead else DEAD.empty_table()
-    files: dict[str, Any] = {} if file is None else {"archive": to_json(file), "copies": {}}
-    if letters.num_rows:
-        epochs = (manifest.epoch, manifest.epoch)
-        files["dead"] = to_json(write_rows(dead_folder(pond, stream), job.file, letters, None, epochs, writes=writes))
-    writes.finish()
-    report = {
-        "stream": stream.id,
-        "task": task,
-        "rows": rows,
-        "late": late,
-        "dead": letters.num_rows,
-        "unknown": taking.unknown,
-        "bytes": sum(i["size"] for i in split.items),
-        "summaries": [to_json(s) for s in taking.summaries],
-        "failures": done.failures,
-        "operators": done.operators,
-        "filters": job.screens.report(),
-        "entries": {},
-        "passed": {},
-        **done.report,
-        "files": files | done.report.get("files", {}),
-        "seconds": {**spent, "matching": matching, "disk": clock.perf_counter() - begun},
-        "lasted": clock.perf_counter() - started,
-    }
-    for shard in range(manifest.shards):
-        yield Parcel(shard, "", task, json.dumps(report).encode())
+    if not letters.num_rows:
+        return None
+    epoch = task.manifest.epoch
+    folder = dead_folder(task.pond, task.stream)
+    return write_rows(folder, task.file, letters, None, (epoch, epoch), writes=task.writes)
 
 
 class _Archive:

@@ -8,7 +8,6 @@ import time as clock
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from millpond.catalog import Catalog
 from millpond.catalog.unions import with_unions
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.contract import CompactTask, MergeTask, Step, least_need
 from millpond.operators.derived.rows import pass_answers
 from millpond.operators.registry import Operators
@@ -27,16 +27,14 @@ from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_ch
 from millpond.tables.chunks import unpack
 from millpond.tables.executors import Parcel
 from millpond.tables.shard_cache import forget
-from millpond.types import from_json, to_json
+from millpond.types import from_json
 
 
-def progress_after(
-    manifest: Manifest, catalog: Catalog, reports: Iterable[dict[str, Any]]
-) -> dict[str, StreamProgress]:
+def progress_after(manifest: Manifest, catalog: Catalog, reports: Iterable[MapReport]) -> dict[str, StreamProgress]:
     """Progress of every stream, and of every union that is read, after the epoch: the same in every shard."""
     summaries: dict[int, list[ItemSummary]] = defaultdict(list)
-    for report in sorted(reports, key=lambda r: r["task"]):
-        summaries[report["stream"]] += [from_json(ItemSummary, s) for s in report["summaries"]]
+    for report in sorted(reports, key=lambda r: r.task):
+        summaries[report.stream] += report.summaries
     after = {
         str(stream.id): absorb_announced(
             manifest.progress.get(str(stream.id), StreamProgress()),
@@ -64,11 +62,11 @@ def merge_shard(
     operators: Operators,
     shard: int,
     parcels: Sequence[Parcel],
-) -> dict[str, Any]:
-    """Run the merge task of one shard; returns its report (JSON-ready), with the segments to commit."""
+) -> MergeReport:
+    """Run the merge task of one shard; its report names the segments to commit."""
     started = clock.perf_counter()
-    reports = [json.loads(bytes(p.payload)) for p in parcels if not p.owner]
-    failing = operators.failing({owner: reason for r in reports for owner, reason in r["failures"].items()})
+    reports = [from_json(MapReport, json.loads(bytes(p.payload))) for p in parcels if not p.owner]
+    failing = operators.failing({owner: reason for r in reports for owner, reason in r.failures.items()})
     progress = progress_after(manifest, catalog, reports)
     segments = [s for s in manifest.state if s.shard == shard]
     task = MergeTask(connection(), pond, manifest, catalog, shard, progress, segments, failing)
@@ -80,27 +78,25 @@ def merge_shard(
     paired = {query_owner(q.id) for q in catalog.queries.values() if q.definition.options.pairs}
     answers = [replace(c, table=without_replaced(c.table)) if c.owner in paired else c for c in done.answers]
     answered = clock.perf_counter()
-    written = _write(task, operators, done.state, answers)
-    return {
-        "shard": shard,
-        "reports": reports if shard == 0 else [],
-        "progress": to_json(progress) if shard == 0 else {},
-        "queries": done.progress,
-        "failures": failing | done.failures,
-        "written": written,
-        "scans": {},
-        "filters": {},
-        "spent": done.spent,
-        "given": given,
-        "passed": passed,
-        **done.report,
-        "seconds": {
-            "merge": done.merged,
-            "answer": answered - started - done.merged,
-            "write": clock.perf_counter() - answered,
-        },
-        "lasted": clock.perf_counter() - started,
-    }
+    state, results = _write(task, operators, done.state, answers)
+    written = clock.perf_counter()
+    seconds = {"merge": done.merged, "answer": answered - started - done.merged, "write": written - answered}
+    return MergeReport(
+        shard,
+        tuple(replace(r, summaries=()) for r in reports) if shard == 0 else (),
+        progress if shard == 0 else {},
+        done.progress,
+        failing | done.failures,
+        state,
+        results,
+        done.scans,
+        done.filters,
+        done.spent,
+        given,
+        passed,
+        seconds,
+        clock.perf_counter() - started,
+    )
 
 
 def _merged(task: MergeTask, operators: Operators, parcels: Sequence[Parcel]) -> Step:
@@ -120,24 +116,25 @@ def _merged(task: MergeTask, operators: Operators, parcels: Sequence[Parcel]) ->
     return done
 
 
-def _write(task: MergeTask, operators: Operators, state: Sequence[Chunk], answers: Sequence[Chunk]) -> dict[str, Any]:
-    """Write state and answers, and put state files together. Returns the segments to commit, as JSON."""
-    written: dict[str, Any] = {"state": [], "results": []}
+def _write(
+    task: MergeTask, operators: Operators, state: Sequence[Chunk], answers: Sequence[Chunk]
+) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+    """Write state and answers, and put state files together. Returns the segments of state and results to commit."""
+    written: list[Segment] = []
+    results: list[Segment] = []
     name, writes = f"e{task.manifest.epoch:012d}-{task.shard:04d}.parquet", DurableWrites()
     # What never expires stands in a file of its own.
     for file, chunks in ((name, [c for c in state if not _is_timeless(c)]),
                          (f"{name[:-8]}g.parquet", [c for c in state if _is_timeless(c)])):  # fmt: skip
         if chunks:
-            segment = write_chunks(state_folder(task.pond), file, chunks, task.shard, writes=writes)
-            written["state"].append(to_json(segment))
+            written.append(write_chunks(state_folder(task.pond), file, chunks, task.shard, writes=writes))
     if answers:
-        segment = write_chunks(results_folder(task.pond), name, answers, task.shard, writes=writes)
-        written["results"].append(to_json(segment))
+        results.append(write_chunks(results_folder(task.pond), name, answers, task.shard, writes=writes))
     compacted = _compact(task, operators, writes)
     if compacted is not None:
-        written["state"].append(to_json(compacted))
+        written.append(compacted)
     writes.finish()
-    return written
+    return tuple(written), tuple(results)
 
 
 def _is_timeless(chunk: Chunk) -> bool:

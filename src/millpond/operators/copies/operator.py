@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from millpond.archive.copies import write_copies
 from millpond.catalog import Catalog, Standing
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
-from millpond.types import to_json
 
 
 class CopyWriter(Mapper):
@@ -24,7 +23,7 @@ class CopyWriter(Mapper):
         if taken.file is not None:
             rows = taken.whole.rows
             written = write_copies(task.pond, task.stream, taken.file, rows, self.fractions, task.writes)
-            mapped.report["files"] = {"copies": to_json(written)}
+            mapped.copies = dict(written)
         return mapped
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing
+from millpond.manifests.task_reports import Operated
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
 from millpond.operators.derived.rows import pass_rows, write_passed
 from millpond.types import StreamDefinition
@@ -27,9 +28,9 @@ class RowsPasser(Mapper):
         passed = pass_rows(task.stream, follower, segment, epoch, task.screens)
         if passed is not None:
             write_passed(task.pond, follower, epoch, task.number, passed.rows)
-            mapped.report["passed"] = {str(follower.id): passed.rows.num_rows}
+            mapped.passed[str(follower.id)] = passed.rows.num_rows
             seconds = clock.perf_counter() - begun
-            mapped.operators[f"s{follower.id}"] = [segment.num_rows, passed.rows.num_rows, seconds]
+            mapped.operators[f"s{follower.id}"] = Operated(segment.num_rows, passed.rows.num_rows, seconds)
             if passed.failed is not None:
                 mapped.dead.append(failed_letters(passed.failed, follower.name, epoch, "stream"))
         return mapped

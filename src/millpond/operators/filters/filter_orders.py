@@ -14,6 +14,7 @@ from millpond.adapt.filter_plans import FilterPlan, FilterProfiler, FilterReopti
 from millpond.adapt.plan_log import LogEntry
 from millpond.adapt.statistics import Observation
 from millpond.catalog import Catalog
+from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.filters.adaptive_filter import Screen
 from millpond.operators.filters.subjects import Subject, stream_subject, subjects
 from millpond.synopses.conjunctions import conjunction_of
@@ -106,26 +107,26 @@ class FilterOrders:
         plans: Mapping[str, FilterPlan],
         epoch: int,
         clock: int,
-        reports: Sequence[dict[str, Any]],
+        reports: Sequence[MapReport | MergeReport],
     ) -> None:
         """Take in what the tasks of a published epoch report, which had these plans."""
         by_subject: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for report in reports:
-            for name, each in report.get("filters", {}).items():
+            for name, each in report.filters.items():
                 by_subject[name].append(each)
         if not by_subject:
             return
         entries: list[LogEntry] = []
         with self._lock:
             self._settle(catalog)
-            for name, each in by_subject.items():
+            for name, told in by_subject.items():
                 if name not in self._reoptimisers or name not in plans:
                     continue
                 subject, found = self._reoptimisers[name]
                 if plans[name].order != found.order:
                     continue  # an epoch from before the options of its query changed
                 names = [str(n + 1) for n in range(len(subject.filters))]
-                observation = FilterProfiler(names).observation(epoch, clock, each)
+                observation = FilterProfiler(names).observation(epoch, clock, told)
                 self._seen[name] = observation
                 entry = found.observe(observation)
                 if entry is not None:

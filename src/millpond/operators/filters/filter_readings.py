@@ -8,11 +8,12 @@ from typing import Any
 
 from millpond.adapt.filter_plans import FilterPlan, FilterProfiler
 from millpond.catalog import Catalog
+from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.filters.subjects import subjects
 
 
 def filter_readings(
-    catalog: Catalog, plans: Mapping[str, FilterPlan], tasks: Sequence[Mapping[str, Any]], epoch: int, clock: int
+    catalog: Catalog, plans: Mapping[str, FilterPlan], tasks: Sequence[MapReport | MergeReport], epoch: int, clock: int
 ) -> tuple[dict[tuple[str, str], dict[str, float]], dict[tuple[str, str], dict[str, float]]]:
     """What the filters of an epoch did, and the place of each (1: the first), by (entity, kind).
 
@@ -25,7 +26,7 @@ def filter_readings(
     by_name = {s.name: s for s in subjects(catalog)}
     reports: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for report in tasks:
-        for name, each in report.get("filters", {}).items():
+        for name, each in report.filters.items():
             reports[name].append(each)
     done: dict[tuple[str, str], dict[str, float]] = {}
     places: dict[tuple[str, str], dict[str, float]] = {}

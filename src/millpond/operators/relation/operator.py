@@ -16,6 +16,7 @@ from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import progress_of
 from millpond.language.spreading import EVERYWHERE
 from millpond.manifests.records import Floor, Manifest, QueryProgress
+from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Step
 from millpond.operators.relation.advance import advance_relation
@@ -133,9 +134,9 @@ class RelationOperator(RowReader):
             task.db, self.relation, self.options, inputs, self._tables(task), asked.before,
             asked.bound, asked.since, self.given(task), known, speculation, orders, partial(self._sums, task),
         )  # fmt: skip
-        step.report["filters"] = orders.report()
+        step.filters = orders.report()
         if self._counters is not None:
-            step.report["scans"] = {self.owner: {"groups": self._counters.groups, "bytes": self._counters.bytes}}
+            step.scans[self.owner] = Scanned(self._counters.groups, self._counters.bytes)
         return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, known)))
 
     def store(self, manifest: Manifest, step: Step, result: Advanced, late: bool) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millpond.catalog import Store
 from millpond.language.spreading import EVERYWHERE
+from millpond.manifests.task_reports import Heavy
 from millpond.operators.relational.skew import heavy
 from millpond.synopses import query_table
 
@@ -21,7 +22,7 @@ class Placed:
 
     shards: dict[int, pa.Table]
     rows: int
-    frequent: dict[str, tuple[int, str]]
+    frequent: dict[str, Heavy]
 
 
 def placed(db: duckdb.DuckDBPyConnection, store: Store, rows: pa.Table, shards: int, hot: Iterable[str] = ()) -> Placed:
@@ -47,9 +48,9 @@ def placed(db: duckdb.DuckDBPyConnection, store: Store, rows: pa.Table, shards: 
         else:
             everywhere = split
     parts = {n: rows.filter(pa.array((shard == n) | everywhere)) for n in range(shards)}
-    frequent: dict[str, tuple[int, str]] = {}
+    frequent: dict[str, Heavy] = {}
     if store.deal:
         for key, (times, row) in heavy(hashes).items():
             name = query_table(db, f"SELECT ({store.spread})::VARCHAR AS k FROM r", r=rows.slice(row, 1))["k"][0]
-            frequent[key] = (times, str(name.as_py()))
+            frequent[key] = Heavy(times, str(name.as_py()))
     return Placed({n: part for n, part in parts.items() if part.num_rows}, count, frequent)

@@ -34,7 +34,7 @@ from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
 from millpond.synopses.tolerance import one_line
 from millpond.tables import Chunk
-from millpond.types import PairsQuery, QueryOptions, Relational, RelationInput, to_json
+from millpond.types import PairsQuery, QueryOptions, Relational, RelationInput
 
 #: What a query's own data can raise: it fails the query, not the epoch.
 FAULTS = (*tolerance.FAULTS, SourceError)
@@ -230,7 +230,7 @@ class RowReader(Answering):
         if self.is_silent(task, asked):
             after = self.moved(task, asked.before)
             closed = max(asked.before.closed, asked.bound)
-            step.progress[key] = to_json(replace(after, closed=closed, paused=None))
+            step.progress[key] = replace(after, closed=closed, paused=None)
             return
         for _ in (1, 2):  # a query is given up when it fails an epoch twice
             try:
@@ -241,7 +241,7 @@ class RowReader(Answering):
         else:
             step.failures[key] = reason
             return
-        step.progress[key] = to_json(replace(result.progress, paused=None))
+        step.progress[key] = replace(result.progress, paused=None)
         self.store(manifest, step, result, asked.since != manifest.epoch)
 
     def stirred(self, task: MergeTask, before: QueryProgress) -> QueryProgress:

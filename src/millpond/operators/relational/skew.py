@@ -9,15 +9,15 @@ manifest, so that an epoch that is repeated does the same again, and is never ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from millpond.catalog import Catalog
 from millpond.language.spreading import EVERYWHERE, are_together
+from millpond.manifests.task_reports import Frequent
 from millpond.types import JoinPlan
 
 #: A key is split when it has this share of the rows of a store.
@@ -51,7 +51,7 @@ class Skew:
     """How many rows of each store were seen lately, and how many of them have which key.
 
     >>> skew = Skew()
-    >>> skew.learn("a", 10_000, {"7": (6_000, "seven")})
+    >>> skew.learn("a", Frequent(10_000, {"7": Heavy(6_000, "seven")}))
     >>> skew.hot("a")
     {'7': 'seven'}
     """
@@ -59,13 +59,13 @@ class Skew:
     rows: dict[str, float] = field(default_factory=dict)
     counts: dict[str, dict[str, tuple[float, str]]] = field(default_factory=dict)
 
-    def learn(self, owner: str, rows: int, found: Mapping[str, Sequence[Any]]) -> None:
-        """Take in what a task saw of a store: its rows, and of frequent keys how many and what they are called."""
+    def learn(self, owner: str, seen: Frequent) -> None:
+        """Take in what a task saw of a store."""
         fade = 0.5 if self.rows.get(owner, 0.0) > 10 * ROWS else 1.0
-        self.rows[owner] = fade * self.rows.get(owner, 0.0) + rows
+        self.rows[owner] = fade * self.rows.get(owner, 0.0) + seen.rows
         known = {k: (fade * n, text) for k, (n, text) in self.counts.get(owner, {}).items()}
-        for key, (count, text) in found.items():
-            known[key] = (known.get(key, (0.0, ""))[0] + count, text)
+        for key, heavy in seen.keys.items():
+            known[key] = (known.get(key, (0.0, ""))[0] + heavy.rows, heavy.name)
         self.counts[owner] = {k: v for k, v in known.items() if v[0] >= 1}
 
     def hot(self, owner: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing
+from millpond.manifests.task_reports import Matched
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
 from millpond.operators.row_query.matching import meet_queries
 
@@ -25,8 +26,8 @@ class RowMatcher(Mapper):
         met = meet_queries(task.pond, task.manifest, task.stream, task.number, taken.whole.rows)
         mapped.dead += [failed_letters(failed, name, task.manifest.epoch) for failed, name in met.letters]
         if met.queries is not None:
-            mapped.report["matched"] = {"queries": met.queries, "work": met.work}
-        mapped.report["seconds"] = {"matching": clock.perf_counter() - begun}
+            mapped.matched = Matched(met.queries, met.work)
+        mapped.seconds["matching"] = clock.perf_counter() - begun
         return mapped
 
 

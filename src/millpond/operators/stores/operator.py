@@ -16,6 +16,7 @@ from millpond.archive.segments import row_schema
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import entering, late_of, progress_of
 from millpond.language.duck import quote
+from millpond.manifests.task_reports import Frequent, Operated
 from millpond.operators.contract import CompactTask, Mapped, Mapper, MapTask, MergeTask, Operator, Piece, Step, Taken
 from millpond.operators.relational.placing import placed
 from millpond.operators.relational.probing import marked
@@ -51,12 +52,12 @@ class StoreMapper(Mapper):
         if failed is not None:
             names = ", ".join(catalog.called(catalog.users(owner)))
             mapped.dead.append(failed_letters(failed, names, manifest.epoch))
-        mapped.operators[owner] = [counting.num_rows, table.num_rows, clock.perf_counter() - begun]
+        mapped.operators[owner] = Operated(counting.num_rows, table.num_rows, clock.perf_counter() - begun)
         there = placed(connection(), self.store, table, manifest.shards, manifest.hot.get(owner, ()))
         packed = {id(t): pack(t) for t in {id(t): t for t in there.shards.values()}.values()}  # the same one for all
         mapped.parcels += [(owner, shard, packed[id(rows)]) for shard, rows in there.shards.items()]
         if self.store.deal:
-            mapped.report["frequent"] = {owner: (there.rows, there.frequent)}
+            mapped.frequent[owner] = Frequent(there.rows, there.frequent)
         return mapped
 
     def _rows(self, piece: Piece) -> tuple[pa.Table, pa.Table | None]:

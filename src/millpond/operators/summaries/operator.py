@@ -10,7 +10,6 @@ from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
 from millpond.synopses import connection
 from millpond.synopses.partials.late_exclusions import CUT
 from millpond.synopses.tolerance import tolerant_partial
-from millpond.types import to_json
 
 
 class EntryWriter(Mapper):
@@ -31,7 +30,7 @@ class EntryWriter(Mapper):
             spec = task.catalog.synopses[summary.owner].spec
             table = tolerant_partial(connection(), spec, taken.whole.counting, f"_bound AS {CUT}")[0]
         written = write_entry(task.pond, summary.id, taken.file, live_name(summary.id, taken.file.path), table)
-        mapped.report["entries"] = {written.path: to_json(written)}
+        mapped.entries[written.path] = written
         return mapped
 
 

@@ -17,6 +17,7 @@ from millpond.archive.segments import row_schema
 from millpond.catalog import Synopsis
 from millpond.catalog.unions import entering
 from millpond.language.duck import quote
+from millpond.manifests.task_reports import Operated
 from millpond.operators.contract import Mapped, Mapper, MapTask, Piece, Taken
 from millpond.operators.windowed.lookups import live_lookup, of_stream, tolerant_join
 from millpond.support.errors import SourceError
@@ -71,10 +72,8 @@ class SynopsisMapper(Mapper):
             self._mapped.failures[owner] = one_line(error)
             return
         self._made.append(table)
-        seen = self._mapped.operators.setdefault(owner, [0, 0, 0.0])
-        seen[0] += counting.num_rows
-        seen[1] += table.num_rows
-        seen[2] += clock.perf_counter() - begun
+        done = Operated(counting.num_rows, table.num_rows, clock.perf_counter() - begun)
+        self._mapped.operators[owner] = self._mapped.operators.get(owner, Operated()) + done
         if failed is not None:
             catalog = self.task.catalog
             names = ", ".join(catalog.called(catalog.users(owner)))

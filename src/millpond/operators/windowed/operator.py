@@ -32,7 +32,6 @@ from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Chunk, read_chunks
-from millpond.types import to_json
 
 
 class WindowState(Protocol):
@@ -214,7 +213,7 @@ class WindowOperator(Answering):
             step.failures[key] = reason
             return
         lost = result.progress.too_late + too_late
-        step.progress[key] = to_json(replace(result.progress, paused=None, too_late=lost))
+        step.progress[key] = replace(result.progress, paused=None, too_late=lost)
         lowest.append(self.low_of(standing, result.progress.answered))
         step.spent[key] = clock.perf_counter() - begun
         late = since is not None or before.closed < announced(options, known.bound)

@@ -1,0 +1,149 @@
+"""Committing and publishing an epoch: files that its tasks wrote become visible, table by table and then at once."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from millpond.archive.storage import Storage
+from millpond.catalog import Catalog
+from millpond.manifests.adoptions import Adoption
+from millpond.manifests.epochs import Epochs
+from millpond.manifests.places import query_owner, results_folder
+from millpond.manifests.records import Manifest, Published, QueryProgress, StreamCounts
+from millpond.manifests.task_reports import EpochReport
+from millpond.operators.derived.rows import pass_adopted
+from millpond.sources.derived import DerivedSource
+from millpond.sources.system import SystemSource
+from millpond.tables import Segment, SegmentTable
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one table gets and what goes from it."""
+
+    table: SegmentTable
+    add: Sequence[Segment]
+    remove: Sequence[str] = ()
+
+
+def commit(
+    storage: Storage, catalog: Catalog, manifest: Manifest, report: EpochReport, adoptions: Sequence[Adoption]
+) -> None:
+    """Commit what the tasks wrote; every commit carries the epoch, so that a repetition finds it done."""
+    for adoption in adoptions:
+        paths = [os.path.join(results_folder(storage.path), s.path) for s in adoption.results]
+        owners = {query_owner(q) for q in adoption.queries}
+        pass_adopted(storage.path, catalog, manifest.epoch, owners, paths)
+    commits = [*of_streams(storage, manifest, report, adoptions), *of_queries(storage, manifest, report, adoptions)]
+    if len(commits) == 1:
+        commits[0].table.commit(commits[0].add, commits[0].remove, "epoch", manifest.epoch)
+        return
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for done in [pool.submit(c.table.commit, c.add, c.remove, "epoch", manifest.epoch) for c in commits]:
+            done.result()
+
+
+def of_streams(
+    storage: Storage, manifest: Manifest, report: EpochReport, adoptions: Sequence[Adoption]
+) -> list[Commit]:
+    """What the tables of streams get: archives, dead letters, reduced copies and entries of summaries."""
+    archive: dict[int, list[Segment]] = defaultdict(list)
+    dead: dict[int, list[Segment]] = defaultdict(list)
+    copies: dict[tuple[int, str], list[Segment]] = defaultdict(list)
+    for task in report.maps:
+        for copy, written in task.files.copies.items():
+            copies[task.stream, copy].append(written)
+        archive[task.stream] += [] if task.files.archive is None else [task.files.archive]
+        dead[task.stream] += [] if task.files.dead is None else [task.files.dead]
+    for adoption in adoptions:
+        for stream, files in adoption.dead.items():
+            if int(stream) in storage.streams:
+                dead[int(stream)] += [adoption.at(s, manifest.epoch) for s in files]
+    entries = [s for task in report.maps for s in task.entries.values()]
+    return [
+        *(Commit(storage.streams[s].archive, files) for s, files in sorted(archive.items()) if files),
+        *(Commit(storage.streams[s].dead, files) for s, files in sorted(dead.items()) if files),
+        *(Commit(storage.copy_table(s, copy), files) for (s, copy), files in sorted(copies.items())),
+        *([Commit(storage.summaries, entries)] if entries else []),
+    ]
+
+
+def of_queries(
+    storage: Storage, manifest: Manifest, report: EpochReport, adoptions: Sequence[Adoption]
+) -> list[Commit]:
+    """What the tables of state and results get, and which files of state go: merged ones, and those nobody needs."""
+    state = [s for task in report.merges for s in task.state]
+    results = [s for task in report.merges for s in task.results]
+    for adoption in adoptions:
+        state += adoption.state
+        results += [adoption.at(s, manifest.epoch) for s in adoption.results]
+    gone = [*(path for paths in manifest.compact.values() for path in paths), *manifest.expire]
+    found = [Commit(storage.state, state, gone)] if state or gone else []
+    return [*found, *([Commit(storage.results, results)] if results else [])]
+
+
+def counts_after(
+    before: dict[str, StreamCounts], report: EpochReport, adoptions: Sequence[Adoption]
+) -> dict[str, StreamCounts]:
+    """The counters of streams after an epoch."""
+    found = dict(before)
+    for task in report.maps:
+        old = found.get(str(task.stream), StreamCounts())
+        found[str(task.stream)] = StreamCounts(
+            old.rows + task.rows,
+            old.late + task.late,
+            old.dead + task.dead,
+            old.unknown + task.unknown,
+            old.bytes + task.bytes,
+        )
+    for adoption in adoptions:
+        for stream, files in adoption.dead.items():
+            old = found.get(stream, StreamCounts())
+            found[stream] = replace(old, dead=old.dead + sum(s.rows for s in files))
+    return found
+
+
+def published_after(
+    before: Published,
+    manifest: Manifest,
+    report: EpochReport,
+    adoptions: Sequence[Adoption],
+    queries: dict[str, QueryProgress],
+) -> Published:
+    """The publish record of an epoch, but for the versions of its tables.
+
+    Args:
+        before: the last one. queries: progress after the epoch.
+    """
+    return Published(
+        manifest.epoch,
+        manifest.clock,
+        manifest.version,
+        manifest.intake,
+        report.progress,
+        counts_after(before.counts, report, adoptions),
+        queries,
+        hot=manifest.hot,
+        versions=manifest.tables,
+        lookups=manifest.lookups,
+    )
+
+
+def publish(epochs: Epochs, storage: Storage, record: Published) -> None:
+    """Publish an epoch whose tables are committed, and let go what sources kept for it."""
+    streams = list(storage.streams.items())
+    tables = {"state": storage.state.version, "results": storage.results.version}
+    tables |= {f"streams/{r.definition.name}": r.archive.version for _, r in streams}
+    epochs.publish(replace(record, tables=tables))
+    for stream, runtime in streams:
+        taken = record.intake.get(str(stream), 0)
+        runtime.landing.release(taken)
+        if isinstance(runtime.source, DerivedSource | SystemSource):
+            runtime.source.release(taken)
+
+
+__all__ = ["Commit", "commit", "publish", "published_after"]
