@@ -74,7 +74,7 @@ def test_the_server_keeps_its_document(operations: dict[str, Any], name: str) ->
 
 
 def test_every_operation_is_described() -> None:
-    document = openapi(OPERATIONS, "0")
+    document = openapi(OPERATIONS, "0", Limits())
     found = [(path, method) for path, methods in document["paths"].items() for method in methods]
     assert len(found) == len(OPERATIONS) == len({o.name for o in OPERATIONS})
     for methods in document["paths"].values():
@@ -84,4 +84,5 @@ def test_every_operation_is_described() -> None:
 
 
 def test_no_example_of_the_document_is_a_file() -> None:
-    assert "/home" not in str(openapi(OPERATIONS, "0")) and str(Path.cwd()) not in str(openapi(OPERATIONS, "0"))
+    document = str(openapi(OPERATIONS, "0", Limits()))
+    assert "/home" not in document and str(Path.cwd()) not in document

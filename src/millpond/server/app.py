@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -156,9 +156,8 @@ class _Endpoint:
             query = QueryParams(scope["query_string"])
         except ValueError:
             raise Failure(400, "bad_request", "the query string is not UTF-8") from None
-        arguments = operation.arguments(query, scope["path_params"])
-        self._limit(arguments)
         limits = service.limits
+        arguments = operation.arguments(query, scope["path_params"], headers, limits)
         most, name = (
             (limits.request_bytes, "request_bytes") if operation.big else (limits.statement_bytes, "statement_bytes")
         )
@@ -170,11 +169,6 @@ class _Endpoint:
         response: Any = await operation.handler(call)
         await response(scope, receive, send)
 
-    def _limit(self, arguments: dict[str, Any]) -> None:
-        most = self.app.service.limits.answer_rows
-        if arguments.get("limit", 0) > most:
-            raise Failure(413, "limit", f"a page has at most {most:,} rows (limit 'answer_rows')", limit="answer_rows")
-
 
 def create_app(pond: Pond, tokens: Tokens | None = None, limits: Limits | None = None) -> App:
     """The ASGI application that serves a pond; the caller opens and closes the pond.
@@ -185,16 +179,17 @@ def create_app(pond: Pond, tokens: Tokens | None = None, limits: Limits | None =
 
         uvicorn.run(create_app(millpond.open("my-pond")), host="127.0.0.1", port=7474)
     """
-    return App(Service(pond, tokens, limits or Limits(), _document))
+    limits = limits or Limits()
+    return App(Service(pond, tokens, limits, partial(_document, limits)))
 
 
 @cache
-def _document() -> dict[str, Any]:
+def _document(limits: Limits) -> dict[str, Any]:
     try:
         installed = version("millpond")
     except PackageNotFoundError:
         installed = "0"
-    return openapi(OPERATIONS, installed)
+    return openapi(OPERATIONS, installed, limits)
 
 
 __all__ = ["App", "create_app"]

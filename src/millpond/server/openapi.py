@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from millpond.server.access.limits import Limits
 from millpond.server.operations import Operation
 from millpond.server.parameters import Parameter
 from millpond.server.schemas import ERROR
@@ -22,11 +23,11 @@ _ALWAYS: Final = {
 _RAW: Final = {"type": "string", "format": "binary"}
 
 
-def openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
-    """The document as JSON-ready values."""
+def openapi(operations: Iterable[Operation], version: str, limits: Limits) -> dict[str, Any]:
+    """The document as JSON-ready values, with the limits of a server."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, limits)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -44,18 +45,18 @@ def openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     }
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation, limits: Limits) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
         "description": f"{(operation.handler.__doc__ or '').strip()} Role: {operation.role or 'none'}.".strip(),
-        "parameters": [_parameter(p) for p in operation.parameters],
+        "parameters": [_parameter(p, limits) for p in operation.parameters],
         "responses": {},
     }
     if operation.role is not None:
         found["security"] = [{"token": []}]
     if operation.bodies:
-        content = {media: {"schema": schema or _RAW} for media, schema in operation.bodies.items()}
+        content = {media: {"schema": _bounded(schema or _RAW, limits)} for media, schema in operation.bodies.items()}
         found["requestBody"] = {"required": not operation.optional_body, "content": content}
     for status, (summary, media_types) in operation.answers.items():
         content = {media: {"schema": schema or _RAW} for media, schema in media_types.items()}
@@ -71,22 +72,23 @@ def _operation(operation: Operation) -> dict[str, Any]:
     return found
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": parameter.kind}
-    if parameter.choices:
-        schema["enum"] = list(parameter.choices)
-    if parameter.least is not None:
-        schema["minimum"] = parameter.least
-    if parameter.most is not None:
-        schema["maximum"] = parameter.most
-    if parameter.place == "path":
-        schema["minLength"] = 1
+def _bounded(schema: Any, limits: Limits) -> Any:
+    """A schema with what the limits of the server are."""
+    if isinstance(schema, list):
+        return [_bounded(part, limits) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {word: _bounded(part, limits) for word, part in schema.items()}
+    return found | ({"maximum": getattr(limits, schema["x-limit"])} if "x-limit" in schema else {})
+
+
+def _parameter(parameter: Parameter, limits: Limits) -> dict[str, Any]:
     found = {
         "name": parameter.name,
         "in": parameter.place,
         "required": parameter.place == "path",
         "description": parameter.summary,
-        "schema": schema,
+        "schema": parameter.schema(limits),
     }
     return found | ({"example": parameter.example} if parameter.example is not None else {})
 

@@ -13,7 +13,9 @@ from urllib.parse import unquote
 from starlette.datastructures import Headers, QueryParams
 
 from millpond.server.access.auth import Caller, Role
+from millpond.server.access.limits import Limits
 from millpond.server.bodies.decoding import parse_json
+from millpond.server.bodies.schema_check import check
 from millpond.server.failures import Failure, bad_request
 from millpond.server.parameters import Parameter
 from millpond.server.service import Service
@@ -49,8 +51,10 @@ class Operation:
     big: bool = False
     optional_body: bool = False
 
-    def arguments(self, query: QueryParams, path: Mapping[str, str]) -> dict[str, Any]:
-        """All path and query parameters, checked.
+    def arguments(
+        self, query: QueryParams, path: Mapping[str, str], headers: Headers, limits: Limits
+    ) -> dict[str, Any]:
+        """All parameters, checked.
 
         Raises: Failure 400 for one that is unknown, given twice or wrong.
         """
@@ -61,12 +65,14 @@ class Operation:
                 raise bad_request(f"there is no parameter '{name[:100]}'; known: {', '.join(known) or 'none'}")
             if name in found:
                 raise bad_request(f"'{name}' is given twice")
-            found[name] = known[name].read(text)
+            found[name] = known[name].read(text, limits)
         for parameter in self.parameters:
+            if parameter.place == "header" and parameter.name in headers:
+                found[parameter.name] = parameter.read(headers[parameter.name], limits)
             if parameter.place == "path":
                 # The router matched the encoded path, so that a name may have a slash.
                 try:
-                    found[parameter.name] = parameter.read(unquote(path[parameter.name], errors="strict"))
+                    found[parameter.name] = parameter.read(unquote(path[parameter.name], errors="strict"), limits)
                 except UnicodeDecodeError:
                     raise bad_request(f"'{parameter.name}' is not UTF-8") from None
         return found
@@ -90,9 +96,18 @@ class Call:
         run = self.service.run_long if self.operation.long else self.service.run
         return await run(function, *arguments)
 
-    def json(self) -> Any:
-        """The body as JSON; an empty one, where that is allowed, is {}."""
-        return parse_json(self.body) if self.body else {}
+    def json(self, *apart: str) -> Any:
+        """The body as JSON that the operation's schema allows; an empty one, where that is allowed, is {}.
+
+        Args:
+            apart: fields that the caller checks.
+
+        Raises:
+            Failure: 400, or 413 beyond a limit of the server.
+        """
+        found = parse_json(self.body) if self.body else {}
+        check(self.operation.bodies[wire.JSON], found, self.service.limits, apart)
+        return found
 
     def accepted(self, offered: tuple[str, ...]) -> str:
         """The media type to answer in: `format=`, else the Accept header's best, else the first that is offered.

@@ -1,19 +1,26 @@
-"""Parameters of operations and fields of JSON bodies: read and checked, with a message that says what would do."""
+"""Parameters of operations: read and checked, by the bounds that the document states, with a message that says them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from millpond.server.failures import bad_request
+from millpond.server.access.limits import Limits
+from millpond.server.failures import bad_request, over_limit
+from millpond.server.schemas import Schema
 
-_MOST_TEXT = 4_000
+#: Text without control characters.
+PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an operation. `least`, `most`: bounds of an integer or number."""
+    """A parameter of an operation.
+
+    least, most: bounds of an integer or number. limit: a limit of the server that bounds it, too.
+    shortest, longest, pattern: what a text may be, in characters; holds: what `pattern` allows, for people.
+    """
 
     name: str
     kind: Literal["string", "integer", "number", "boolean"] = "string"
@@ -21,21 +28,49 @@ class Parameter:
     place: Literal["query", "path", "header"] = "query"
     least: float | None = None
     most: float | None = None
+    limit: str = ""
     choices: tuple[str, ...] = ()
     example: str | None = None
+    shortest: int = 0
+    longest: int = 4_000
+    pattern: str = PRINTABLE
+    holds: str = "printable characters"
 
-    def read(self, text: str) -> Any:
-        """The value of it. Raises: Failure 400."""
-        if len(text) > _MOST_TEXT or any(ord(c) < 32 or ord(c) == 127 for c in text):
-            raise bad_request(f"'{self.name}' has at most {_MOST_TEXT:,} printable characters")
+    def schema(self, limits: Limits) -> Schema:
+        """What it may be, as JSON Schema."""
+        found: Schema = {"type": self.kind}
+        if self.choices:
+            return found | {"enum": list(self.choices)}
         if self.kind == "string":
-            if self.choices and text not in self.choices:
-                raise bad_request(f"'{self.name}' is one of {', '.join(self.choices)}")
-            return text
+            shortest = max(self.shortest, self.place == "path")  # the path would be another one
+            found |= {"minLength": shortest} if shortest else {}
+            return found | {"maxLength": self.longest, "pattern": self.pattern}
+        if self.least is not None:
+            found["minimum"] = self.least
+        if self.most is not None:
+            found["maximum"] = self.most
+        return found | ({"maximum": getattr(limits, self.limit), "x-limit": self.limit} if self.limit else {})
+
+    def read(self, text: str, limits: Limits) -> Any:
+        """The value of it. Raises: Failure 400, or 413 beyond the limit of the server."""
+        if self.kind == "string":
+            return self._text(text)
         if self.kind == "boolean":
             if text not in ("true", "false"):
                 raise bad_request(f"'{self.name}' is true or false")
             return text == "true"
+        return self._number(text, limits)
+
+    def _text(self, text: str) -> str:
+        if self.choices:
+            if text not in self.choices:
+                raise bad_request(f"'{self.name}' is one of {', '.join(self.choices)}")
+        elif not self.shortest <= len(text) <= self.longest or not re.search(self.pattern, text):
+            least = f"{self.shortest} to " if self.shortest else "at most "
+            raise bad_request(f"'{self.name}' has {least}{self.longest:,} {self.holds}")
+        return text
+
+    def _number(self, text: str, limits: Limits) -> float:
         try:
             if not text.isascii() or len(text) > 30 or "_" in text or text != text.strip():
                 raise ValueError
@@ -45,43 +80,10 @@ class Parameter:
             raise bad_request(f"'{self.name}' is {what}") from None
         least, most = self.least, self.most
         if not ((least is None or value >= least) and (most is None or value <= most)):  # false for NaN, too
-            raise bad_request(f"'{self.name}' is from {least:g} on" + (f" to {most:,g}" if most is not None else ""))
+            raise bad_request(f"'{self.name}' is from {least:g} on" + (f" to {most:,}" if most is not None else ""))
+        if self.limit and value > (bound := getattr(limits, self.limit)):
+            raise over_limit(413, self.limit, f"'{self.name}' is at most {bound:,}")
         return value
 
 
-def fields_of(body: Any, known: Mapping[str, type | tuple[type, ...]], required: Sequence[str]) -> dict[str, Any]:
-    """The fields of a JSON object, checked by type.
-
-    Raises: Failure 400 for a body that is no object, unknown or missing fields, and wrong types.
-
-    >>> fields_of({"a": 1}, {"a": int, "b": str}, ["a"])
-    {'a': 1}
-    """
-    if not isinstance(body, dict):
-        raise bad_request("the body is a JSON object")
-    for name, value in body.items():
-        if name not in known:
-            raise bad_request(f"there is no field '{name[:100]}'; known: {', '.join(known)}")
-        kinds = known[name]
-        if not isinstance(value, kinds) or (
-            isinstance(value, bool) and kinds is not bool and bool not in _kinds(kinds)
-        ):
-            raise bad_request(f"field '{name}' is of another type than {_names(kinds)}")
-        if isinstance(value, str) and "\0" in value:
-            raise bad_request(f"field '{name}' has a NUL character")
-    missing = [name for name in required if name not in body]
-    if missing:
-        raise bad_request(f"field '{missing[0]}' is missing")
-    return body
-
-
-def _kinds(kinds: type | tuple[type, ...]) -> tuple[type, ...]:
-    return kinds if isinstance(kinds, tuple) else (kinds,)
-
-
-def _names(kinds: type | tuple[type, ...]) -> str:
-    names = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
-    return " or ".join(names.get(kind, "null") for kind in _kinds(kinds))
-
-
-__all__ = ["Parameter", "fields_of"]
+__all__ = ["PRINTABLE", "Parameter"]

@@ -13,7 +13,7 @@ from millpond.support import wire
 _QUERY = Parameter("query", place="path", summary="the query's name, or its id", example="7")
 _STREAM = Parameter("stream", place="path", summary="the stream's name")
 _FORMAT = Parameter("format", choices=("json", "csv", "arrow"), summary="in place of an Accept header")
-_LIMIT = Parameter("limit", "integer", "rows of a page", least=1, most=1_000_000)
+_LIMIT = Parameter("limit", "integer", "rows of a page", least=1, limit="answer_rows")
 _CURSOR = Parameter("cursor", summary="`next` of the page before")
 _JSON = wire.JSON
 
@@ -118,7 +118,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         parameters=(
             _STREAM,
             Parameter("partition", summary="the source partition, where progress is kept per partition"),
-            Parameter("Idempotency-Key", place="header", summary="a second request with this key takes nothing in"),
+            Parameter(
+                "Idempotency-Key",
+                place="header",
+                summary="a second request with this key takes nothing in",
+                shortest=1,
+                longest=255,
+                pattern=r"^[\x20-\x7e]*$",
+                holds="printable ASCII characters",
+            ),
         ),
         bodies={
             _JSON: s.INGEST,
@@ -248,14 +256,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         subscription.subscribe,
         parameters=(
             _QUERY,
-            Parameter("since", summary="the cursor to go on from; without it: from the first answer"),
+            Parameter("since", summary="the cursor to go on from; without it: from the first answer", longest=80),
             Parameter("timeout", "number", "end after this many seconds without an answer", least=0, most=86_400),
             Parameter("final", "boolean", "only rows that can no longer change, each once (window queries)"),
             Parameter(
                 "status", choices=("all", "closed", "final"), summary="closed: no early answers; final: as `final`"
             ),
             Parameter("rows", choices=("json", "arrow"), summary="how an event carries rows; arrow: IPC in base64"),
-            Parameter("Last-Event-ID", place="header", summary="as `since`; browsers send it"),
+            Parameter("Last-Event-ID", place="header", summary="as `since`; browsers send it", longest=80),
         ),
         answers={
             200: ("Events: answers, error, end", {wire.EVENTS: None}),

@@ -39,7 +39,9 @@ ERROR: Final[Schema] = {
 }
 
 SCRIPT: Final[Schema] = _object(
-    ["statements"], statements={"type": "string", "maxLength": 1_000_000}, limit={"type": "integer", "minimum": 1}
+    ["statements"],
+    statements={"type": "string", "maxLength": 1_000_000},
+    limit={"type": "integer", "minimum": 1, "x-limit": "answer_rows"},
 )
 RESULT: Final[Schema] = {
     "type": "object",
@@ -106,7 +108,8 @@ NAMED: Final[Schema] = _object(["id", "name"], id=WHOLE, name=TEXT)
 QUERIES: Final[Schema] = _object(["queries", "next"], queries=ROWS, next={"type": ["integer", "null"]})
 STREAMS: Final[Schema] = _object(["streams"], streams=ROWS)
 INGEST: Final[Schema] = {
-    "oneOf": [ROWS, _object(["rows"], rows=ROWS), {**ROW, "not": {"required": ["rows"]}}],
+    "anyOf": [ROWS, _object(["rows"], rows=ROWS), ROW],
+    "description": "rows, or one row; an object with nothing but `rows` holds rows",
 }
 INGESTED: Final[Schema] = _object(["ordinal", "rows"], ordinal={"type": ["integer", "null"]}, rows=WHOLE)
 DRAIN: Final[Schema] = _object([], final=FLAG)

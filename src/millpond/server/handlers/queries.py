@@ -11,38 +11,29 @@ from starlette.responses import Response
 from millpond.server.bodies.encoding import rows_json
 from millpond.server.failures import Failure, bad_request
 from millpond.server.operations import Call
-from millpond.server.parameters import fields_of
 from millpond.server.responses import json_response
 from millpond.types import QueryOptions, to_json
 from millpond.types.options import OptionFault, options_of, read
 
-_MOST_AT_ONCE = 200_000
 _MOST_TEXT = 1_000
 
 
 async def register(call: Call) -> Response:
     """Register one query, or many at once."""
-    body = await call.run(call.json)
-    if isinstance(body, dict) and "queries" in body:
-        many: dict[str, type | tuple[type, ...]] = {"queries": list, "names": (list, type(None)), "materialize": str}
-        fields = fields_of(body, many, ["queries"])
-        texts, names = fields["queries"], fields.get("names")
-        if not texts or len(texts) > _MOST_AT_ONCE or not all(isinstance(t, str) and "\0" not in t for t in texts):
-            raise bad_request(f"'queries' is a list of 1 to {_MOST_AT_ONCE:,} SELECT texts")
-        if names is not None and not all(n is None or isinstance(n, str) for n in names):
-            raise bad_request("'names' is a list of texts and nulls, one per query")
-        checked(fields, {})
-        handles = await call.run(_register_many, call, texts, names, fields.get("materialize", "auto"))
+    body = await call.run(call.json, "materialize", "options")
+    options = body.get("options", {})
+    if not isinstance(options, dict):
+        raise bad_request("field 'options' is of another type than an object")
+    options = checked({"materialize": body.get("materialize"), **options})
+    if "queries" in body:
+        many = body["queries"], body.get("names"), options.get("materialize", "auto")
+        handles = await call.run(_register_many, call, *many)
         return json_response({"queries": [{"id": h.id, "name": h.name} for h in handles]}, 201)
-    known: dict[str, type | tuple[type, ...]] = {"query": str, "name": (str, type(None)), "materialize": str}
-    known["options"] = dict
-    fields = fields_of(body, known, ["query"])
-    options = checked(fields, fields.get("options", {}))
-    handle = await call.run(_register, call, fields, options)
+    handle = await call.run(_register, call, body, options)
     return json_response({"id": handle.id, "name": handle.name}, 201)
 
 
-def checked(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def checked(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a registration as values.
 
     Raises: Failure 400, as the QueryError that the embedded pond raises.
@@ -51,7 +42,7 @@ def checked(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
         if isinstance(value, str) and len(value) > _MOST_TEXT:
             raise bad_request(f"option '{name[:100]}' is longer than {_MOST_TEXT:,} characters")
     try:
-        return read(options_of(QueryOptions), {"materialize": fields.get("materialize"), **options})
+        return read(options_of(QueryOptions), options)
     except OptionFault as fault:
         raise Failure(400, "QueryError", str(fault)) from None
 

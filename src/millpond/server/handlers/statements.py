@@ -15,7 +15,6 @@ from millpond.server.bodies.encoding import columns_json, csv_bytes, rows_json
 from millpond.server.bodies.pages import PageCursor, gone
 from millpond.server.failures import bad_request, of_exception
 from millpond.server.operations import Call
-from millpond.server.parameters import fields_of
 from millpond.server.responses import json_bytes
 from millpond.support import wire
 from millpond.support.errors import MillpondError, QueryError
@@ -36,11 +35,9 @@ async def run_script(call: Call) -> Response:
             raise bad_request("the script has a NUL character")
         limit = None
     else:
-        body = fields_of(call.json(), {"statements": str, "limit": int}, ["statements"])
+        body = call.json()
         script, limit = body["statements"], body.get("limit")
     limits = call.service.limits
-    if limit is not None and not 1 <= limit <= limits.answer_rows:
-        raise bad_request(f"'limit' is from 1 to {limits.answer_rows:,} (limit 'answer_rows')", limit="answer_rows")
     media = call.accepted((wire.JSON, wire.RESULTS, wire.ARROW, wire.CSV))
     statements = await call.run(lang.parse, script)
     waits = any(isinstance(s, lang.Drain) for s in statements)

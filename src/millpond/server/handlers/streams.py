@@ -8,17 +8,14 @@ import pyarrow as pa
 from starlette.responses import Response
 
 from millpond.server.bodies.decoding import rows_of
-from millpond.server.failures import Failure, bad_request, not_found
+from millpond.server.failures import Failure, not_found
 from millpond.server.operations import Call
-from millpond.server.parameters import fields_of
 from millpond.server.responses import json_response
 from millpond.sources.formats.carriers import carriers
 from millpond.sources.ingest import unknown_stream
 from millpond.support import wire
 from millpond.support.errors import QueryError, SourceError
 from millpond.types import StreamDefinition, from_json
-
-_MOST_KEY = 255
 
 
 async def listing(call: Call) -> Response:
@@ -60,9 +57,7 @@ async def schema(call: Call) -> Response:
 
 async def ingest(call: Call) -> Response:
     """Take rows in; they are durable when this is answered."""
-    key = call.headers.get("idempotency-key")
-    if key is not None and not (0 < len(key) <= _MOST_KEY and key.isascii() and key.isprintable()):
-        raise bad_request(f"Idempotency-Key has 1 to {_MOST_KEY} printable ASCII characters")
+    key = call.arguments.get("Idempotency-Key")
     if key is not None and call.caller.owner:
         key = f"{call.caller.owner}/{key}"  # owners do not know each other's keys
 
@@ -83,7 +78,7 @@ async def ingest(call: Call) -> Response:
 
 async def drain(call: Call) -> Response:
     """Wait until everything that was taken in is committed."""
-    final = fields_of(call.json(), {"final": bool}, []).get("final", False)
+    final = call.json().get("final", False)
     if final:
         call.caller.require("admin", "DRAIN FINAL")
     await call.run(call.service.pond.drain, final)
