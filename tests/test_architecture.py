@@ -53,6 +53,22 @@ ROOMS = (
     "cli",
 )
 
+#: Rooms within rooms, in the same order; what lies beside them may import them all.
+INNER_ROOMS = {
+    "language": (
+        "functions",
+        "syntax",
+        "render",
+        "typing",
+        "resolve",
+        "conditions",
+        "check",
+        "rewrite",
+        "plan",
+        "with_options",
+    ),
+}
+
 #: What the HTTP client may import beside itself, however far it leads.
 CLIENT = ("support", "types")
 
@@ -110,6 +126,12 @@ def room(module: str) -> str:
     return module.split(".")[0]
 
 
+def inner_room(module: str) -> int:
+    """The rank of a module within its room."""
+    inner, place = INNER_ROOMS.get(room(module), ()), module.split(".")[1:2]
+    return inner.index(place[0]) if place and place[0] in inner else len(inner)
+
+
 def backward() -> set[str]:
     """Imports that go up."""
     rank = {r: n for n, r in enumerate(ROOMS)}
@@ -117,7 +139,9 @@ def backward() -> set[str]:
         f"{module} -> {target}"
         for module, targets in imports().items()
         for target in targets
-        if module not in ("", "__main__") and rank[room(module)] < rank[room(target) or "api"]
+        if module not in ("", "__main__")
+        and (rank[room(module)], inner_room(module)) < (rank[room(target) or "api"], inner_room(target))
+        and (rank[room(module)] < rank[room(target) or "api"] or room(module) == room(target))
     }
 
 

@@ -376,7 +376,8 @@ def test_reading_what_is_typed() -> None:
 def test_every_word_that_statements_are_read_by_is_completed() -> None:
     """Words that readers of statements ask for: arguments of `take` and `expect`, and what a word is compared with."""
     asked: set[str] = set()
-    for name in ("script", "dialect", "bounds", "window_clause", "reduce_clause"):
+    clauses = ("dialect", "bounds_clause", "window_clause", "reduce_clause")
+    for name in ("script", *(f"syntax.{clause}" for clause in clauses)):
         source = Path(importlib.import_module(f"millpond.language.{name}").__file__ or "").read_text()
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

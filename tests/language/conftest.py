@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millpond.language import parse
-from millpond.language.binding import bind_query
+from millpond.language.plan.binding import bind_query
 from millpond.types import FunctionDefinition, QueryDefinition, StreamDefinition, TableDefinition
 
 DECLARATIONS = """

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.language import CreateQuery, Explain, Select, bind_query, bind_select, parse
-from millpond.language.duck import Refused, describe
-from millpond.language.functions import AGGREGATES, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
-from millpond.language.statistics_calls import OURS
+from millpond.language.functions.allowed import AGGREGATES, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.functions.approximate import OURS
+from millpond.language.typing.duck import Refused, describe
 from millpond.support.errors import StatementError
 from millpond.types import RowScan
 

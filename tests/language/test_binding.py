@@ -7,7 +7,7 @@ import pytest
 from tests.quick import plain_duckdb
 
 from millpond.language import TableQuery, bind_query, bind_select, parse
-from millpond.language.duck import empty_relation
+from millpond.language.typing.duck import empty_relation
 from millpond.types import (
     DAY,
     HOUR,

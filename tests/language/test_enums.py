@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millpond.language import bind_query, bind_select, parse
-from millpond.language.enums import values_of
+from millpond.language.typing.enum_texts import values_of
 from millpond.support.errors import StatementError
 from millpond.types import FunctionDefinition, QueryDefinition, StreamDefinition
 

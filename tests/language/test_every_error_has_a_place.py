@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.language.dialect import tokenize
+from millpond.language.syntax.dialect import tokenize
 from millpond.support.errors import MillpondError, StatementError
 
 SETTING = """

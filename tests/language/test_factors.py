@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.language.naive import boxed_rows
 
 from millpond.language import bind_standing, parse
-from millpond.language.zoned import utc_text
+from millpond.language.typing.zoned import utc_text
 from millpond.support.errors import StatementError
 from millpond.types import FunctionDefinition, RowQuery, from_json, to_json
 

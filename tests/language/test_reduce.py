@@ -8,7 +8,7 @@ import pytest
 from tests.language.conftest import Catalog
 
 from millpond.language import parse
-from millpond.language.binding import bind_query, bind_select
+from millpond.language.plan.binding import bind_query, bind_select
 from millpond.support.errors import StatementError
 from millpond.types import Reduction
 

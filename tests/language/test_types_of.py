@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-import millpond.language.duck as duck
+import millpond.language.typing.duck as duck
 from millpond.language import bind_query, parse
-from millpond.language.duck import Refused, TypedRelation, describe, typed_relation
+from millpond.language.typing.duck import Refused, TypedRelation, describe, typed_relation
 from millpond.support.errors import StatementError
 from millpond.types import Column
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.language import parse
-from millpond.language.continuous import bind_relational
+from millpond.language.plan.continuous import bind_relational
 from millpond.relations import Ticks, answers, content_of, snapshot
 from millpond.synopses import connection
 from millpond.types import Column, FunctionDefinition, RelationalQuery, StreamDefinition, StreamOptions, TableDefinition

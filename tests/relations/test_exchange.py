@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.language.spreading import EVERYWHERE
 from millpond.operators.relational.skew import hashed
+from millpond.types.relations import EVERYWHERE
 from tests.relations.setting import bound, stream
 from tests.relations.xjoin import Equality, Span, xjoin
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millpond.language.join_graphs import JoinGraph, graph_of
 from millpond.relations import answers, joining
 from millpond.support.errors import StatementError
 from millpond.synopses import parallel
 from millpond.types import Joined, Recomputed
+from millpond.types.join_graphs import JoinGraph, graph_of
 from tests.oracle.cql import Stamped
 from tests.relations.setting import Evaluated, bound, stored, stream
 from tests.relations.xjoin import Equality, Span, xjoin

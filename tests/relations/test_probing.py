@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.engine.jobs import maintenance
-from millpond.language import continuous, probing
+from millpond.language.plan import continuous, probed_inputs
 from millpond.relations import stretches
 from millpond.synopses import connection
 from millpond.types import DAY, HOUR, MINUTE, Driven, Grouped, Joined, Recomputed
@@ -81,7 +81,7 @@ def merged_early() -> Iterator[None]:
 def play(sql: str, options: str, late: str, drawn: Any, looked_up: bool) -> list[Any]:
     """Live through the steps, with windows looked up, or kept at hand."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(probing, "LONG", 0)
+    patch.setattr(probed_inputs, "LONG", 0)
     if not looked_up:
         patch.setattr(continuous, "probes_of", lambda *_: None)
     try:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import millpond
-from millpond.language.spreading import are_together
-from millpond.operators.relation import skew
+from millpond.operators.relational import skew
 from millpond.relations import runs
 from millpond.types import Joined
+from millpond.types.relations import are_together
 from tests.relations.setting import bound, stream
 
 L, R, Q = (

@@ -15,7 +15,7 @@ from tests.sources.postgres import Server, running
 
 import millpond
 from millpond.language import parse
-from millpond.language.statements import CreateTable
+from millpond.language.syntax.statement_types import CreateTable
 from millpond.sources.tables.databases import read_database
 from millpond.support.errors import SourceError, StatementError, without_secrets
 from millpond.types import Column, TableDefinition

@@ -20,9 +20,9 @@ from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of, is_retained
 from millpond.catalog.unions import Union, progress_of
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.operators.windowed.evaluation import no_panes
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
+from millpond.support.sql import quote
 from millpond.synopses import PanesSpec, connection, finish_windows, query_ordered
 from millpond.synopses.finish import empty_answers, fold_windows, unnamed
 from millpond.synopses.panes import over_all_time, panes_spec

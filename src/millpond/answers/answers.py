@@ -13,10 +13,10 @@ from millpond.answers.coverage import with_coverage
 from millpond.answers.fidelity import LeftOut, sampled, with_exactness
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.records import QueryProgress
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity, identity_columns
 from millpond.tables import Segment, read_chunks

@@ -22,12 +22,12 @@ from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.archive.segments import row_schema
 from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.history import HistoryMap, Until, close_history
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import connection, finish_windows, merge_partials, query_ordered, query_table, spec_of
 from millpond.synopses.finish import empty_answers
 from millpond.synopses.panes import PanesSpec, by_interval, panes_spec, windows_of, without_panes

@@ -16,10 +16,10 @@ import pyarrow as pa
 from millpond.answers.answers import latest_changes_sql, log_columns, order_terms, read_log
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.records import Published
 from millpond.progress import NEVER
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
 from millpond.tables.chunks import read_heads

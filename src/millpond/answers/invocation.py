@@ -22,12 +22,12 @@ from millpond.archive.retention import is_retained
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.manifests.records import published_path, read_published
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.progress import now as latest
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
 from millpond.synopses.panes import window_behind

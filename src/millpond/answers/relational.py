@@ -20,8 +20,6 @@ from millpond.catalog import Standing, Store
 from millpond.catalog.unions import late_of
 from millpond.engine.core import Core
 from millpond.functions import display
-from millpond.language.reduce_clause import reduction_text
-from millpond.language.spreading import are_together
 from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.pairs.advance import all_pairs
 from millpond.operators.relation.advance import known_of
@@ -52,6 +50,8 @@ from millpond.types import (
     TableDefinition,
 )
 from millpond.types.as_of import AsOf
+from millpond.types.reduction_forms import reduction_text
+from millpond.types.relations import are_together
 
 #: Rows that a window may hold when somebody asks for a relation: they are read in the pond's process.
 INPUT_ROWS = 20_000_000

@@ -11,10 +11,10 @@ from millpond.answers.answers import end_column, order_terms, read_log, spans_of
 from millpond.answers.finals import final_rows, final_until, spans
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.manifests.records import Published
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.types import STATUS
 from millpond.types.results import AnswerBatch, Cursor, Wanted

@@ -26,9 +26,9 @@ from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.commands.interpreter import Interpreter
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.progress import NEVER
 from millpond.support.errors import PondError, QueryError
+from millpond.support.sql import quote
 from millpond.types import Edge, WindowedQuery, micros_of, to_json
 from millpond.types.as_of import AsOf, as_of_moment, not_an_edge, timestamp_of
 from millpond.types.results import Answer, AnswerBatch, Cursor

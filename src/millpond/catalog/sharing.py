@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from millpond.catalog.state import Catalog, Store, Synopsis
-from millpond.language.duck import quote
 from millpond.relations import rows_needed
 from millpond.relations.stores import forgets
+from millpond.support.sql import quote
 from millpond.synopses import spec_of
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.synopses.panes import PanesSpec, windows_of

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar, assert_never
 
-from millpond.language.duck import quote
 from millpond.progress import NEVER
 from millpond.relations import Rows
+from millpond.support.sql import quote
 from millpond.synopses import PanesSpec
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.specs import SynopsisSpec

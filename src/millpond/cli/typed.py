@@ -9,9 +9,9 @@ from typing import Final
 from sqlglot import exp
 
 from millpond.language import Select, parse
-from millpond.language.column_types import NAMES
 from millpond.language.script import STATEMENTS
-from millpond.language.window_clause import PARAMETERS
+from millpond.language.syntax.window_clause import PARAMETERS
+from millpond.language.typing.column_types import NAMES
 from millpond.support.errors import StatementError
 from millpond.types.durations import UNIT_NAMES, UNITS
 

@@ -9,7 +9,7 @@ from millpond import language as lang
 from millpond.answers.row_queries.ready import ready_of
 from millpond.commands.row_queries import fitted
 from millpond.engine.core import Core
-from millpond.language.places import nearest
+from millpond.language.syntax.source_text import nearest
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, QueryError, StatementError
 from millpond.tables import read_json, remove_file, write_json

@@ -18,7 +18,7 @@ from millpond.archive.retention import is_cut
 from millpond.commands.summary_copies import set_summaries
 from millpond.engine.core import Core
 from millpond.language import CreateStream, token_place
-from millpond.language.from_items import Schema
+from millpond.language.resolve.schema import Schema
 from millpond.support.errors import Refusal, StatementError
 from millpond.tables.stores import reason_of
 from millpond.types import StreamDefinition, to_json

@@ -21,7 +21,7 @@ from millpond.commands.row_queries import check_row_options, only_invoked
 from millpond.commands.window_queries import check_options, check_reduction
 from millpond.engine.control.reporting import SYSSTREAM, definition_of
 from millpond.language import Schema
-from millpond.language.inner_streams import stream_of
+from millpond.language.rewrite.unnamed_streams import stream_of
 from millpond.types import (
     FunctionDefinition,
     Query,

@@ -15,7 +15,7 @@ from typing import Literal
 
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.language.inner_streams import named, stream_of
+from millpond.language.rewrite.unnamed_streams import named, stream_of
 from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import spare_of

@@ -10,7 +10,7 @@ from millpond import language as lang
 from millpond.catalog import Summary, Synopsis
 from millpond.commands.window_queries import WindowQueries
 from millpond.engine.core import Core
-from millpond.language.from_items import Schema
+from millpond.language.resolve.schema import Schema
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import Refusal, StatementError
 from millpond.synopses import PanesSpec

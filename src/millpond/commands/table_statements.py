@@ -11,7 +11,7 @@ import pyarrow as pa
 from millpond import language as lang
 from millpond.answers.describe.explain_windows import moment
 from millpond.engine.core import Core
-from millpond.language.table_options import NO_SIGNS, SPANS
+from millpond.language.with_options.table_options import NO_SIGNS, SPANS
 from millpond.operators.relation.table_use import table_names
 from millpond.sources.tables.files import table_files
 from millpond.support.errors import Refusal, SourceError, StatementError

@@ -16,9 +16,8 @@ from millpond.answers.describe.functions import users_of
 from millpond.engine.core import Core
 from millpond.functions import Function, put, share, use, withdraw
 from millpond.language import Select, parse
-from millpond.language.duck import Refused, describe
-from millpond.language.functions import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
-from millpond.language.user_functions import signature
+from millpond.language.functions.allowed import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.typing.duck import Refused, describe
 from millpond.support.errors import QueryError, StatementError
 from millpond.tables import write_durably
 from millpond.types import FunctionDefinition, to_json
@@ -206,7 +205,7 @@ class Functions:
     def functions(self) -> list[str]:
         """The registered functions as they are called: `match(VARCHAR, VARCHAR) -> BOOLEAN`."""
         self._check()
-        return [signature(d) for _, d in sorted(self._core.catalog.functions.items())]
+        return [d.signature for _, d in sorted(self._core.catalog.functions.items())]
 
     def plans(self, name: str) -> pa.Table:
         """The plan log of a query or derived stream with registered functions in its WHERE: when which order was

@@ -13,7 +13,7 @@ from millpond.catalog.unions import progress_of
 from millpond.commands.inner_streams import InnerStreams
 from millpond.engine.core import Core
 from millpond.engine.jobs.readable import check_relation, check_windows
-from millpond.language.spreading import are_together, together_of
+from millpond.language.plan.spreading import together_of
 from millpond.manifests.records import read_manifest
 from millpond.operators.relational.skew import hashed
 from millpond.operators.windowed.needs import complete_since, needed_by, summary_since
@@ -43,6 +43,7 @@ from millpond.types import (
     WindowQuery,
     to_json,
 )
+from millpond.types.relations import are_together
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,13 @@
 
 `parse` turns a script into statements; `bind_standing`, `bind_selection`, `bind_query` and `bind_select` resolve names
 and types against a `Schema`; `Binder` does so quickly for queries of a shape that it has seen.
-Everything that a text can say passes through the allow-lists of `functions` and `expressions`: a function is added in
-`functions.py` alone, a statement in `script.py` and `statements.py`; nothing outside of this folder needs to change.
+Everything that a text can say passes through the allow-lists of `functions` and `resolve.expressions`: a function is
+added in `functions.allowed` alone, a statement in `script` and `syntax.statement_types`.
+
+    text ─▶ syntax ─▶ resolve ─▶ check ─▶ rewrite ─▶ plan ─▶ query
+
+Each of these rooms imports those before it. `functions` says what may be called; `render` makes SQL of trees, and
+`typing` asks DuckDB for its types; `conditions` takes conditions apart; `with_options` reads `WITH (…)`.
 """
 
 from __future__ import annotations
@@ -12,13 +17,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millpond.language.binding import bind_query
-    from millpond.language.from_items import Schema
-    from millpond.language.relations import DEAD_COLUMNS, RelationRef, TableQuery
+    from millpond.language.plan.binding import bind_query
+    from millpond.language.plan.relation_trees import DEAD_COLUMNS, RelationRef, TableQuery
+    from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
+    from millpond.language.resolve.schema import Schema
     from millpond.language.rewindow import with_window
     from millpond.language.script import parse
-    from millpond.language.selections import bind_select, bind_selection, bind_standing
-    from millpond.language.statements import (
+    from millpond.language.syntax.statement_types import (
         AlterColumns,
         AlterQuery,
         AlterStream,
@@ -37,44 +42,44 @@ if TYPE_CHECKING:
         Show,
         Statement,
     )
+    from millpond.language.syntax.token_places import pointing, pointing_into, token_place
     from millpond.language.templates import Binder
-    from millpond.language.token_places import pointing, pointing_into, token_place
-    from millpond.language.widening import is_wider, wider_than
+    from millpond.language.typing.widening import is_wider, wider_than
 
 #: Where the names are defined; imported when first used, since tasks of the engine need little of the language.
 _HOMES = {
-    "AlterColumns": "statements",
-    "AlterQuery": "statements",
-    "AlterStream": "statements",
-    "AlterSystem": "statements",
-    "AlterTable": "statements",
+    "AlterColumns": "syntax.statement_types",
+    "AlterQuery": "syntax.statement_types",
+    "AlterStream": "syntax.statement_types",
+    "AlterSystem": "syntax.statement_types",
+    "AlterTable": "syntax.statement_types",
     "Binder": "templates",
-    "CreateQuery": "statements",
-    "CreateStream": "statements",
-    "CreateTable": "statements",
-    "DEAD_COLUMNS": "relations",
-    "DeriveStream": "statements",
-    "Drain": "statements",
-    "Drop": "statements",
-    "Explain": "statements",
-    "Invoke": "statements",
-    "RefreshTable": "statements",
-    "TableQuery": "relations",
-    "RelationRef": "relations",
-    "Schema": "from_items",
-    "Select": "statements",
-    "Show": "statements",
-    "Statement": "statements",
-    "bind_query": "binding",
-    "bind_select": "selections",
-    "bind_selection": "selections",
-    "bind_standing": "selections",
-    "is_wider": "widening",
+    "CreateQuery": "syntax.statement_types",
+    "CreateStream": "syntax.statement_types",
+    "CreateTable": "syntax.statement_types",
+    "DEAD_COLUMNS": "plan.relation_trees",
+    "DeriveStream": "syntax.statement_types",
+    "Drain": "syntax.statement_types",
+    "Drop": "syntax.statement_types",
+    "Explain": "syntax.statement_types",
+    "Invoke": "syntax.statement_types",
+    "RefreshTable": "syntax.statement_types",
+    "TableQuery": "plan.relation_trees",
+    "RelationRef": "plan.relation_trees",
+    "Schema": "resolve.from_items",
+    "Select": "syntax.statement_types",
+    "Show": "syntax.statement_types",
+    "Statement": "syntax.statement_types",
+    "bind_query": "plan.binding",
+    "bind_select": "plan.standing",
+    "bind_selection": "plan.standing",
+    "bind_standing": "plan.standing",
+    "is_wider": "typing.widening",
     "parse": "script",
-    "pointing": "token_places",
-    "pointing_into": "token_places",
-    "token_place": "token_places",
-    "wider_than": "widening",
+    "pointing": "syntax.token_places",
+    "pointing_into": "syntax.token_places",
+    "token_place": "syntax.token_places",
+    "wider_than": "typing.widening",
     "with_window": "rewindow",
 }
 

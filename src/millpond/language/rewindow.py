@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millpond.language.script import parse
-from millpond.language.statements import CreateQuery, Select
-from millpond.language.window_clause import WINDOW, WindowClause
+from millpond.language.syntax.statement_types import CreateQuery, Select
+from millpond.language.syntax.window_clause import WINDOW, WindowClause
 from millpond.support.errors import Refusal
 
 

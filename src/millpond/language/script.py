@@ -11,12 +11,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.language.bounds import BOUNDS, EdgeReader, cut_bounds
-from millpond.language.column_types import NAMES, TypeRefused, canonical
-from millpond.language.dialect import MillpondParser, SyntaxFault, new_parser
-from millpond.language.option_reader import OptionReader, Written
-from millpond.language.places import SCRIPT, nearest
-from millpond.language.statements import (
+from millpond.language.syntax.bounds_clause import BOUNDS, EdgeReader, cut_bounds
+from millpond.language.syntax.dialect import MillpondParser, SyntaxFault, new_parser
+from millpond.language.syntax.source_text import SCRIPT, nearest
+from millpond.language.syntax.statement_types import (
     AlterColumns,
     AlterQuery,
     AlterStream,
@@ -35,10 +33,12 @@ from millpond.language.statements import (
     Show,
     Statement,
 )
-from millpond.language.stream_options import stream_options
-from millpond.language.table_options import altered_table, table_of
-from millpond.language.tokens import tokens_of
-from millpond.language.window_clause import parse_window
+from millpond.language.syntax.tokens import tokens_of
+from millpond.language.syntax.window_clause import parse_window
+from millpond.language.typing.column_types import NAMES, TypeRefused, canonical
+from millpond.language.with_options.option_reader import OptionReader, Written
+from millpond.language.with_options.stream_options import stream_options
+from millpond.language.with_options.table_options import altered_table, table_of
 from millpond.support.errors import StatementError
 from millpond.types import COVERED, Column, QueryOptions, StreamDefinition
 from millpond.types.as_of import AsOf

@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millpond.language import selections
-from millpond.language.axes import Constant, ConstantFault
-from millpond.language.bounds import BOUNDS, EdgeReader
-from millpond.language.dialect import tokenize
-from millpond.language.factors import Factor, Marks, boxes_of, number_form, ranges_of
-from millpond.language.from_items import Schema
+from millpond.language.conditions.axes import Constant, ConstantFault
+from millpond.language.conditions.factors import Factor, Marks, boxes_of, number_form, ranges_of
+from millpond.language.plan import standing
+from millpond.language.plan.standing import Analysis, analyse, conjunction, unmarked
+from millpond.language.resolve.schema import Schema
 from millpond.language.script import parse
-from millpond.language.selections import Analysis, analyse, conjunction, unmarked
-from millpond.language.statements import Select
-from millpond.language.zoned import utc_text
+from millpond.language.syntax.bounds_clause import BOUNDS, EdgeReader
+from millpond.language.syntax.dialect import tokenize
+from millpond.language.syntax.statement_types import Select
+from millpond.language.typing.zoned import utc_text
 from millpond.support.errors import StatementError
 from millpond.types import JoinFactor, Query, RowQuery, ScanQuery, Side, Span, Staged, StreamDefinition
 
@@ -161,7 +161,7 @@ class Binder:
     def ordinary(self, text: str) -> Query | Staged:
         """Parse and bind."""
         statement = _select_of(text)
-        return selections.bind_standing(statement.select, statement.text, statement.offset, self.schema)
+        return standing.bind_standing(statement.select, statement.text, statement.offset, self.schema)
 
     def valid(self, template: _Template) -> bool:
         """Whether the streams are still those that the template was made for."""

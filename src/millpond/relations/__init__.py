@@ -3,7 +3,7 @@
 `stores` says which rows a query needs and keeps, `contents` when each row is in its window, `evaluate` what a query's
 answer is at an instant and how it changes between instants, for many instants at once, `reports` how that is stored.
 Pure functions over Arrow tables; the engine calls them with what was there before an epoch and with what is there
-after it. A faster plan for a shape of query is added in `evaluate.py` and named in `language/continuous.py`.
+after it. A faster plan for a shape of query is added in `evaluate.py` and named in `language/plan/continuous.py`.
 """
 
 from millpond.relations.contents import FOR_EVER, Content, content_of, content_of_runs, needed

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.language.duck import quote
 from millpond.support.compiled import compiled
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.synopses.codes import codes_by_join
 from millpond.types import HOLDS, PLACE, RelationInput, RelationWindow

@@ -17,14 +17,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.language.duck import quote
-from millpond.language.join_graphs import graph_of
 from millpond.relations.contents import FOR_EVER, Content, Ints
 from millpond.relations.pipelines import MISSING, Inputs, Observer, Pipeline, bounded
 from millpond.relations.sides import Side, as_they_are, side_of
 from millpond.support.distinct import distinct
+from millpond.support.sql import quote
 from millpond.synopses import parallel, query_table
 from millpond.types import Grouped, Joined, JoinPlan, RelationQuery
+from millpond.types.join_graphs import graph_of
 
 #: Rows of an input that go down its pipeline at a time, and how many are worth a thread.
 AT_ONCE = 200_000

@@ -20,14 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.language.duck import quote
-from millpond.language.join_graphs import JoinGraph
 from millpond.relations.contents import Ints
 from millpond.relations.matching import Matches, Sought, sought_in
 from millpond.relations.runs import KeyOrder, Run
 from millpond.relations.sides import Codes, Side, codes_of
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import JoinCondition, JoinPlan
+from millpond.types.join_graphs import JoinGraph
 
 Flags = npt.NDArray[np.bool_]
 

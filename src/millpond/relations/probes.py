@@ -15,8 +15,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.language.duck import quote
 from millpond.relations.contents import FOR_EVER, Ints, visible_from
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import DAY, HOUR, MINUTE, Probe, RelationInput
 

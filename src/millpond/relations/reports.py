@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.language.duck import quote
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import STATUS, Relational
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.language.duck import quote
-from millpond.language.join_graphs import JoinGraph
 from millpond.relations.contents import FOR_EVER, NOWHERE, Content, Ints
 from millpond.relations.runs import KeyOrder, Run, Words, key_order, spread_codes
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import JoinPlan, RelationInput
+from millpond.types.join_graphs import JoinGraph
 
 #: Types whose values DuckDB gives as they are stored, so that a column need not go through it.
 _PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_date, pa.types.is_string)

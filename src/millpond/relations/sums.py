@@ -14,12 +14,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.language.duck import quote
 from millpond.relations.contents import FOR_EVER, NOWHERE, Content, Ints
 from millpond.relations.in_time import TICKS, Tables, TablesInTime, Ticks
 from millpond.relations.joining import joined_rows
 from millpond.relations.pipelines import Observer
 from millpond.support.distinct import distinct
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import GroupArgument, Grouped, Grouping, RelationQuery
 

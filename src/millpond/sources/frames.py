@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millpond.language.duck import quote, text_literal
 from millpond.sources.ingest import unknown_column
 from millpond.sources.intake import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
 from millpond.support.errors import SourceError
+from millpond.support.sql import quote, text_literal
 from millpond.types import StreamDefinition
 from millpond.types.options import OptionFault, StreamTerms, options_of, read
 from millpond.types.options.value_kinds import Span, text_of

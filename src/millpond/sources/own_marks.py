@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.language.duck import quote
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress
 from millpond.sources.formats.shape import FIRST_TIME, LAST_TIME
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.types import StreamDefinition, StreamOptions
 

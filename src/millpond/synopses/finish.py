@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.language.duck import quote
+from millpond.support.sql import quote
 from millpond.synopses.aggregates import components_of
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.language.duck import quote
+from millpond.support.sql import quote
 from millpond.synopses.blocks import event_times
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.entries import shrink

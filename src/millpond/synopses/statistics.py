@@ -20,7 +20,7 @@ import hashlib
 import math
 from typing import Literal
 
-from millpond.language.duck import quote
+from millpond.support.sql import quote
 from millpond.synopses.splits import VALUE, Component, Kind, Split
 from millpond.types import Aggregate
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 
-from millpond.language.duck import quote
+from millpond.support.sql import quote
 from millpond.synopses.splits import VALUE, Component, Kind, Split
 from millpond.synopses.statistics import family_of, kept_arguments, over_rows
 from millpond.types import Aggregate

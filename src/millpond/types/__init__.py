@@ -51,6 +51,7 @@ from millpond.types.queries import (
     WindowQuery,
 )
 from millpond.types.records import Variant, from_json, to_json, union_from_json
+from millpond.types.reduction_forms import Reduction
 from millpond.types.relations import (
     ConstantInput,
     Driven,
@@ -78,7 +79,6 @@ from millpond.types.windows import (
     KindDefinition,
     KindWindow,
     LandmarkWindow,
-    Reduction,
     RowWindow,
     SpanWindow,
     TimeWindow,

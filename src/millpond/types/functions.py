@@ -20,3 +20,12 @@ class FunctionDefinition:
     vectorised: bool = False
     cost: float | None = None
     id: int = 0
+
+    @property
+    def signature(self) -> str:
+        """How it is called, and what it gives.
+
+        >>> FunctionDefinition("match", "", ("VARCHAR", "VARCHAR"), "BOOLEAN").signature
+        'match(VARCHAR, VARCHAR) -> BOOLEAN'
+        """
+        return f"{self.name}({', '.join(self.arguments)}) -> {self.returns}"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
 from millpond.types.records import TAG, Variant
+from millpond.types.reduction_forms import Reduction
 from millpond.types.relations import (
     ConstantInput,
     Driven,
@@ -23,7 +24,7 @@ from millpond.types.relations import (
     RelationPlan,
 )
 from millpond.types.selections import JoinFactor, Side
-from millpond.types.windows import Reduction, RowWindow, Window
+from millpond.types.windows import RowWindow, Window
 
 
 @dataclass(frozen=True, kw_only=True)

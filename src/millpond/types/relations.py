@@ -8,7 +8,7 @@ from typing import Literal
 from millpond.types.columns import Column
 from millpond.types.outputs import Feed
 from millpond.types.records import Variant
-from millpond.types.windows import Reduction
+from millpond.types.reduction_forms import Reduction
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,13 @@ class JoinCondition:
     sql: str
 
 
+#: What rows that are in one shard are spread by: a text that is the same for all, and names their streams.
+TOGETHER = "together "
+
+#: What rows are spread by that every shard has.
+EVERYWHERE = "'everywhere'"
+
+
 @dataclass(frozen=True)
 class JoinPlan:
     """A join of windows and tables whose rows are valid while all their parts are.
@@ -210,7 +217,7 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Probe:
-    """An input of which only rows matter that meet a row of the driver; see `millpond.language.probing`.
+    """An input of which only rows matter that meet a row of the driver; see `millpond.language.plan.probed_inputs`.
 
     alias: the input. condition: DuckDB SQL over columns of "driver" and of "probed": a row of the input for which it
         holds with no row of the driver at an instant has no part in the answer there.
@@ -267,3 +274,8 @@ class Recomputed(Variant):
 
 #: How the answer of a query of CQL follows from its inputs.
 RelationPlan = Elements | Joined | Grouped | Driven | Recomputed
+
+
+def are_together(spread: str) -> bool:
+    """Whether rows that are spread by some SQL are all in one shard (`JoinPlan.spread`)."""
+    return spread.startswith(f"'{TOGETHER}")

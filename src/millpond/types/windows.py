@@ -174,28 +174,3 @@ class SpanWindow(_EndsWithRows):
 
 #: Windows that end with a row.
 RowWindow = CountWindow | SpanWindow
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """What `REDUCE …` behind a stream says: how much of its past a scan may leave out.
-
-    function: 'sample', 'age', 'load', 'error', 'interval', or the name of a registered function.
-    drops: fractions to drop, at least 0 and below 1: that of sample; of age one for each of `spans`; of load the most
-        that it may drop.
-    spans: microseconds; of age: of rows that are more than so much older than NOW, ascending; of interval: how long the
-        intervals are.
-    error: how narrow an interval error() asks for: half its width as a fraction of the estimate.
-    arguments: constants given to a registered function: numbers and texts.
-    """
-
-    function: str
-    drops: tuple[float, ...] = ()
-    spans: tuple[int, ...] = ()
-    error: float = 0.0
-    arguments: tuple[int | float | str, ...] = ()
-
-    @property
-    def samples(self) -> bool:
-        """Whether it leaves out rows, so that those read stand for others."""
-        return self.function != "interval"

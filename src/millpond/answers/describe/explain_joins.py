@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.language.join_graphs import JoinGraph, graph_of
-from millpond.language.spreading import EVERYWHERE, are_together
 from millpond.relations.bands import alone_of
 from millpond.types import JoinPlan, PairsQuery, RelationQuery
+from millpond.types.join_graphs import JoinGraph, graph_of
+from millpond.types.relations import EVERYWHERE, are_together
 
 
 def graph_lines(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> list[str]:

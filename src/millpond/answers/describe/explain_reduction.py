@@ -17,10 +17,10 @@ from millpond.archive.planning.scans import Scan, description
 from millpond.archive.retention import floors_of
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.language.reduce_clause import interval_text, reduction_text
 from millpond.manifests.records import QueryProgress
 from millpond.progress import StreamProgress
 from millpond.types import ScanQuery, StreamDefinition, WindowedQuery, from_json
+from millpond.types.reduction_forms import interval_text, reduction_text
 
 #: Steps that are listed one by one.
 _STEPS = 8

@@ -13,8 +13,8 @@ from millpond.answers.row_queries.selection import evaluate, select_once
 from millpond.catalog import Registered
 from millpond.engine.core import Core
 from millpond.functions import display
-from millpond.language.reduce_clause import reduction_text
 from millpond.types import Edge, GroupScan, RowQuery, Side
+from millpond.types.reduction_forms import reduction_text
 
 
 def explain_selection(

@@ -12,7 +12,6 @@ from millpond.catalog import Catalog, Standing, Store
 from millpond.engine.control.sizes import Size
 from millpond.engine.core import Core
 from millpond.functions import display
-from millpond.language.spreading import EVERYWHERE
 from millpond.synopses.panes import window_behind
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.rows import RowsSpec
@@ -31,6 +30,7 @@ from millpond.types import (
     Window,
     WindowQuery,
 )
+from millpond.types.relations import EVERYWHERE
 from millpond.windows import Panes
 from millpond.windows.landmarks import is_dated
 

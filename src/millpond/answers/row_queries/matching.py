@@ -26,9 +26,9 @@ from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times
 from millpond.synopses.partials.specs import as_declared, casts_of

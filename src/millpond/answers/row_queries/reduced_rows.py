@@ -16,8 +16,8 @@ from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of
 from millpond.engine.core import Core
-from millpond.language.duck import quote
 from millpond.progress import NEVER
+from millpond.support.sql import quote
 from millpond.types import RowScan, ScanQuery, Side
 
 

@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.language.fidelity_columns import SMALL
 from millpond.synopses.estimates import fraction_for
 from millpond.types import Aggregation, RowScan
+from millpond.types.reduction_forms import SMALL
 
 #: Rows that the first scan should read, about.
 PILOT_ROWS = 1_000

@@ -10,11 +10,11 @@ from typing import Any, assert_never
 
 from millpond.catalog import Catalog
 from millpond.catalog.catalogs import Catalogs
-from millpond.language.reduce_clause import FORMS
 from millpond.support.errors import QueryError
 from millpond.support.file_cache import FileCache
 from millpond.tables import remove_file, write_durably
 from millpond.types import PairsQuery, Reduction, RelationQuery, RowWindowQuery, StandingQuery, WindowQuery
+from millpond.types.reduction_forms import FORMS
 
 _loaded: FileCache[Callable[..., Any]] = FileCache(64)
 

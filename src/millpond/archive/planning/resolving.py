@@ -21,9 +21,9 @@ from millpond.archive.planning.sections import Section, between_floors, pieces_o
 from millpond.archive.reading.counters import Counters
 from millpond.archive.reading.reader import ArchiveReader, AtHand
 from millpond.archive.storage import Storage
-from millpond.language.reduce_clause import reduction_text
 from millpond.support.errors import QueryError
 from millpond.types import StreamDefinition
+from millpond.types.reduction_forms import reduction_text
 
 
 def resolve(archives: Archives, streams: Sequence[StreamDefinition], scan: Scan, wanted: Range) -> tuple[Step, ...]:

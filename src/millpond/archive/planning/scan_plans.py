@@ -21,13 +21,13 @@ from millpond.archive.planning.scan_tasks import ScanPlan, ScanSplit, ScanTask, 
 from millpond.archive.planning.scans import Scan, disjoint, past_of
 from millpond.archive.planning.sections import Floors, Section, between_floors, pieces_of, scanned, sections
 from millpond.archive.summed.serving import Sums, served
-from millpond.language.reduce_clause import reduction_text
 from millpond.synopses import spec_of
 from millpond.synopses.panes import by_interval, panes_spec
 from millpond.synopses.whole_rows import plain_spec, unweighed
 from millpond.tables import Segment
 from millpond.tables.segments import Snapshot
 from millpond.types import Reduction, StreamDefinition, WindowedQuery, WindowQuery
+from millpond.types.reduction_forms import reduction_text
 
 
 def sums_of(query: WindowedQuery, stream: StreamDefinition, strict: bool = False) -> Sums | None:

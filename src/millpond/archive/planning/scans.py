@@ -16,8 +16,8 @@ from millpond.archive.planning.sections import Floors
 from millpond.archive.reading.counters import SCAN, Counters
 from millpond.archive.reading.held_rows import HeldRows
 from millpond.archive.summed.serving import Sums
-from millpond.language.reduce_clause import interval_text, reduction_text
 from millpond.types import Reduction, from_json, to_json
+from millpond.types.reduction_forms import interval_text, reduction_text
 
 #: Under which key of a table's metadata what was read for it stands, as JSON.
 METADATA = b"millpond.reduction"

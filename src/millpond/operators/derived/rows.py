@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
-from millpond.language.duck import quote
 from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived import Reached, derived_folder, write_part
 from millpond.sources.intake import Item
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import bisect

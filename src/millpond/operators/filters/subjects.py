@@ -14,9 +14,9 @@ from functools import cached_property
 from millpond.adapt.filter_plans import FilterOptions
 from millpond.catalog import Catalog, Standing
 from millpond.functions import display, function_of, references_in
-from millpond.language.join_graphs import JoinGraph, graph_of
 from millpond.synopses.conjunctions import Conjunction, conjunction_of
 from millpond.types import JoinPlan, QueryOptions, RelationQuery, StreamDefinition
+from millpond.types.join_graphs import JoinGraph, graph_of
 
 
 @dataclass(frozen=True)

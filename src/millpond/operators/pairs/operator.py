@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
-from millpond.language.duck import quote
 from millpond.manifests.records import QueryProgress
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Step
@@ -34,6 +33,7 @@ from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.progress import StreamProgress
 from millpond.relations import all_rows
 from millpond.relations.bands import Reached, marks_of
+from millpond.support.sql import quote
 from millpond.tables import Chunk
 from millpond.types import PairsQuery
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 from millpond.archive.reading.counters import Counters
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import progress_of
-from millpond.language.spreading import EVERYWHERE
 from millpond.manifests.records import Floor, Manifest, QueryProgress
 from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
@@ -46,6 +45,7 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Run, all_rows, kept, needed, spare_of
 from millpond.tables import Chunk
 from millpond.types import Grouped, RelationQuery, StreamDefinition
+from millpond.types.relations import EVERYWHERE
 
 
 class RelationOperator(RowReader):

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.catalog import Store
-from millpond.language.spreading import EVERYWHERE
 from millpond.manifests.task_reports import Heavy
 from millpond.operators.relational.skew import heavy
 from millpond.synopses import query_table
+from millpond.types.relations import EVERYWHERE
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import late_of
-from millpond.language.duck import quote
-from millpond.language.spreading import are_together
 from millpond.manifests.places import query_owner
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.contract import Answering, MergeTask, Step
@@ -30,11 +28,13 @@ from millpond.operators.windowed.numbers import REVISIONS, numbers_in
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Rows, Run
 from millpond.support.errors import SourceError
+from millpond.support.sql import quote
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
 from millpond.synopses.tolerance import one_line
 from millpond.tables import Chunk
 from millpond.types import PairsQuery, QueryOptions, Relational, RelationInput
+from millpond.types.relations import are_together
 
 #: What a query's own data can raise: it fails the query, not the epoch.
 FAULTS = (*tolerance.FAULTS, SourceError)

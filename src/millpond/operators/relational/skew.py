@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.catalog import Catalog
-from millpond.language.spreading import EVERYWHERE, are_together
 from millpond.manifests.task_reports import Frequent
 from millpond.types import JoinPlan
+from millpond.types.relations import EVERYWHERE, are_together
 
 #: A key is split when it has this share of the rows of a store.
 SHARE = 0.2

@@ -15,13 +15,13 @@ from millpond.archive.dead_letters import failed_letters
 from millpond.archive.segments import row_schema
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import entering, late_of, progress_of
-from millpond.language.duck import quote
 from millpond.manifests.task_reports import Frequent, Operated
 from millpond.operators.contract import CompactTask, Mapped, Mapper, MapTask, MergeTask, Operator, Piece, Step, Taken
 from millpond.operators.relational.placing import placed
 from millpond.operators.relational.probing import marked
 from millpond.operators.stores.state import keep_silent, read_rows, row_chunk, store_runs
 from millpond.relations import Run, merge_rows, rows_of
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.tolerance import one_line, tolerant
 from millpond.tables import Chunk

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.language.duck import quote
 from millpond.progress import NEVER
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import StreamDefinition, WindowedQuery

@@ -16,11 +16,11 @@ from millpond.archive.dead_letters import failed_letters
 from millpond.archive.segments import row_schema
 from millpond.catalog import Synopsis
 from millpond.catalog.unions import entering
-from millpond.language.duck import quote
 from millpond.manifests.task_reports import Operated
 from millpond.operators.contract import Mapped, Mapper, MapTask, Piece, Taken
 from millpond.operators.windowed.lookups import live_lookup, of_stream, tolerant_join
 from millpond.support.errors import SourceError
+from millpond.support.sql import quote
 from millpond.synopses import connection
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import cut

@@ -22,8 +22,8 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from millpond.language.duck import quote
 from millpond.support.errors import SourceError
+from millpond.support.sql import quote
 from millpond.types import Column, StreamDefinition
 
 #: What the declared types, by the identifier that DuckDB gives them, are carried as.

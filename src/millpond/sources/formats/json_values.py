@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from millpond.language.duck import quote
+from millpond.support.sql import quote
 
 
 def json_cast(value: str, kind: str) -> str:

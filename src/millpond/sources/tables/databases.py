@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from millpond.language.duck import quote
 from millpond.support.errors import SourceError, without_secrets
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.types import TableDefinition
 

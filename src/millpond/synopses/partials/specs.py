@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.language.duck import quote
+from millpond.support.sql import quote
 from millpond.synopses.aggregates import components_of
 from millpond.synopses.splits import Component
 from millpond.types import WEIGHT, Aggregation, Feed, Lookup, Reduction, StreamDefinition, Variant, to_json

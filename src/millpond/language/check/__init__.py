@@ -1,0 +1,1 @@
+"""What is refused although it can be understood: functions that look at a tree and raise."""

@@ -1,0 +1,1 @@
+"""What conditions say: their factors, and the ranges of attributes that these are."""

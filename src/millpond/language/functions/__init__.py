@@ -1,0 +1,1 @@
+"""Which functions queries may call, and how."""

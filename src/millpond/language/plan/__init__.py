@@ -1,0 +1,1 @@
+"""From bound trees to queries: of which type they are, and how their answers are made."""

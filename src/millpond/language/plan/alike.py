@@ -1,0 +1,42 @@
+"""Columns that the equalities of a join make all equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millpond.support.sql import quote
+from millpond.types import Column, JoinEquality
+
+#: Types between whose columns equality is transitive, by what stands for all that can be compared with each other.
+_TRANSITIVE: Mapping[str, str] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"), "BIGINT"),
+    **{kind: kind for kind in ("VARCHAR", "DATE", "BOOLEAN", "UUID", "TIMESTAMP")},
+}
+
+
+def alike_of(equalities: Sequence[JoinEquality], columns: Sequence[Sequence[Column]]) -> tuple[tuple[int, ...], ...]:
+    """Groups of equalities that make columns of three items or more equal, one of each item (`JoinPlan.alike`).
+
+    Arguments:
+        columns: of each item.
+    """
+    kinds = [{quote(c.name.lower()): _TRANSITIVE.get(c.type) for c in each} for each in columns]
+    groups: list[tuple[set[tuple[int, str]], list[int]]] = []
+    for number, each in enumerate(equalities):
+        ends = {(i, _named(each.side(i))) for i in (each.left, each.right)}
+        found = {kinds[i].get(name) for i, name in ends}
+        if None in found or len(found) > 1:
+            continue
+        met = [g for g in groups if g[0] & ends]
+        groups = [g for g in groups if not g[0] & ends]
+        groups.append((ends.union(*(g[0] for g in met)), sorted([number, *(n for g in met for n in g[1])])))
+    return tuple(
+        tuple(numbers)
+        for members, numbers in groups
+        if len(members) > 2 and len({i for i, _ in members}) == len(members)
+    )
+
+
+def _named(sql: str) -> str:
+    """A column as it is called in small letters and quotes; an expression stays what it is."""
+    return sql.lower() if sql.startswith('"') else quote(sql.lower())

@@ -1,0 +1,163 @@
+"""By which columns the rows of a join can be spread over shards, so that each shard joins its own.
+
+Rows that meet must be in one shard: they are spread by values that the join's equalities make equal. And the answers
+of the shards must add up: a row that leaves and an equal one that enters at the same instant are no change, wherever
+they come from, so equal rows of the answer must be in one shard as well: the values are part of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from millpond.language.resolve.item_owners import Owners
+from millpond.support.sql import quote, text_literal
+from millpond.types import Column, JoinPlan, RelationWindow
+from millpond.types.relations import TOGETHER
+
+#: Types of columns whose values are equal when DuckDB's hashes of them, cast to the type on the right, are.
+_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"), "BIGINT"),
+    **{kind: kind for kind in ("VARCHAR", "DATE", "BOOLEAN", "UUID")},
+}
+
+#: A FROM item and a column of it, in small letters.
+_Place = tuple[int, str]
+
+
+def spread_of(
+    tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
+) -> tuple[str, ...]:
+    """DuckDB SQL over the rows of each FROM item that is equal for rows that meet; '' for tables: shards have them all.
+
+    Arguments:
+        tree: the bound SELECT. columns: of each FROM item's input. windows: of the inputs that are streams.
+
+    Returns: nothing where the rows must stay together.
+    """
+    streams = {n for n, name in enumerate(plan.items) if name in windows}
+    kept = set(plan.alone)
+    if not kept <= streams:  # every shard would report the rows of a table that meet nothing
+        return ()
+    for by_item, shown in _keys(tree, plan, columns, windows):
+        if streams <= by_item.keys() and kept <= shown:
+            return tuple(by_item[n] if n in streams else "" for n in range(len(plan.items)))
+    return ()
+
+
+def hashes_of(
+    tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
+) -> tuple[tuple[str, ...], ...]:
+    """By what some of the items can be spread if every shard has the others: see `JoinPlan.hashes`.
+
+    A joined row is made in the shard that has its rows of these items. Rows without a partner, of an outer join, would
+    be reported wherever they are, so it is for inner joins.
+
+    Arguments: as of `spread_of`.
+    """
+    if plan.kind != "inner":
+        return ()
+    streams = [n for n, name in enumerate(plan.items) if name in windows]
+    found = (
+        tuple(by_item.get(n, "") if n in streams else "" for n in range(len(plan.items)))
+        for by_item, _ in _keys(tree, plan, columns, windows)
+    )
+    return tuple(each for each in found if sum(map(bool, each)) > 1)
+
+
+def _keys(
+    tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
+) -> Iterator[tuple[dict[int, str], set[int]]]:
+    """Keys of which the answer shows a column, so that equal rows of it have equal ones.
+
+    Returns: DuckDB SQL of each item that has the key and can be spread by it, and those of them that show it.
+    """
+    items = [tree.args["from_"].this, *(j.this for j in tree.args.get("joins") or [])]
+    kinds = [{c.name.lower(): _KINDS.get(c.type) for c in columns[name]} for name in plan.items]
+    names = [{c.name.lower(): c.name for c in columns[name]} for name in plan.items]
+    shown = _shown(tree, Owners(items, columns), names, plan.kind)
+    for places in _equal(plan, names):
+        by_item = {n: c for n, c in sorted(places, reverse=True) if _stays(windows.get(plan.items[n]), c)}
+        kind, *others = {kinds[n][c] for n, c in places}
+        if not others and kind is not None and shown & places:
+            sql = {n: f"CAST({quote(names[n][c])} AS {kind})" for n, c in by_item.items()}
+            yield sql, {n for n, c in shown & places if by_item.get(n) == c}
+
+
+def together_of(
+    plan: JoinPlan, windows: Mapping[str, RelationWindow], names: Mapping[str, str], sizes: Sequence[float] = ()
+) -> JoinPlan:
+    """The plan of a join that has no column by which all rows can be spread: they are in one shard until that does not
+    pay any more (`engine.skew`), as if they all had one key, which is split then.
+
+    Arguments:
+        windows: of the inputs that are streams. names: of their streams.
+        sizes: about how many rows each FROM item has in its window: those of the largest one are dealt.
+    """
+    key = text_literal(f"{TOGETHER}{', '.join(sorted(set(names.values())))}")
+    spread = tuple(key if name in windows else "" for name in plan.items)
+    deal = deal_of(plan, spread, windows, sizes)
+    return replace(plan, spread=spread, deal=deal) if deal else replace(plan, spread=(), deal=())
+
+
+def deal_of(
+    plan: JoinPlan, spread: Sequence[str], windows: Mapping[str, RelationWindow], sizes: Sequence[float] = ()
+) -> tuple[str, ...]:
+    """How the rows of frequent keys can be placed otherwise: see `JoinPlan.deal`.
+
+    The rows of one item are dealt, each joined row is made where that one is. Equal rows of the answer must still be in
+    one shard, so they are dealt by a column that the answer shows.
+
+    Arguments:
+        sizes: of the items, of which the largest one is taken that can be; none: the first.
+    """
+    streams = [n for n, sql in enumerate(spread) if sql]
+    dealt = {"left": [0], "right": [1], "full": [], "semi": [0], "anti": [0]}.get(plan.kind, streams)
+    dealt = sorted((n for n in dealt if n in streams), key=lambda n: -sizes[n] if sizes else 0)
+    for number in dealt if len(streams) > 1 else []:
+        shown = [quote(c) for n, c in plan.plain if n == number and quote(c) not in spread[number]]
+        if shown and windows[plan.items[number]].kind != "rows":
+            return tuple(shown[0] if n == number else "copies" if sql else "" for n, sql in enumerate(spread))
+    return ()
+
+
+def _stays(window: RelationWindow | None, column: str) -> bool:
+    """Whether rows with different values of a column have nothing to do with each other in a window."""
+    if window is None or window.kind != "rows":
+        return True
+    return column in {_plain(name) for name in window.partition}
+
+
+def _plain(name: str) -> str:
+    return (name[1:-1].replace('""', '"') if name.startswith('"') else name).lower()
+
+
+def _equal(plan: JoinPlan, names: Sequence[Mapping[str, str]]) -> list[set[_Place]]:
+    """Columns that are equal in every joined row."""
+    classes: list[set[_Place]] = []
+    for each in plan.equalities:
+        pair = {(each.left, _plain(each.left_sql)), (each.right, _plain(each.right_sql))}
+        plain = all(sql.isidentifier() or sql.startswith('"') for sql in (each.left_sql, each.right_sql))
+        if not plain or any(c not in names[n] for n, c in pair):  # an expression
+            continue
+        met = [c for c in classes if c & pair]
+        classes = [c for c in classes if not c & pair] + [set().union(pair, *met)]
+    return classes
+
+
+def _shown(tree: exp.Expr, owners: Owners, names: Sequence[Mapping[str, str]], kind: str) -> set[_Place]:
+    """The columns that stand in the select list as they are."""
+    found: set[_Place] = set()
+    for each in tree.expressions:
+        node = each.this if isinstance(each, exp.Alias) else each
+        star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+        if star:
+            table = node.table.lower() if isinstance(node, exp.Column) else ""
+            for n, name in enumerate(owners.names):
+                if table in ("", name) and not (kind in ("semi", "anti") and n):
+                    found |= {(n, c) for c in names[n]}
+        elif isinstance(node, exp.Column) and (owner := owners.of(node)) is not None:
+            found.add((owner, node.name.lower()))
+    return found

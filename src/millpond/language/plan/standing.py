@@ -1,0 +1,501 @@
+"""Row queries: SELECTs over one or two streams with BEGIN … END, into selections.
+
+The condition is cut into factors: those of one stream become that side's alternatives, one comparison between both
+streams becomes the join factor, and what is left is evaluated on joined rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from sqlglot import exp
+
+from millpond.language.check.impossible import fault_of, type_over
+from millpond.language.conditions.axes import ConstantFault, axis_of
+from millpond.language.conditions.conjuncts import conjuncts
+from millpond.language.conditions.factors import NEGATED, Factor, FactorReader, Marks, boxes_of
+from millpond.language.plan import binding
+from millpond.language.plan.binding import SelectBinder
+from millpond.language.plan.continuous import bind_relational, is_relational
+from millpond.language.plan.relation_trees import TableQuery
+from millpond.language.render.rendering import render
+from millpond.language.resolve.aggregate_windows import OVER_JOINS, windowed_calls
+from millpond.language.resolve.expressions import check_arguments
+from millpond.language.resolve.from_items import bound_window
+from millpond.language.resolve.pair_scope import PairScope, own_columns, side_of
+from millpond.language.resolve.reductions_bound import refuse_reduction
+from millpond.language.resolve.registered_calls import mark_functions
+from millpond.language.resolve.schema import Schema
+from millpond.language.resolve.scope import RowScope
+from millpond.language.resolve.select_list import SelectItem
+from millpond.language.resolve.stream_unions import in_words_of
+from millpond.language.rewrite.unnamed_streams import (
+    PAIRS_WORK,
+    Split,
+    WithInner,
+    inner_stream,
+    named,
+    split,
+    stream_of,
+)
+from millpond.language.rewrite.validity import take_tolerances
+from millpond.language.syntax.bounds_clause import BOUNDS, BoundsClause
+from millpond.language.syntax.source_text import Source, nearest
+from millpond.language.syntax.window_clause import WINDOW
+from millpond.language.typing.duck import Refused, typed_relation
+from millpond.language.typing.types_of import Item, Typer
+from millpond.support.errors import StatementError
+from millpond.support.sql import text_literal
+from millpond.types import (
+    Column,
+    InnerStream,
+    JoinFactor,
+    Query,
+    RowQuery,
+    ScanQuery,
+    Side,
+    Span,
+    Staged,
+    StreamDefinition,
+    WindowedQuery,
+)
+
+_CONTRADICT = "a window in brackets and BEGIN … END contradict each other"
+_JOIN_TESTS = ("=", "<", "<=", ">", ">=")
+_FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_COMPARISONS: Mapping[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NEQ: "<>",
+}
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_NUMBERS = (*_INTEGERS, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE")
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+
+
+def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> Query | Staged:
+    """Bind the SELECT of a standing query.
+
+    Arguments and errors as `bind_query`.
+
+    Returns:
+        A `RowQuery` where no stream has a window in brackets (whose answers are windows, or changes of a relation) and
+        neither ISTREAM, DSTREAM nor RSTREAM is written; `Staged` over streams without a name.
+    """
+    source = Source.of(select, text, offset)
+    if (found := split(select, text, schema, source)) is not None:
+        _refuse_bounds(select, source, _CONTRADICT)
+        return _staged(found, text, offset, schema, source)
+    take_tolerances(select, schema, source)
+    if is_relational(select):
+        _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
+        return bind_relational(select, text, offset, schema)
+    window = any(WINDOW in table.meta for table in _tables(select)) or bool(windowed_calls(select, text))
+    if not window:
+        return bind_selection(select, text, offset, schema)
+    _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
+    return binding.bind_query(select, text, offset, schema)
+
+
+def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Query | ScanQuery | TableQuery | Staged:
+    """Bind an ad hoc SELECT.
+
+    Arguments and errors as `bind_query`.
+
+    Returns:
+        A `RowQuery` when BEGIN … END is written or two streams are joined; a `TableQuery` when FROM names answers,
+        tables and side streams; `Staged` over streams without a name.
+    """
+    source = Source.of(select, text, offset)
+    if (found := split(select, text, schema, source)) is not None:
+        _refuse_bounds(select, source, _CONTRADICT)
+        return _staged(found, text, offset, schema, source)
+    take_tolerances(select, schema, source)
+    if is_relational(select):
+        _refuse_bounds(select, source, _CONTRADICT)
+        return bind_relational(select, text, offset, schema, standing=False)
+    tables = _tables(select)
+    named = [t.name for t in tables if isinstance(t.this, exp.Identifier)]
+    streams = [isinstance(schema.lookup(name), StreamDefinition) for name in named]
+    bounded = BOUNDS in select.meta
+    windows = any(WINDOW in t.meta for t in tables) or bool(windowed_calls(select, text))
+    joined = len(tables) > 1 and len(streams) == len(tables) and all(streams)
+    # A name that nothing has is an error of its own, whatever else is written.
+    unknown = any(schema.lookup(name) is None for name in named)
+    if (bounded or joined) and tables and (any(streams) or unknown) and not windows:
+        return bind_selection(select, text, offset, schema)
+    if bounded:
+        message = _CONTRADICT if windows else "BEGIN … END is for rows of streams"
+        _refuse_bounds(select, Source.of(select, text, offset), message)
+    return binding.bind_select(select, text, offset, schema)
+
+
+def _staged(found: Split, text: str, offset: int, schema: Schema, source: Source) -> Staged:
+    """A query over streams without a name: these are bound first."""
+    inner: list[InnerStream] = []
+    names: dict[str, StreamDefinition] = {}
+    for unnamed in found.streams:
+        bound = bind_standing(unnamed.select, text, offset, schema)
+        if isinstance(bound, Staged):
+            query = bound.query
+            renamed: dict[str, str] = {}  # those of pairs of pairs read one another
+            for each in bound.inner:
+                own = each.query
+                for name, new in renamed.items():
+                    own = named(own, name, new)
+                further = replace(each, name=f"{each.name} within {unnamed.name}", query=own)
+                inner.append(further)
+                renamed[each.name] = further.name
+                query = named(query, each.name, further.name)
+            bound = query
+        inner.append(inner_stream(unnamed, bound, source))
+        names[unnamed.name] = stream_of(inner[-1])
+    outer = bind_standing(found.select, text, offset, WithInner(schema, names))
+    if isinstance(outer, RowQuery | Staged):
+        raise source.error("a join in parentheses needs a window behind them", found.streams[0].select, PAIRS_WORK)
+    return Staged(outer, tuple(inner))
+
+
+def bind_selection(select: exp.Expr, text: str, offset: int, schema: Schema) -> RowQuery:
+    """Bind a SELECT over the rows of one stream, or of two with a join factor.
+
+    Arguments and errors as `bind_query`.
+
+    Returns:
+        The selection; its `query.where` is None, or, over two streams, what is neither one side's own nor the join
+        factor. Two comparisons between the streams: the first equality is the join factor, else the first of them.
+    """
+    return analyse(select, text, offset, schema).selection()
+
+
+def _tables(select: exp.Expr) -> list[exp.Table]:
+    """The FROM items of a plain SELECT that are names."""
+    if not isinstance(select, exp.Select) or (clause := select.args.get("from_")) is None:
+        return []
+    items = [clause.this, *(join.this for join in select.args.get("joins") or ())]
+    return [item for item in items if isinstance(item, exp.Table)]
+
+
+def _refuse_bounds(select: exp.Expr, source: Source, message: str) -> None:
+    if clauses := select.meta.get(BOUNDS):
+        raise source.error(message, clauses[0].place)
+
+
+@dataclass
+class Analysis:
+    """A bound SELECT with its condition in factors: what a selection, or a template of such, is made from.
+
+    sides: per stream its name, its span and its factors. query: without a condition but for what is left of it.
+    rest: SQL of the factors that are left for joined rows.
+    """
+
+    query: ScanQuery
+    streams: list[StreamDefinition]
+    spans: list[Span]
+    factors: list[list[Factor]]
+    join: JoinFactor | None = None
+    rest: list[str] = field(default_factory=list)
+    select: exp.Expr | None = None
+
+    def selection(self) -> RowQuery:
+        """The selection."""
+        sides = tuple(
+            Side(stream.name, span, conjunction([f.sql for f in factors]), boxes_of(factors))
+            for stream, span, factors in zip(self.streams, self.spans, self.factors, strict=True)
+        )
+        return RowQuery(replace(self.query, where=conjunction(self.rest)), sides, self.join)
+
+
+def conjunction(factors: Sequence[str]) -> str | None:
+    """Factors with AND between them."""
+    if len(factors) < 2:
+        return factors[0] if factors else None
+    return " AND ".join(f"({each})" for each in factors)
+
+
+def analyse(select: exp.Expr, text: str, offset: int, schema: Schema, marks: Marks | None = None) -> Analysis:
+    """Bind a SELECT and cut its condition into factors.
+
+    marks: for templates: constants whose texts are marks in a copy of the condition.
+    """
+    source = Source.of(select, text, offset)
+    mark_functions(select, schema)
+    try:
+        if isinstance(select, exp.Select) and select.args.get("joins"):
+            return _PairBinder(select, text, source, schema, False).analyse(marks)
+        return _RowBinder(select, text, source, schema, False).analyse(marks)
+    except RecursionError:
+        raise source.error("the query is nested too deeply") from None
+
+
+def marked(node: exp.Expr, marks: Marks | None) -> exp.Expr:
+    """A copy of a condition with marks in the places of its constants."""
+    if not marks:
+        return node
+    by_place = {literal.meta.get("start"): mark for mark, (_, literal) in marks.items()}
+    copy = node.copy()
+    for literal in list(copy.find_all(exp.Literal)):
+        if (mark := by_place.get(literal.meta.get("start", -1))) is not None:
+            literal.set("this", mark)
+    return copy
+
+
+def unmarked(sql: str, marks: Marks | None) -> str:
+    """SQL with the constants themselves in the places of their marks."""
+    for mark, (_, literal) in (marks or {}).items():
+        if mark in sql:
+            written = text_literal(literal.name) if literal.is_string else literal.name
+            sql = sql.replace(text_literal(mark), written) if literal.is_string else sql.replace(mark, written)
+    return sql
+
+
+class _RowBinder(SelectBinder):
+    """Binds one SELECT over the rows of one stream."""
+
+    rows: RowScope
+    marks: Marks | None = None
+
+    def where(self, rows: RowScope) -> Item | None:
+        self.rows = rows
+        return super().where(rows)
+
+    def conditions(self) -> list[exp.Expr]:
+        """The conditions as written."""
+        where = self.select.args.get("where")
+        return [where.this] if where is not None else []
+
+    def kind(self, columns: Sequence[Column], node: exp.Expr, sql: str) -> str:
+        """The type of an expression."""
+        return type_over(columns, node, unmarked(sql, self.marks))
+
+    def check_constants(self, rows: RowScope) -> None:
+        """`read` does, of each factor."""
+
+    def analyse(self, marks: Marks | None) -> Analysis:
+        """The bound query and its factors."""
+        query, self.marks = self.scan(), marks
+        first = self.rows.stream
+        (span,) = self.spans([(query.stream, self.rows.alias)])
+        streams = [self.fed(f.name) for f in query.feeds] or [first]
+        factors = []
+        for stream in streams:  # the condition in the words of each stream of a union
+            reader = FactorReader(partial(self.kind, stream.all_columns), marks)
+            leaves = [(in_words_of(first, stream, node), negated) for node, negated in self.leaves(marks)]
+            found = [self.read(reader, node, negated) for node, negated in leaves]
+            factors.append([f for f in found if f is not None])
+        return Analysis(query, streams, [span] * len(streams), factors, select=self.select)
+
+    def scan(self) -> ScanQuery:
+        """The bound query."""
+        query = self.bind()
+        assert isinstance(query, ScanQuery)  # there are no windows in brackets
+        return query
+
+    def fed(self, name: str) -> StreamDefinition:
+        """A stream of the union."""
+        found = self.schema.lookup(name)
+        assert isinstance(found, StreamDefinition)
+        return found
+
+    def leaves(self, marks: Marks | None) -> list[tuple[exp.Expr, bool]]:
+        """The factors of all conditions, resolved."""
+        nodes = [self.rows.resolver.resolve(marked(c, marks)) for c in self.conditions()]
+        return [leaf for node in nodes for leaf in conjuncts(node)]
+
+    def read(self, reader: FactorReader, node: exp.Expr, negated: bool) -> Factor | None:
+        """One factor; the error for a constant points at it."""
+        try:
+            return reader.read(node, negated)
+        except ConstantFault as fault:
+            raise fault_of(fault, self.conditions(), self.source) from None
+
+    def spans(self, names: Sequence[tuple[str, str]]) -> list[Span]:
+        """The window of every stream (given as name and alias)."""
+        found: list[Span | None] = [None] * len(names)
+        common: BoundsClause | None = None
+        for clause in self.select.meta.get(BOUNDS, ()):
+            if clause.alias is None:
+                if common is not None:
+                    raise self.source.error("BEGIN … END is given twice", clause.place, "FOR alias, one per stream")
+                common = clause
+                continue
+            low = clause.alias.lower()
+            sides = [n for n, (_, alias) in enumerate(names) if alias.lower() == low]
+            sides = sides or [n for n, (stream, _) in enumerate(names) if stream.lower() == low]
+            if len(sides) != 1:
+                known = [alias for _, alias in names]
+                alias = clause.alias
+                what = f"there is no stream '{alias}' in FROM" if not sides else f"'{alias}' is read twice"
+                raise self.source.error(what, clause.alias_place, f"FOR {' or '.join(known)}", nearest(low, known))
+            if found[sides[0]] is not None:
+                raise self.source.error(f"BEGIN … END is given twice for '{clause.alias}'", clause.place)
+            found[sides[0]] = clause.span
+        default = common.span if common is not None else Span()
+        return [span if span is not None else default for span in found]
+
+
+class _PairBinder(_RowBinder):
+    """Binds one SELECT over the joined rows of two streams."""
+
+    rows: PairScope
+
+    def bind(self) -> WindowedQuery | ScanQuery:
+        self.check_clauses(("joins",))
+        joins = self.select.args["joins"]
+        if len(joins) > 1:
+            works = "a window behind each stream, such as [RANGE 1 HOUR]: any number of relations can be joined"
+            raise self.source.error("a row query joins two streams, and this is one more", joins[1].this, works)
+        join = joins[0]
+        second, right = self.named(join.this)
+        if join.args.get("using"):
+            raise self.source.error("USING is not available between streams", join.this, "ON a.column = b.column")
+        if join.args.get("method") or join.args.get("side") or join.args.get("kind", "") not in ("", "INNER", "CROSS"):
+            words = " ".join(str(join.args[k]).upper() for k in ("method", "side", "kind") if join.args.get(k))
+            raise self.source.error(f"{words} JOIN is not available between streams", join.this, "JOIN … ON …")
+        check_arguments(join, ("this", "on", "kind"), self.source)
+        first, left = self.stream()
+        for table, stream in ((first, left), (second, right)):
+            if bound_window(table, stream, self.source, self.schema) is not None:
+                message = "windows that say when they end (SLIDE, TUMBLING, …) do not join streams"
+                raise self.source.error(message, table, OVER_JOINS)
+            refuse_reduction(
+                table,
+                self.source,
+                "REDUCE in a join of row queries is not available: pairs would be lost on both sides",
+            )
+        aliases = [first.alias or left.name, second.alias or right.name]
+        if aliases[0].lower() == aliases[1].lower():
+            message = f"both streams are called '{aliases[1]}'"
+            raise self.source.error(message, second, f"FROM {left.name} AS a, {right.name} AS b")
+        self.second = second
+        scope = PairScope(self.source, (left, right), aliases)
+        try:
+            return self.bind_rows(first, None, scope)
+        except StatementError as error:
+            scope.explain(error)
+
+    def conditions(self) -> list[exp.Expr]:
+        on = self.select.args["joins"][0].args.get("on")
+        return [*([on] if on is not None else []), *super().conditions()]
+
+    def where(self, rows: RowScope) -> Item | None:
+        on = self.select.args["joins"][0].args.get("on")
+        if on is not None:
+            rows.aggregates_refused = "an aggregate cannot stand in ON, which is about single rows"
+            typer = Typer(self.source, rows.stream.all_columns, rows.text)
+            item = Item(rows.text(on), on)
+            typer.truth("ON", item, typer.types([item])[0])
+        return super().where(rows)
+
+    def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
+        assert isinstance(rows, PairScope)
+        if not grouped:
+            written = [each for item in written for each in rows.star(item)]
+        return [rows.item(item) for item in written]
+
+    def analyse(self, marks: Marks | None) -> Analysis:
+        query, self.marks = self.scan(), marks
+        rows = self.rows
+        streams = list(rows.streams)
+        spans = self.spans([(s.name, a) for s, a in zip(streams, rows.names_of_sides, strict=True)])
+        readers = [FactorReader(self._kinds(s.all_columns), marks) for s in streams]
+        factors: list[list[Factor]] = [[], []]
+        both: list[tuple[exp.Expr, bool]] = []
+        for node, negated in self.leaves(marks):
+            sides = {side_of(c.name) for c in node.find_all(exp.Column)}
+            if len(sides) > 1:
+                both.extend(self.split_between(node, negated))
+                continue
+            side = (sides or {0}).pop() or 0
+            factor = self.read(readers[side], own_columns(node), negated)
+            if factor is not None:
+                factors[side].append(factor)
+        found = [self.join_factor(node, negated) for node, negated in both]
+        chosen = next((n for n, f in enumerate(found) if f is not None and f.operator == "="), None)
+        if chosen is None:
+            chosen = next((n for n, f in enumerate(found) if f is not None), None)
+        if chosen is None:
+            raise self.no_factor(bool(both))
+        rest = [_sql(node, negated) for n, (node, negated) in enumerate(both) if n != chosen]
+        query = replace(query, stream=streams[0].name)
+        return Analysis(query, streams, spans, factors, found[chosen], rest, self.select)
+
+    def _kinds(self, columns: Sequence[Column]) -> Callable[[exp.Expr, str], str]:
+        return lambda node, sql: self.kind(columns, node, sql)
+
+    def no_factor(self, some: bool) -> StatementError:
+        """The error for two streams that nothing joins."""
+        names = self.rows.names_of_sides
+        pairs = [(a.name, b.name) for a in self.rows.streams[0].columns for b in self.rows.streams[1].columns
+                 if a.name.lower() == b.name.lower()]  # fmt: skip
+        left, right = pairs[0] if pairs else [s.columns[0].name for s in self.rows.streams]
+        what = "no condition between them can join them" if some else "no condition joins them"
+        return self.source.error(
+            f"'{names[0]}' and '{names[1]}' are two streams, and {what}",
+            self.second,
+            f"a comparison such as {names[0]}.{left} = {names[1]}.{right} in WHERE or ON (=, <, <=, > or >=, "
+            "each stream on its own side)",
+        )
+
+    def split_between(self, node: exp.Expr, negated: bool) -> list[tuple[exp.Expr, bool]]:
+        """BETWEEN over values of one type as its two comparisons, which can join."""
+        if not isinstance(node, exp.Between) or negated:
+            return [(node, negated)]
+        parts = [node.this, node.args["low"], node.args["high"]]
+        columns = self.rows.stream.all_columns
+        if len({self.kind(columns, p.unnest(), render(p.unnest())) for p in parts}) > 1:
+            return [(node, negated)]
+        value, low, high = (p.copy() for p in parts)
+        return [(exp.GTE(this=value, expression=low), False), (exp.LTE(this=value.copy(), expression=high), False)]
+
+    def join_factor(self, node: exp.Expr, negated: bool) -> JoinFactor | None:
+        """A comparison of an expression over one stream with one over the other."""
+        test = _COMPARISONS.get(type(node))
+        if test is None:
+            return None
+        test = NEGATED[test] if negated else test
+        left, right = node.this.unnest(), node.expression.unnest()
+        sides = [{side_of(c.name) for c in each.find_all(exp.Column)} for each in (left, right)]
+        if sides == [{1}, {0}]:
+            left, right, test = right, left, _FLIPPED.get(test, test)
+        elif sides != [{0}, {1}]:
+            return None
+        if test not in _JOIN_TESTS:
+            return None
+        own = [render(own_columns(left)), render(own_columns(right))]
+        columns = [s.all_columns for s in self.rows.streams]
+        kinds = [self.kind(c, own_columns(n), s) for c, n, s in zip(columns, (left, right), own, strict=True)]
+        common = common_kind(*kinds)
+        if common is None:
+            return None
+        values = [s if k == common else f"CAST({s} AS {common})" for s, k in zip(own, kinds, strict=True)]
+        axes = [axis_of(v, common) for v in values]
+        if axes[0] is not None and axes[1] is not None:
+            return JoinFactor(axes[0].attribute, test, axes[1].attribute, axes[0].kind)  # type: ignore[arg-type]  # one of _JOIN_TESTS
+        if test != "=":
+            return None
+        return JoinFactor(f"CAST({values[0]} AS VARCHAR)", "=", f"CAST({values[1]} AS VARCHAR)", "text")
+
+
+def common_kind(left: str, right: str) -> str | None:
+    """The type in which DuckDB compares two values; None for types of which that is not certain."""
+    if left == right:
+        return None if left.endswith("]") or left.startswith(("STRUCT", "MAP", "INTERVAL", "BLOB", "JSON")) else left
+    families = [all(k in family for k in (left, right)) for family in (_NUMBERS, _TIMES)]
+    decimals = all(k in _NUMBERS or k.startswith("DECIMAL(") for k in (left, right))
+    if not any(families) and not decimals:
+        return None
+    columns = (Column("l", left), Column("r", right))
+    try:
+        return typed_relation(columns).types(["[l, r]"])[0].removesuffix("[]")
+    except Refused:
+        return None
+
+
+def _sql(node: exp.Expr, negated: bool) -> str:
+    return f"NOT ({render(node)})" if negated else render(node)

@@ -1,0 +1,61 @@
+"""Trees as DuckDB SQL."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.generators.duckdb import DuckDBGenerator
+
+from millpond.language.syntax.dialect import Millpond
+from millpond.language.syntax.nodes import CheckedCast
+from millpond.support.sql import quote
+
+
+def _checked_cast(generator: Any, node: exp.Expr) -> str:
+    return f"{'TRY_' if node.args.get('safe') else ''}CAST({generator.sql(node, 'this')} AS {node.args['kind']})"
+
+
+def _safe_division(generator: Any, node: exp.Binary) -> str:
+    """Division by zero is NULL, also of floating numbers, for which DuckDB says infinity."""
+    symbol = {exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}[type(node)]
+    divisor = node.expression
+    text = generator.sql(divisor)
+    if not (isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.this) != 0):
+        text = f"nullif({text}, 0)"
+    return f"{generator.sql(node.this)} {symbol} {text}"
+
+
+class _Rendered(Millpond):
+    """The dialect as it is written for DuckDB."""
+
+    class Generator(DuckDBGenerator):
+        """DuckDB's generator, with checked casts and divisions that cannot fail."""
+
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **DuckDBGenerator.TRANSFORMS,
+            CheckedCast: _checked_cast,
+            **dict.fromkeys((exp.Div, exp.IntDiv, exp.Mod), _safe_division),
+        }
+
+
+class _Tools(threading.local):
+    """What a thread needs, made once: making it costs more than using it."""
+
+    def __init__(self) -> None:
+        self.generator = _Rendered().generator(identify=True, comments=False, normalize_functions=False)
+
+
+_tools = _Tools()
+
+
+def render(node: exp.Expr, copy: bool = True) -> str:
+    """DuckDB SQL of a checked tree: every identifier quoted, no comments.
+
+    copy: False for a tree that is not used afterwards, which the generator may change.
+    """
+    if type(node) is exp.Column and len(node.args) == 1 and type(node.this) is exp.Identifier:
+        return quote(node.name)
+    text: str = _tools.generator.generate(node, copy=copy)
+    return text

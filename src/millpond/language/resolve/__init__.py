@@ -1,0 +1,1 @@
+"""Names and types: what a tree says becomes what it means over the catalog's columns."""

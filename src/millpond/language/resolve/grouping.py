@@ -1,0 +1,191 @@
+"""Keys and aggregates of a query, and expressions over them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from millpond.language.resolve.aggregate_calls import CallReader
+from millpond.language.resolve.aggregate_windows import OwnWindow
+from millpond.language.resolve.calls import Call
+from millpond.language.resolve.expressions import Resolver, column, grouped_by, has_aggregate, struct_field
+from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
+from millpond.language.resolve.select_list import SelectItem, ordinal
+from millpond.language.typing.types_of import Item, Typer
+from millpond.support.errors import StatementError
+from millpond.types import NUMBER, Aggregate, Column, Key, RowWindow
+
+
+class GroupScope:
+    """Names at the level of groups: keys k0…, aggregates a0…, window_start and window_end, aliases.
+
+    Arguments:
+        rows: names at the level of rows.
+        windowed: whether the query has a window.
+        window_of: RANGE or landmark of the window behind a call; neither: the query's window.
+    """
+
+    def __init__(
+        self, rows: RowScope, windowed: bool, window_of: Callable[[exp.Expr], OwnWindow] = lambda node: (None, None)
+    ) -> None:
+        self.rows, self.source, self.windowed, self._window_of = rows, rows.source, windowed, window_of
+        self.window_columns = {name: "TIMESTAMP" for name in WINDOW_COLUMNS} if windowed else {}
+        self.keys: list[Key] = []
+        self.aggregates: list[Aggregate] = []
+        self._key_nodes: list[exp.Expr] = []
+        self._by_text: dict[str, str] = {}
+        self._shapes: set[type[exp.Expr]] = set()
+        self._calls: dict[tuple[object, ...], tuple[str, Call]] = {}
+        self._open: list[str] = []
+        self._reader = CallReader(self.source, rows.text)
+        self._resolver = Resolver(self.source, self._column, self._call, self._match, rows.kind, self._type_of)
+
+    def number_windows(self, window: RowWindow) -> None:
+        """The query's windows end with rows: they have a number, and the partition's columns are its first keys."""
+        self.window_columns[NUMBER.name] = NUMBER.type
+        for key in window.partition:
+            self._add_key(column(key.expression[1:-1].replace('""', '"')), ())
+
+    def has(self, name: str) -> bool:
+        """Whether answers have this column by themselves."""
+        return name in self.window_columns
+
+    # -- keys ----------------------------------------------------------------------------------------------------
+
+    def group_by(self, group: exp.Group | None, items: Sequence[SelectItem]) -> None:
+        """Take the keys of GROUP BY: columns, expressions, aliases, ordinals, or ALL."""
+        if group is None:
+            return
+        for key, value in group.args.items():
+            if value and key not in ("expressions", "all"):
+                raise self.source.error(f"GROUP BY {key.upper().replace('_', ' ')} is not available", group)
+        nodes = grouped_by(group)
+        if group.args.get("all"):
+            nodes = [i.node for i in items if not has_aggregate(i.node) and not isinstance(i.node, exp.Star)]
+        for node in nodes:
+            self._add_key(node, items)
+
+    def _add_key(self, node: exp.Expr, items: Sequence[SelectItem]) -> None:
+        value = node
+        if isinstance(node, exp.Literal) and not node.is_string:
+            value = ordinal(node, items, "GROUP BY", self.source).node
+        elif isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() not in self.rows.columns:
+            value = self.rows.aliases.get(node.name.lower(), node)
+        if isinstance(value, exp.Column) and len(value.parts) == 1 and self.has(value.name.lower()):
+            return  # answers are per window anyway
+        if has_aggregate(value):
+            raise self.source.error("GROUP BY cannot use an aggregate", node, "columns and expressions over them")
+        text = self.rows.text(value)
+        if text not in self._by_text:
+            self._by_text[text] = f"k{len(self.keys)}"
+            self._shapes.add(type(value.unnest()))
+            self.keys.append(Key(self._by_text[text], text, ""))
+            self._key_nodes.append(value)
+
+    # -- expressions ---------------------------------------------------------------------------------------------
+
+    def text(self, node: exp.Expr, alias: str = "") -> str:
+        """DuckDB SQL over k*, a* and the window's columns; `alias` is the name being defined, which cannot be used."""
+        self._open.append(alias.lower())
+        try:
+            return self._resolver.text(node)
+        finally:
+            self._open.pop()
+
+    def _match(self, node: exp.Expr) -> exp.Expr | None:
+        """A key that the whole node is."""
+        if isinstance(node, exp.Column) or type(node.unnest()) not in self._shapes or has_aggregate(node):
+            return None
+        try:
+            key = self._by_text.get(self.rows.text(node))
+        except StatementError:
+            return None
+        return column(key) if key else None
+
+    def _column(self, node: exp.Column) -> exp.Expr:
+        plain = len(node.parts) == 1
+        low = node.name.lower()
+        if plain and low in self.window_columns:
+            return column(low)
+        if plain and low in WINDOW_COLUMNS and low not in self.rows.columns:
+            raise self.source.error(f"{node.name} needs a window behind the stream", node)
+        name, fields = self.rows.split(node)
+        known = self.rows.columns.get(name.name.lower())
+        if known is not None:
+            whole = self._by_text.get(self.rows.text(node))
+            if whole:
+                return column(whole)
+            if key := self._by_text.get(self.rows.text(column(known.name))):
+                value: exp.Expr = column(key)
+                for each in fields:
+                    value = struct_field(value, each.name)
+                return value
+        if plain and low in self.rows.aliases and low not in self._open:
+            self._open.append(low)
+            try:
+                return exp.Paren(this=self._resolver.resolve(self.rows.aliases[low]))
+            finally:
+                self._open.pop()
+        if known is not None:
+            raise self.source.error(
+                f"column '{known.name}' is neither grouped nor inside an aggregate",
+                node,
+                f"GROUP BY {known.name}, or an aggregate such as max({known.name})",
+            )
+        raise self.rows.unknown(name)
+
+    def _call(self, node: exp.Expr) -> exp.Expr:
+        call = self._reader.read(node)
+        call.range, call.since = self._window_of(node)
+        name, _ = self._calls.setdefault(call.key, (f"a{len(self._calls)}", call))
+        return column(name)
+
+    def _type_of(self, sql: str) -> str:
+        """The type of SQL over groups, which is asked for before keys and aggregates have theirs."""
+        stands = {f'"{k.name}"': f"any_value({k.expression})" for k in self.keys}
+        stands.update((f'"{name}"', call.sql) for name, call in self._calls.values())
+        stands.update((f'"{name}"', "CAST(NULL AS TIMESTAMP)") for name in WINDOW_COLUMNS)
+        stands.update((f'"{name}"', f"CAST(NULL AS {kind})") for name, kind in self.window_columns.items())
+        # Quoted names only, and not inside of string literals.
+        names = r"'(?:[^']|'')*'|\"(?:[ak]\d+|window_start|window_end|window_number)\""
+        put = re.sub(names, lambda m: stands.get(m[0], m[0]), sql)
+        return self.rows.type_of(put)
+
+    # -- types ---------------------------------------------------------------------------------------------------
+
+    def settle(self, typer: Typer, where: Item | None) -> None:
+        """Give keys and aggregates their types and check WHERE; `typer` is over the stream's columns."""
+        calls = list(self._calls.values())
+        keys = [Item(k.expression, n) for k, n in zip(self.keys, self._key_nodes, strict=True)]
+        arguments = [Item(a, n) for _, c in calls for a, n in zip(c.arguments, c.argument_nodes, strict=True)]
+        orders = [Item(t.expression, n) for _, c in calls for t, n in zip(c.order, c.order_nodes, strict=True)]
+        conditions = [("WHERE", where)] if where is not None else []
+        for _, call in calls:
+            if call.filter is not None and call.filter_node is not None:
+                conditions.append(("FILTER", Item(call.filter, call.filter_node)))
+        types = iter(typer.types([*(item for _, item in conditions), *keys, *arguments, *orders]))
+        for clause, item in conditions:
+            typer.truth(clause, item, next(types))
+        self.keys = [dataclasses.replace(k, type=next(types)) for k in self.keys]
+        argument_types = [tuple(next(types) for _ in call.arguments) for _, call in calls]
+        results = typer.types([Item(call.sql, call.node) for _, call in calls])
+        self.aggregates = [
+            Aggregate(
+                name, call.function, tuple(call.arguments), kinds, call.distinct, call.filter, tuple(call.order),
+                tuple(call.parameters), result, call.range, since=call.since,
+            )
+            for (name, call), kinds, result in zip(calls, argument_types, results, strict=True)
+        ]  # fmt: skip
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What expressions over groups can refer to."""
+        window = tuple(Column(name, kind) for name, kind in self.window_columns.items())
+        return (
+            *(Column(k.name, k.type) for k in self.keys),
+            *(Column(a.name, a.type) for a in self.aggregates),
+            *window,
+        )

@@ -1,0 +1,352 @@
+"""Millpond's SQL: DuckDB's, with windows behind the FROM items.
+
+Functions keep the name that was written (sqlglot would turn them into its own idea of them), so that the allow-list
+and DuckDB see what the user meant.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from millpond.language.functions.approximate import approximate
+from millpond.language.syntax.reduce_clause import REDUCE, begins_reduce, parse_reduce
+from millpond.language.syntax.window_clause import FINAL, REVISIONS, WINDOW, begins_window, parse_window
+
+#: Key of a node's `meta`: start and end of a whole item of SELECT in the script.
+WRITTEN = "millpond_written"
+
+#: Key of an Interval's `meta`: its text, and whether no unit follows.
+INTERVAL = "millpond_interval"
+
+#: Key of a table's `meta`: the other tables of the union in FROM that it is the first of.
+UNION = "millpond_union"
+
+_SELECTS = ("SELECT", "WITH", "FROM", "VALUES")
+
+_SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+
+
+#: Key of the `meta` of items of SELECT: ISTREAM, DSTREAM, RSTREAM or PAIRS around them, and its place.
+TO_STREAM = "millpond_to_stream"
+
+_TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM", "PAIRS")
+
+
+class SyntaxFault(ParseError):
+    """A syntax error with its place; the statement parser turns it into a StatementError."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message, [{"description": message}])
+        self.message, self.start, self.end = message, start, end
+
+
+class MillpondParser(DuckDBParser):
+    """DuckDB's parser with windows, `ALL REVISIONS`, and places on more nodes."""
+
+    #: DuckDB has no LIST[1, 2]: brackets behind list(x) are a subscript.
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _SPECIAL_SYNTAX
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parser for name, parser in DuckDBParser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "IF", "@")
+    }
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """Raise with the place of the token instead of a formatted text."""
+        at = token or self._curr or self._prev
+        start, end = (at.start, at.end + 1) if at else (0, 1)
+        raise SyntaxFault(message, start, end)
+
+    def _parse_table_parts(
+        self,
+        schema: bool = False,
+        is_db_reference: bool = False,
+        wildcard: bool = False,
+        fast: bool = False,
+    ) -> exp.Table | exp.Dot | None:
+        table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
+        if isinstance(table, exp.Table) and not schema:
+            self._unalias_final(table)
+            self._parse_suffix(table)
+        return table
+
+    def _parse_table(
+        self,
+        schema: bool = False,
+        joins: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+        parse_bracket: bool = False,
+        is_db_reference: bool = False,
+        parse_partition: bool = False,
+        consume_pipe: bool = False,
+    ) -> exp.Expr | None:
+        if not schema and (union := self._parse_union_of_streams()) is not None:
+            return union
+        table = super()._parse_table(
+            schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
+        )
+        if isinstance(table, exp.Table) and not schema:
+            self._unalias_final(table)
+            self._parse_suffix(table)
+        return table
+
+    def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
+        """What stands in parentheses, with the window behind it, and a name before or behind that."""
+        found = super()._parse_subquery(this, parse_alias)
+        if isinstance(found, exp.Subquery) and parse_alias and self._curr.token_type == TokenType.L_BRACKET:
+            found.meta[WINDOW] = parse_window(self)
+            if not found.alias:
+                found.set("alias", self._parse_table_alias())
+        return found
+
+    def _unalias_final(self, table: exp.Table) -> None:
+        """`FROM q FINAL` has no alias: without AS and quotes, the word says which answers are meant."""
+        alias = table.args.get("alias")
+        at = alias.this if isinstance(alias, exp.TableAlias) else None
+        said = self._tokens[self._index - 1] if self._index else None
+        before = self._tokens[self._index - 2] if self._index > 1 else None
+        if (
+            isinstance(at, exp.Identifier)
+            and not at.args.get("quoted")
+            and at.name.upper() == "FINAL"
+            and said is not None
+            and said.text.upper() == "FINAL"
+            and (before is None or before.token_type != TokenType.ALIAS)
+        ):
+            table.set("alias", None)
+            table.meta[FINAL] = (said.start, said.end + 1)
+            if self._curr.token_type == TokenType.ALIAS or self._curr.token_type == TokenType.VAR:
+                table.set("alias", self._parse_table_alias())
+
+    def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
+        """The items of SELECT; `ISTREAM(a, b)` and `ISTREAM a, b` are written around all of them (CQL)."""
+        word, follows = self._curr, self._next
+        if not self._is_to_stream(word, follows):
+            return super()._parse_projections()
+        self._advance()
+        inside = self._curr.token_type == TokenType.L_PAREN
+        if inside:
+            self._advance()
+        name = word.text.upper()
+        if self._curr and self._curr.text.upper() == "DISTINCT" and self._curr.token_type == TokenType.DISTINCT:
+            if name == "PAIRS":
+                self.raise_error(
+                    "PAIRS gives each pair by itself, and DISTINCT needs many: a window over a stream of pairs"
+                )
+            self.raise_error(f"DISTINCT stands in a SELECT of its own: SELECT {name}(*) FROM (SELECT DISTINCT …)")
+        if inside and self._curr and self._curr.token_type == TokenType.R_PAREN:
+            self.raise_error(f"{name} needs columns: {name}(*), {name}(a, b)")
+        items, excluded = super()._parse_projections()
+        if inside:
+            if self._curr.token_type != TokenType.R_PAREN:
+                self.raise_error(f"the parenthesis of {name} is not closed")
+            self._advance()
+            if self._curr.token_type == TokenType.COMMA:
+                self.raise_error(f"{name} stands around the whole select list")
+        for item in items:
+            item.meta[TO_STREAM] = (word.text.lower(), (word.start, word.end + 1))
+        return items, excluded
+
+    def _is_to_stream(self, word: Token, follows: Token) -> bool:
+        """Whether the word at the start of a select list is CQL's, not a column of that name."""
+        if not word or not follows or word.text.upper() not in _TO_STREAM or word.token_type == TokenType.IDENTIFIER:
+            return False
+        if follows.token_type == TokenType.L_PAREN:
+            return True
+        if word.text.upper() == "PAIRS":  # a column may be called so
+            return False
+        if follows.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.CASE):
+            return True
+        if follows.token_type == TokenType.STAR:
+            behind = self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
+            return behind is not None and behind.text.upper() in ("FROM", "EXCLUDE", "REPLACE")
+        return follows.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+
+    def _parse_union_of_streams(self) -> exp.Table | None:
+        """`(a UNION ALL b)` and `a UNION b` as one FROM item: the first table, with the others in its meta."""
+        at = self._index
+        if at >= len(self._tokens):
+            return None
+        while self._tokens[at].token_type == TokenType.L_PAREN and at + 1 < len(self._tokens):
+            at += 1
+        words = [t.text.upper() for t in self._tokens[at : at + 4]]
+        names = (TokenType.VAR, TokenType.IDENTIFIER)
+        if len(words) < 3 or self._tokens[at].token_type not in names or words[1] != "UNION":
+            return None
+        behind = at + (3 if words[2] in ("ALL", "DISTINCT") else 2)
+        while behind < len(self._tokens) and self._tokens[behind].token_type == TokenType.L_PAREN:
+            behind += 1
+        if behind >= len(self._tokens) or self._tokens[behind].text.upper() in _SELECTS:
+            return None
+        members = self._parse_members()
+        table = members[0]
+        table.meta[UNION] = members[1:]  # a node in its own meta could not be copied
+        self._parse_suffix(table)
+        if REDUCE not in table.meta and (alias := self._parse_table_alias()) is not None:
+            table.set("alias", alias)
+            self._parse_suffix(table)
+        return table
+
+    def _parse_members(self) -> list[exp.Table]:
+        """Names between UNION [ALL], any of them in parentheses with others."""
+        members: list[exp.Table] = []
+        while True:
+            if self._match(TokenType.L_PAREN):
+                members += self._parse_members()
+                if not self._match(TokenType.R_PAREN):
+                    self.raise_error("the parenthesis of the union is not closed here; its window stands behind it")
+            else:
+                table = super()._parse_table_parts()
+                if not isinstance(table, exp.Table):
+                    self.raise_error("a union in FROM is of streams, by their names")
+                else:
+                    members.append(table)
+            if not self._curr or self._curr.text.upper() != "UNION":
+                return members
+            self._advance()
+            if self._curr and self._curr.text.upper() == "DISTINCT":
+                self.raise_error("a union of streams keeps every row: UNION ALL, or UNION for short")
+            if self._curr and self._curr.token_type == TokenType.ALL:
+                self._advance()
+
+    def _parse_suffix(self, table: exp.Table) -> None:
+        """What may follow the name, or the alias, of a FROM item; kept in the node's meta."""
+        while True:
+            if self._curr.token_type == TokenType.L_BRACKET:
+                if WINDOW in table.meta:
+                    self.raise_error("a second window behind the same stream")
+                table.meta[WINDOW] = parse_window(self)
+            elif self._curr.token_type == TokenType.ALL and self._next.text.upper() == "REVISIONS":
+                table.meta[REVISIONS] = (self._curr.start, self._next.end + 1)
+                self._advance(2)
+            elif begins_reduce(self._curr, self._next, self._after_next()):
+                if REDUCE in table.meta:
+                    self.raise_error("a second REDUCE behind the same stream")
+                table.meta[REDUCE] = parse_reduce(self)
+            elif self._curr.text.upper() == "FINAL" and self._curr.token_type != TokenType.IDENTIFIER:
+                table.meta[FINAL] = (self._curr.start, self._curr.end + 1)
+                self._advance()
+            else:
+                return
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        """A subscript, or the window behind an aggregate call."""
+        if this is not None and WINDOW not in this.meta and begins_window(self._curr, self._next, self._after_next()):
+            this.meta[WINDOW] = parse_window(self)
+            return this
+        return super()._parse_bracket(this)
+
+    def _after_next(self) -> Token | None:
+        return self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
+
+    def _parse_expression(self) -> exp.Expr | None:
+        first = self._curr
+        found = super()._parse_expression()
+        if found is not None and first:
+            found.meta[WRITTEN] = (first.start, self._prev.end + 1)
+        return found
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        token = self._curr
+        found = super()._parse_function_call(*args, **kwargs)
+        if isinstance(found, exp.Expr) and "start" not in found.meta and not isinstance(found, exp.Identifier):
+            found.update_positions(token)
+        return found
+
+    def _parse_column(self) -> exp.Expr | None:
+        if self._curr and self._curr.text.upper() == "APPROX":
+            behind = self._tokens[self._index + 2 : self._index + 3]
+            if behind and behind[0].token_type == TokenType.L_PAREN and self._next.text[:1].isalpha():
+                found = self._parse_approximate()
+                return self._parse_column_ops(found) if found is not None else None
+        return super()._parse_column()
+
+    def _parse_approximate(self) -> exp.Expr | None:
+        """`APPROX name(…)`: a call of the approximate form."""
+        self._advance()
+        name = approximate(self._curr.text, self.raise_error)
+        found = self._parse_function_call()
+        call = found
+        while isinstance(call, exp.Filter | exp.WithinGroup):
+            call = call.this
+        if not isinstance(call, exp.Anonymous):
+            self.raise_error("APPROX stands before a call of an aggregate")
+            return None
+        distinct = bool(call.expressions) and isinstance(call.expressions[0], exp.Distinct)
+        if call.name.lower() == "count":
+            if not distinct:
+                self.raise_error("APPROX count needs DISTINCT: count(*) and count(x) are cheap as they are")
+            call.set("expressions", [*call.expressions[0].expressions, *call.expressions[1:]])
+        call.set("this", name)
+        return found
+
+    def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:
+        """Pipes are another language than the one documented here."""
+        self.raise_error("|> is not available")
+        return None
+
+    def _parse_interval(self, *args: Any, **kwargs: Any) -> exp.Add | exp.Interval | None:
+        text = self._next
+        found = super()._parse_interval(*args, **kwargs)
+        if isinstance(found, exp.Interval) and text.token_type == TokenType.STRING:
+            # sqlglot keeps one number and one unit of the text; the whole is checked later
+            found.meta[INTERVAL] = (text.text, self._prev is text)
+            found.update_positions(text)
+        return found
+
+    def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        """A type that sqlglot does not know: kept by name, to be refused with its place."""
+        return exp.DataType(this=exp.DType.USERDEFINED, kind=identifier.name)
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        first = self._curr
+        found = super()._parse_types(*args, **kwargs)
+        if isinstance(found, exp.DataType):
+            found.update_positions(line=first.line, col=first.col, start=first.start, end=self._prev.end)
+        return found
+
+
+class Millpond(DuckDB):
+    """The sqlglot dialect of Millpond."""
+
+    #: Subscripts stay as written; sqlglot would otherwise count from 0 inside and shift constants only.
+    INDEX_OFFSET = 0
+
+    class Tokenizer(DuckDB.Tokenizer):
+        """DuckDB's tokenizer, without words that swallow the rest of the statement as text."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    Parser = MillpondParser
+
+
+class _Tools(threading.local):
+    """What a thread needs of the dialect, made once: making them costs more than using them."""
+
+    def __init__(self) -> None:
+        self.dialect = Millpond()
+        self.tokenizer = self.dialect.tokenizer()
+
+
+_tools = _Tools()
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a script."""
+    tokens: list[Token] = _tools.tokenizer.tokenize(text)
+    return tokens
+
+
+def new_parser() -> MillpondParser:
+    """A parser without text."""
+    return MillpondParser(dialect=_tools.dialect)

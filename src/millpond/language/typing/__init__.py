@@ -1,0 +1,1 @@
+"""Types of expressions, as DuckDB sees them."""

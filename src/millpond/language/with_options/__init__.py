@@ -1,0 +1,1 @@
+"""`WITH (name = value, …)` behind CREATE and `SET (…)` behind ALTER."""
