@@ -94,7 +94,7 @@ MOMENTS = {
     "files-after": Moment(DurableWrites, "finish", "after"),
     "chunks-before": Moment(merging, "write_chunks", "before"),
     "chunks-after": Moment(merging, "write_chunks", "after"),
-    "state-compaction": Moment(merging, "_compact", "after", lambda d, p, m, c, shard, *a: str(shard) in m.compact),
+    "state-compaction": Moment(merging, "_compact", "after", lambda task, *a: str(task.shard) in task.manifest.compact),
     "backfill-before": Moment(backfill, "run_backfill", "before"),
     "backfill-mapped": Moment(backfill, "_merge", "before"),
     "backfill-written": Moment(backfill, "write_chunks", "after"),

@@ -38,6 +38,8 @@ def final_until(core: Core, standing: Standing, published: Published) -> int:
     progress = published.queries.get(str(standing.id))
     if progress is None:
         return NEVER
+    if standing.id not in core.operators.answering:  # it is quarantined, and what it has answered stays so
+        return progress.answered - 1
     ended = all(_ends_for_good(core, s) for s in core.catalog.streams_of(standing))
     return core.operators.answering[standing.id].final_until(standing, progress, published.progress, ended)
 

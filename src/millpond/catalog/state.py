@@ -81,7 +81,8 @@ class Summary:
     lazy: entries are made when a scan has use for them, or before the rows go; else with the rows.
     retention, size: how long entries stay that stand for rows which are gone, microseconds of event time, and how many
         bytes of them; None: for ever, and all. covered: rows before this event time were gone when it came; None: none.
-    owner: the synopsis that makes its partials at arrival, which standing queries share; '' for a lazy one.
+    owner: the synopsis that makes its partials at arrival, which standing queries share; '' for a lazy one, and when it
+        has failed.
     first_epoch: the first epoch whose rows it gets as they come. start: rows from this event time on all came since.
     """
 
@@ -277,8 +278,28 @@ class Catalog:
         return [q for q in self.queries.values() if _kind_of(q.definition.query) == reference]
 
     def users(self, owner: str) -> list[Standing]:
-        """The queries that a synopsis or a store serves."""
-        return [q for q in self.queries.values() if q.synopsis == owner or owner in q.inputs]
+        """The queries that have a synopsis or a store; see `served`."""
+        return list(self._users.get(owner, ()))
+
+    @cached_property
+    def _users(self) -> dict[str, list[Standing]]:
+        found: dict[str, list[Standing]] = {}
+        for standing in self.queries.values():
+            for owner in dict.fromkeys((standing.synopsis, *standing.inputs)):
+                found.setdefault(owner, []).append(standing)
+        return found
+
+    def served(self, owner: str) -> list[Standing]:
+        """The queries that a synopsis or a store works for: none that is quarantined."""
+        return [q for q in self._users.get(owner, ()) if q.status != "quarantined"]
+
+    def is_of_use(self, owner: str) -> bool:
+        """Whether a synopsis or a store works for anybody; if not, it gets no rows and keeps none."""
+        return bool(self.served(owner) or self.kept_by(owner))
+
+    def running(self) -> list[Standing]:
+        """The queries that something may have to be done for: all but those that are quarantined."""
+        return [q for q in self.queries.values() if q.status != "quarantined"]
 
 
 def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
@@ -324,6 +345,10 @@ def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
         return _without_unread(_without_unused(replace(after, queries=kept)))
     if do == "set_summaries":
         return _with_summaries(after, event)
+    if do == "forsake":
+        summaries = {k: replace(s, owner="" if s.owner == event["synopsis"] else s.owner)
+                     for k, s in catalog.summaries.items()}  # fmt: skip
+        return _without_unused(replace(after, summaries=summaries))
     if do == "drop_stream":
         after = replace(after, streams={k: s for k, s in catalog.streams.items() if k != event["id"]})
         return _without_unread(_with_summaries(after, {"stream": event["id"]}))

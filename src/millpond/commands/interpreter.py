@@ -466,6 +466,8 @@ class Interpreter:
                 return f"query {statement.name} runs already"
             self.core.register.set_status(standing.id, "paused" if pause else "live")
             return f"query {statement.name} {'paused' if pause else 'resumed'}"
+        if pause and standing.status == "quarantined":
+            raise QueryError(f"query '{statement.name}' is quarantined ({standing.reason}) and answers nothing anyway")
         if pause:
             reason = "backfilling" if standing.status == "backfilling" else ""
             self.core.catalog_log.record({"do": "set_status", "id": standing.id, "status": "paused", "reason": reason})

@@ -14,6 +14,7 @@ from millpond.commands.inner_streams import InnerStreams
 from millpond.engine.core import Core
 from millpond.engine.jobs.readable import check_relation, check_windows
 from millpond.language.plan.spreading import together_of
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import read_manifest
 from millpond.operators.relational.skew import hashed
 from millpond.operators.windowed.needs import complete_since, needed_by, summary_since
@@ -242,10 +243,13 @@ class WindowQueries:
         """The event time from which a synopsis certainly holds every row, from what its users still need."""
         synopsis = catalog.synopses[owner]
         stream = catalog.streams[synopsis.spec.stream]
-        users = [q for q in catalog.users(owner) if q.status == "live"]
+        known = self.core.published.queries
+        users = [q for q in catalog.users(owner) if q.status == "live" and str(q.id) in known]
         reached = progress_of(catalog, synopsis.spec, self.core.published.progress)
-        known = [(q, p) for q in users if (p := self.core.published.queries.get(str(q.id))) is not None]
-        since = [complete_since(q, synopsis, stream, p, reached.high) for q, p in known]
+        failures = Failures(catalog, "sharing")
+        since = failures.each(
+            users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)], reached.high), 2**62
+        )
         if summaries := catalog.kept_by(owner):
             kept = summary_since(synopsis, reached.bound, reached.high)
             since.append(max(kept, min(s.start for s in summaries)))

@@ -247,6 +247,7 @@ class Published:
     """What readers see: written when all tables of the epoch are committed.
 
     tables: versions of Delta tables. versions: of the tables that queries read, by id. lookups: see `Manifest`.
+    failures: what failed in the epoch, by owner, and why: queries are quarantined for it (`quarantine`).
     """
 
     epoch: int = 0
@@ -261,6 +262,7 @@ class Published:
     hot: dict[str, dict[str, str]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     lookups: dict[str, tuple[TableStretch, ...]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 def manifest_path(pond: str, epoch: int) -> str:

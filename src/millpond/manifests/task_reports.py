@@ -100,8 +100,8 @@ class MergeReport:
     """What a merge task tells.
 
     maps, progress: what the map tasks told, and the progress of the streams after the epoch; of shard 0 only, since all
-    shards have the same. queries: progress of the queries that have something in the shard. failures: why queries
-    fail, by id. state, results: files to be committed. scans: by operator. filters: as of `MapReport`.
+    shards have the same. queries: progress of the queries that have something in the shard. failures: what fails in
+    the epoch, by owner, and why. state, results: files to be committed. scans: by operator. filters: as of `MapReport`.
     spent: seconds, by query. given: rows of answers, by owner. passed: per derived stream, rows for it.
     seconds: by stage. lasted: seconds in all.
     """
@@ -158,8 +158,8 @@ class EpochReport:
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Why queries fail, by id."""
-        return {query: reason for r in self.merges for query, reason in r.failures.items()}
+        """What fails, by owner, and why."""
+        return {owner: reason for r in self.merges for owner, reason in r.failures.items()}
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -7,6 +7,9 @@ and know no kind; operators know nothing of each other. One that reads the state
 Laws that `tests/operators` holds every kind to: it makes no difference how rows were cut and ordered within what their
 stream announces; a repeated task gives equal bytes; what a process keeps in memory is a cache; compaction changes no
 answer; what lies outside of `needs` can go; whatever an operator raises is its queries' failure, and nobody else's.
+
+Every call of an operator goes through `Failures.attempt`. One that works for several queries goes through it, too, with
+what it does for each of them.
 """
 
 from __future__ import annotations
@@ -23,11 +26,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.catalog import Catalog, Standing
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.manifests.task_reports import Frequent, Matched, Operated, Scanned
 from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
+from millpond.synopses import connection
 from millpond.tables import Chunk, DurableWrites, Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.shard_cache import Version
@@ -54,7 +59,7 @@ class MapTask:
     """One map task of an epoch: a split of one stream.
 
     number: of the task within the epoch. screens: adaptive filters of the task. writes: of its files.
-    made: what mappers leave for others of this task, by owner.
+    failures: what fails in it. made: what mappers leave for others of this task, by owner.
     """
 
     pond: str
@@ -64,6 +69,7 @@ class MapTask:
     number: int
     screens: Screens
     writes: DurableWrites
+    failures: Failures
     made: dict[str, pa.Table] = field(default_factory=dict)
 
     @property
@@ -87,13 +93,11 @@ class Taken:
 class Mapped:
     """What a mapper gives when all rows have come.
 
-    parcels: (owner, shard, packed table). dead: dead letters. failures: why a synopsis, a store or a query fails.
-    operators: by name. The others: as of `MapReport`.
+    parcels: (owner, shard, packed table). dead: dead letters. operators: by name. The others: as of `MapReport`.
     """
 
     parcels: list[tuple[str, int, Payload]] = field(default_factory=list)
     dead: list[pa.Table] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
     operators: dict[str, Operated] = field(default_factory=dict)
     copies: dict[str, Segment] = field(default_factory=dict)
     entries: dict[str, Segment] = field(default_factory=dict)
@@ -105,7 +109,6 @@ class Mapped:
     def add(self, other: Mapped) -> None:
         """Take in what another mapper gives, but for its parcels."""
         self.dead += other.dead
-        self.failures |= other.failures
         self.operators |= other.operators
         self.copies |= other.copies
         self.entries |= other.entries
@@ -116,7 +119,10 @@ class Mapped:
 
 
 class Mapper:
-    """The part of an operator in one map task. whole: whether `finish` looks at all rows at once."""
+    """The part of an operator in one map task. whole: whether `finish` looks at all rows at once.
+
+    A method that raises is called once more, so it changes nothing before it has succeeded.
+    """
 
     whole = False
 
@@ -125,6 +131,10 @@ class Mapper:
 
     def finish(self, taken: Taken) -> Mapped:
         """What becomes of all rows."""
+        return Mapped()
+
+    def failed(self, taken: Taken, reason: str) -> Mapped:
+        """What becomes of them when it has failed. Its queries are quarantined then."""
         return Mapped()
 
 
@@ -136,19 +146,23 @@ class MergeTask:
     """One merge task of an epoch: a shard.
 
     progress: of the streams, and of unions that are read, after the epoch. segments: the shard's committed state files,
-    oldest first. failures: why queries fail in this epoch, by id; an operator answers none of these.
+    oldest first. failures: what fails in this epoch; an operator answers no query that does.
     views: what operators show to those that have them as inputs, by owner.
     """
 
-    db: duckdb.DuckDBPyConnection
     pond: str
     manifest: Manifest
     catalog: Catalog
     shard: int
     progress: Mapping[str, StreamProgress]
     segments: Sequence[Segment]
-    failures: Mapping[str, str] = field(default_factory=dict)
+    failures: Failures
     views: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def db(self) -> duckdb.DuckDBPyConnection:
+        """The connection of this thread, which may be another one after an error."""
+        return connection()
 
     @property
     def version(self) -> Version:
@@ -160,14 +174,13 @@ class MergeTask:
 class Step:
     """What an operator gives in a merge task.
 
-    state, answers: chunks to store. progress: of its queries, by id. failures: why queries fail, by id.
-    spent: seconds, by query. merged: seconds spent on state. scans, filters: as of `MergeReport`.
+    state, answers: chunks to store. progress: of its queries, by id. spent: seconds, by query.
+    merged: seconds spent on state. scans, filters: as of `MergeReport`.
     """
 
     state: list[Chunk] = field(default_factory=list)
     answers: list[Chunk] = field(default_factory=list)
     progress: dict[str, QueryProgress] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     merged: float = 0.0
     scans: dict[str, Scanned] = field(default_factory=dict)
@@ -178,7 +191,6 @@ class Step:
         self.state += other.state
         self.answers += other.answers
         self.progress |= other.progress
-        self.failures |= other.failures
         self.spent |= other.spent
         self.merged += other.merged
         self.scans |= other.scans
@@ -189,15 +201,20 @@ class Step:
 class CompactTask:
     """State files of a shard that are put together.
 
-    files: these. whole: they are all that the shard has.
+    files: these. whole: they are all that the shard has. failures: what fails in this epoch.
     """
 
-    db: duckdb.DuckDBPyConnection
     pond: str
     manifest: Manifest
     catalog: Catalog
     shard: int
     whole: bool
+    failures: Failures
+
+    @property
+    def db(self) -> duckdb.DuckDBPyConnection:
+        """See `MergeTask`."""
+        return connection()
 
 
 # -- the contract ------------------------------------------------------------------------------------------------------
@@ -227,7 +244,7 @@ class Operator(ABC):
 
     @abstractmethod
     def users(self) -> Sequence[Standing]:
-        """The queries that fail when it fails."""
+        """The queries that it works for, which fail when it fails: none that is quarantined."""
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """Its part in a map task; None when rows of that stream do not concern it."""
@@ -263,11 +280,13 @@ class Operator(ABC):
         """
         return np.ones(rows.num_rows, bool)
 
-    def needs(self, progress: Mapping[str, StreamProgress], queries: Mapping[str, Any]) -> int | None:
+    def needs(
+        self, progress: Mapping[str, StreamProgress], queries: Mapping[str, Any], failures: Failures
+    ) -> int | None:
         """The event time before which it needs no state (microseconds); NEVER: all of it; None: it has none.
 
         Args:
-            progress: of the streams, by id. queries: progress of the queries, by id.
+            progress: of the streams, by id. queries: progress of the queries, by id. failures: gets those that fail.
         """
         return None
 

@@ -52,11 +52,6 @@ class Operators:
         found = [operator for operator in self.all if isinstance(operator, Answering)]
         return {standing.id: operator for operator in found for standing in operator.users()}
 
-    def failing(self, reasons: Mapping[str, str]) -> dict[str, str]:
-        """Why queries fail, by id, when operators fail, by owner."""
-        failed = [o for o in self.all if o.owner in reasons]
-        return {str(standing.id): reasons[o.owner] for o in failed for standing in o.users()}
-
 
 #: The operators of the catalog that was asked for last.
 _last: list[tuple[Catalog, Operators]] = []

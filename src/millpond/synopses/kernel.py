@@ -12,6 +12,15 @@ from millpond.functions import install
 
 _local = threading.local()
 
+#: After these DuckDB refuses everything on a connection.
+BROKEN = (duckdb.FatalException, duckdb.InternalException)
+
+#: What no statement is to blame for: a disk, an interrupt.
+OUTSIDE = (duckdb.IOException, duckdb.InterruptException)
+
+#: What no row is to blame for: the statement itself cannot be planned.
+UNPLANNABLE = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.SyntaxException)
+
 
 def connection() -> duckdb.DuckDBPyConnection:
     """This thread's connection: one DuckDB thread, UTC, no external access, configuration locked."""
@@ -39,7 +48,7 @@ def query_table(db: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) -> 
     try:
         result: pa.Table = db.sql(sql).to_arrow_table()
         return result
-    except duckdb.FatalException:
+    except BROKEN:
         reset()
         raise
     finally:
@@ -49,5 +58,5 @@ def query_table(db: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) -> 
 
 
 def reset() -> None:
-    """Give this thread a new connection: DuckDB refuses everything after a fatal error."""
+    """Give this thread a new connection: DuckDB refuses everything after a fatal or an internal error."""
     _local.db = None

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.functions import FAILED, display, miscounted
-from millpond.synopses.kernel import reset
+from millpond.synopses.kernel import BROKEN, OUTSIDE, UNPLANNABLE, connection, reset
 from millpond.synopses.partials.dispatch import Spec, partial
 
 #: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
@@ -30,7 +30,12 @@ class Parted:
 
 
 def bisect(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> Parted:
-    """Part a segment into what `make` works on and what it raises duckdb.Error on."""
+    """Part a segment into what `make` works on and what it raises duckdb.Error on.
+
+    Args:
+        make: asks for its connection anew at every call: an error may have broken the one before.
+    Raises: duckdb.Error when no row is to blame.
+    """
     good: list[pa.Table] = []
     made: list[pa.Table] = []
     bad: list[pa.Table] = []
@@ -40,10 +45,8 @@ def bisect(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> Parted:
         try:
             result = make(piece)
         except duckdb.Error as error:
-            if miscounted(error):
+            if not is_of_rows(error):
                 raise
-            if isinstance(error, duckdb.FatalException):
-                reset()
             if piece.num_rows <= 1 or len(bad) > FAILING_ROWS:
                 reasons = pa.repeat(pa.scalar(one_line(error)), piece.num_rows)
                 bad.append(piece.append_column("_reason", reasons))
@@ -56,12 +59,19 @@ def bisect(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> Parted:
     return Parted(good, made, pa.concat_tables(bad) if bad else None)
 
 
+def is_of_rows(error: duckdb.Error) -> bool:
+    """Whether other rows may fare better; the thread's connection is renewed where the error has broken it."""
+    if isinstance(error, BROKEN):
+        reset()
+    return not miscounted(error) and not isinstance(error, (*OUTSIDE, *UNPLANNABLE))
+
+
 def tolerant(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> tuple[pa.Table, pa.Table | None]:
     """What `make` makes of a segment, without the rows that it fails on; see `bisect`."""
     try:
         return make(segment), None
     except duckdb.Error as error:
-        if segment.num_rows == 0:
+        if segment.num_rows == 0 or not is_of_rows(error):
             raise
         first = error
     parted = bisect(make, segment)
@@ -72,15 +82,13 @@ def tolerant(make: Callable[[pa.Table], pa.Table], segment: pa.Table) -> tuple[p
     return make(kept), parted.failed
 
 
-def tolerant_partial(
-    db: duckdb.DuckDBPyConnection, spec: Spec, segment: pa.Table, extra: str = ""
-) -> tuple[pa.Table, pa.Table | None]:
+def tolerant_partial(spec: Spec, segment: pa.Table, extra: str = "") -> tuple[pa.Table, pa.Table | None]:
     """The partial of a segment; rows on which an expression fails are found by bisection and left out.
 
     Returns: the partial of the good rows, and the failing rows with their `_reason` (None if there are none).
     Raises: duckdb.Error when more than FAILING_ROWS rows fail.
     """
-    return tolerant(lambda rows: partial(db, spec, rows, extra), segment)
+    return tolerant(lambda rows: partial(connection(), spec, rows, extra), segment)
 
 
 def one_line(error: Exception) -> str:

@@ -13,6 +13,7 @@ from millpond.catalog import Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
 from millpond.manifests.places import state_folder
+from millpond.manifests.quarantine import Failures
 from millpond.operators.panes.adapting import current, first_open, recorded
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, row_bytes
 from millpond.operators.panes.state import PANES
@@ -71,7 +72,7 @@ def _adaptive_lines(core: Core, synopsis: Synopsis) -> list[str]:
     catalog, published, spec = core.catalog, core.published, synopsis.spec
     known = progress_of(catalog, spec, published.progress)
     condition = current(connection(), catalog, synopsis, known)
-    low = first_open(synopsis, catalog, published.queries)
+    low = first_open(synopsis, catalog, published.queries, Failures(catalog, "EXPLAIN"))
     if condition is None or low is None or not isinstance(spec, PanesSpec):
         return []
     since = spec.panes.start(low)

@@ -40,7 +40,7 @@ def entry_of(spec: PanesSpec, stream: StreamDefinition, parts: Iterator[pa.Table
     marked = by_cut(stream)
     extra = f"_bound AS {CUT}" if marked else ""
     made = [
-        tolerant_partial(db, spec, counted(rows, stream.options) if marked else rows, extra)[0]
+        tolerant_partial(spec, counted(rows, stream.options) if marked else rows, extra)[0]
         for rows in parts
         if rows.num_rows
     ]

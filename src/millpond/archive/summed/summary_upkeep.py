@@ -7,6 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from millpond.archive.summed.entry_files import application, entry_tables, live_
 from millpond.archive.summed.making import fill_entries
 from millpond.catalog import Summary
 from millpond.manifests.places import summaries_folder
+from millpond.manifests.quarantine import Failures
 from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import connection
 from millpond.synopses.partials.late_exclusions import merge_cuts
@@ -53,24 +55,28 @@ def maintain_summaries(archives: Archives) -> None:
     for segment in table.segments:
         by_summary[segment.shard].append(segment)
     table.commit([], [s.path for k, some in by_summary.items() if k not in catalog.summaries for s in some])
+    failures = Failures(catalog, "upkeep of summaries")
     for summary in list(catalog.summaries.values()):
-        runtime = archives.streams.get(summary.stream)
-        stream = catalog.streams.get(summary.stream)
-        if runtime is None or stream is None:
-            continue
-        archive = runtime.archive.segments
-        names = {s.path for s in archive}
-        live, settled = live_name(summary.id, ""), settled_name(summary.id, "")
-        stale = [s.path for s in by_summary[summary.id] if s.path.startswith(live) and s.path[len(live) :] not in names]
-        # Of files that were to go and did not: another retention came first.
-        stale += [
-            s.path for s in by_summary[summary.id] if s.path.startswith(settled) and s.path[len(settled) :] in names
-        ]
-        table.commit([], stale)
-        if not summary.lazy:
-            fill_entries(archives, stream, summary, [s for s in archive if s.last_epoch <= archives.published.epoch])
-        _expire(archives, stream, summary)
-        _merge_settled(archives, stream, summary)
+        keeping = partial(_maintain, archives, summary, by_summary[summary.id])
+        failures.attempt(f"summary {summary.id}", keeping, attempts=1)
+
+
+def _maintain(archives: Archives, summary: Summary, entries: Sequence[Segment]) -> None:
+    """One round of upkeep of a summary, of which there are `entries`."""
+    runtime, stream = archives.streams.get(summary.stream), archives.catalog.streams.get(summary.stream)
+    if runtime is None or stream is None:
+        return
+    archive = runtime.archive.segments
+    names = {s.path for s in archive}
+    live, settled = live_name(summary.id, ""), settled_name(summary.id, "")
+    stale = [s.path for s in entries if s.path.startswith(live) and s.path[len(live) :] not in names]
+    # Of files that were to go and did not: another retention came first.
+    stale += [s.path for s in entries if s.path.startswith(settled) and s.path[len(settled) :] in names]
+    archives.summaries.commit([], stale)
+    if not summary.lazy:
+        fill_entries(archives, stream, summary, [s for s in archive if s.last_epoch <= archives.published.epoch])
+    _expire(archives, stream, summary)
+    _merge_settled(archives, stream, summary)
 
 
 def _expire(archives: Archives, stream: StreamDefinition, summary: Summary) -> None:

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from millpond.archive.storage import Storage
-from millpond.catalog import Catalog
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.places import query_owner, results_folder
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, Published, QueryProgress, StreamCounts
 from millpond.manifests.task_reports import EpochReport
 from millpond.operators.derived.rows import pass_adopted
@@ -31,13 +31,17 @@ class Commit:
 
 
 def commit(
-    storage: Storage, catalog: Catalog, manifest: Manifest, report: EpochReport, adoptions: Sequence[Adoption]
+    storage: Storage, manifest: Manifest, report: EpochReport, adoptions: Sequence[Adoption], failures: Failures
 ) -> None:
-    """Commit what the tasks wrote; every commit carries the epoch, so that a repetition finds it done."""
+    """Commit what the tasks wrote; every commit carries the epoch, so that a repetition finds it done.
+
+    Args:
+        failures: of the epoch, with the catalog.
+    """
     for adoption in adoptions:
         paths = [os.path.join(results_folder(storage.path), s.path) for s in adoption.results]
         owners = {query_owner(q) for q in adoption.queries}
-        pass_adopted(storage.path, catalog, manifest.epoch, owners, paths)
+        pass_adopted(storage.path, failures.catalog, manifest.epoch, owners, paths, failures)
     commits = [*of_streams(storage, manifest, report, adoptions), *of_queries(storage, manifest, report, adoptions)]
     if len(commits) == 1:
         commits[0].table.commit(commits[0].add, commits[0].remove, "epoch", manifest.epoch)
@@ -113,11 +117,12 @@ def published_after(
     report: EpochReport,
     adoptions: Sequence[Adoption],
     queries: dict[str, QueryProgress],
+    failures: Failures,
 ) -> Published:
     """The publish record of an epoch, but for the versions of its tables.
 
     Args:
-        before: the last one. queries: progress after the epoch.
+        before: the last one. queries: progress after the epoch. failures: of the epoch.
     """
     return Published(
         manifest.epoch,
@@ -130,6 +135,7 @@ def published_after(
         hot=manifest.hot,
         versions=manifest.tables,
         lookups=manifest.lookups,
+        failures=failures.reasons,
     )
 
 

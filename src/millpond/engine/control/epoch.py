@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from millpond.catalog import Catalog, apply
 from millpond.engine.control.committing import commit, publish, published_after
 from millpond.engine.control.gathering import gather
 from millpond.engine.control.proposal import Proposal, propose
@@ -19,6 +16,7 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import ready_backfills
 from millpond.engine.jobs.tables import refresh_files
 from millpond.engine.tasks.entry import map_epoch, merge_epoch
+from millpond.manifests.quarantine import Failures, quarantine
 from millpond.manifests.records import Manifest, read_manifest, write_manifest
 from millpond.manifests.task_reports import EpochReport, MergeReport
 from millpond.support.errors import EngineError
@@ -28,6 +26,8 @@ from millpond.types import from_json
 def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | None:
     """Write the manifest of the next epoch if there is something to do; returns its number, or None.
 
+    A query of which it cannot be told what there is to do is quarantined, and the epoch goes on without it.
+
     Args:
         force: make an epoch even without work.
         settle: False takes files that may still be growing (DRAIN).
@@ -36,22 +36,26 @@ def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | N
     with core.lock:
         if core.epochs.in_flight is not None:
             return core.epochs.in_flight
+        quarantine(core.catalog_log, core.published.failures)  # a crash may have come before it
         reshare(core)
-        proposal = propose(gather(core, force, settle))
-        if proposal is None:
-            return None
-        return _begun(core, proposal)
+        while True:
+            facts = gather(core, force, settle)
+            failures = Failures(facts.catalog, f"what epoch {facts.published.epoch + 1} is to do")
+            proposal = propose(facts, failures)
+            if not quarantine(core.catalog_log, failures.reasons):
+                break
+        return None if proposal is None else _begun(core, proposal)
 
 
 def _begun(core: Core, proposal: Proposal) -> int:
     """Do what is proposed: record the events, ask who has a say, write the manifest."""
     catalog = core.catalogs.log.record(*proposal.events) if proposal.events else core.catalogs.catalog
     core.catalogs.log.snapshot(catalog)
-    register = core.catalogs.register
+    register, filters = core.catalogs.register, core.controllers.filters
     manifest = replace(
         proposal.manifest,
         register=register.ship(proposal.taken) if len(register) else 0,
-        filters=core.controllers.filters.plans(catalog),
+        filters=Failures(catalog, "orders of filters").attempt("filters", partial(filters.plans, catalog)) or {},
         opening=core.ownership.opening,
     )
     assert manifest.version == catalog.version
@@ -73,7 +77,8 @@ def run_epoch(core: Core, epoch: int) -> None:
     report = _run(core, manifest)
     watch.lap("job")
     adoptions = [a for a in ready_backfills(core, published=False) if any(str(q) in manifest.adopt for q in a.queries)]
-    commit(core.storage, core.catalogs.catalog, manifest, report, adoptions)
+    failures = Failures(core.catalogs.catalog, f"epoch {epoch}", dict(report.failures))
+    commit(core.storage, manifest, report, adoptions, failures)
     watch.lap("commit")
     queries = report.queries(manifest)
     work = Work(epoch, manifest.clock, watch.laps | {"epoch": watch.total}, report, manifest.filters)
@@ -81,16 +86,15 @@ def run_epoch(core: Core, epoch: int) -> None:
         reached = Reached(manifest, core.catalogs.catalog, queries, report.progress, core.controllers.pace.limit)
         report_epoch(core.telemetry.reporter, core.storage, work, core.epochs.published, reached)
     core.ownership.check_fence()
-    record = published_after(core.epochs.published, manifest, report, adoptions, queries)
+    record = published_after(core.epochs.published, manifest, report, adoptions, queries, failures)
     publish(core.epochs, core.storage, record)
     watch.lap("publish")
     waiting = core.storage.waiting_bytes(record.intake)
-    core.controllers.learn(core.catalogs.catalog, manifest, report, watch.total, waiting)
+    learning = partial(core.controllers.learn, core.catalogs.catalog, manifest, report, watch.total, waiting)
+    failures.attempt("what is learnt", learning, attempts=1)  # the epoch is done, whatever it teaches
     with core.lock:
         core.telemetry.add(work, watch, takes_others(manifest, core.catalogs.catalog))
-        events = quarantines(core.catalogs.catalog, report.failures)
-        if events:
-            core.catalogs.log.record(*events)
+        quarantine(core.catalogs.log, record.failures)
         core.notify()
 
 
@@ -104,19 +108,6 @@ def _run(core: Core, manifest: Manifest) -> EpochReport:
         raise EngineError(f"epoch {epoch} failed: {error}") from error
     merges = tuple(from_json(MergeReport, told) for told, _ in outcomes)
     return EpochReport(merges[0].maps, merges)
-
-
-def quarantines(catalog: Catalog, failures: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The events of the catalog that quarantine the queries which failed; failures: why, by id."""
-    found: list[dict[str, Any]] = []
-    for query, reason in failures.items():
-        standing = catalog.queries.get(int(query))
-        if standing is None or standing.status == "quarantined":
-            continue
-        for event in catalog.quarantined(standing.id, reason):
-            catalog = apply(catalog, event)
-            found.append(event)
-    return found
 
 
 #: Manifests and publish records that are kept behind the last epoch: the latter answer `AS OF EPOCH`.

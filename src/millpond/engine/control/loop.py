@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import attempt_backfill, waiting_owners
+from millpond.engine.jobs.backfill import attempt_backfill, give_up, waiting_owners
 from millpond.engine.jobs.derived_history import run_history, waiting_histories
 from millpond.engine.jobs.maintenance import maintain
 from millpond.engine.jobs.tables import refresh_databases
 from millpond.support.errors import EngineError
+from millpond.synopses.tolerance import one_line
 
 if TYPE_CHECKING:
     from millpond.engine.spark.executor import Starting
+
+LOG = logging.getLogger("millpond.engine")
 
 #: Seconds between looks at sources and at the clock while nothing happens.
 IDLE = 0.1
@@ -28,6 +34,9 @@ PATIENCE = 5.0
 
 #: Seconds between looks at whether a table is to be read from its database again.
 LOOK = 0.5
+
+#: How often a back-fill is tried that fails for what no query is to blame for.
+TRIES = 8
 
 #: Seconds between rounds of compaction, retention and sweeping.
 UPKEEP = 5.0
@@ -83,6 +92,7 @@ class SparkLoop:
     def __init__(self, core: Core, start: Starting) -> None:
         self.core, self._start = core, start
         self._stop = threading.Event()
+        self._jobs = _Jobs(self._stop.is_set)
         self._work = threading.Event()
         self._beginning = threading.Lock()
         self.query: Any = None
@@ -153,7 +163,7 @@ class SparkLoop:
         for attempt in (1, 2, 3):
             try:
                 return run_epoch(self.core, epoch)
-            except EngineError:
+            except (EngineError, OSError):
                 if attempt == 3 or self._stop.is_set():
                     raise
 
@@ -173,26 +183,53 @@ class SparkLoop:
                 self._fail(error)
             return
         upkeep = time.monotonic() + UPKEEP
-        failures = 0
-        while not self._stop.is_set():
-            try:
-                if not self.query.isActive and not self._stop.is_set() and self.core.failure is None:
-                    self._fail(EngineError(f"Spark ended the stream of epochs: {self.query.exception()}"))
-                    return
-                for owner in waiting_owners(self.core):
-                    attempt_backfill(self.core, owner)
-                    self.kick()
-                for stream in waiting_histories(self.core.archives):
-                    run_history(self.core.archives, stream)
-                    self.kick()
-                if time.monotonic() > upkeep:
-                    maintain(self.core)
-                    upkeep = time.monotonic() + UPKEEP
-                failures = 0
-            except Exception as error:
-                # A failed background job is tried again; it must not stop epochs.
-                failures += 1
-                if failures > 5 and not self._stop.is_set():
-                    self._fail(error)
-                    return
-            self._stop.wait(0.05)
+        while not self._stop.wait(0.05):
+            if not self.query.isActive and self.core.failure is None:
+                self._fail(EngineError(f"Spark ended the stream of epochs: {self.query.exception()}"))
+                return
+            self._jobs.run("looking for back-fills", self._fill)
+            if time.monotonic() > upkeep:
+                self._jobs.run("upkeep", partial(maintain, self.core))
+                upkeep = time.monotonic() + UPKEEP
+
+    def _fill(self) -> None:
+        """Back-fill what waits for it."""
+        core = self.core
+        for owner in waiting_owners(core):
+            attempt, failed = partial(attempt_backfill, core, owner), partial(give_up, core, owner)
+            if self._jobs.run(f"back-fill of {owner}", attempt, failed):
+                self.kick()
+        for stream in waiting_histories(core.archives):
+            if self._jobs.run(f"the past of stream {stream}", partial(run_history, core.archives, stream)):
+                self.kick()
+
+
+class _Jobs:
+    """Background jobs: one that fails is tried again, after ever longer times; it never stops epochs."""
+
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        self._stopped = stopped
+        self._failing: dict[str, tuple[int, float]] = {}
+
+    def run(self, name: str, work: Callable[[], None], give_up: Callable[[str], None] | None = None) -> bool:
+        """Run a job, if it is not to wait.
+
+        Args:
+            give_up: takes the reason of one that has failed too often.
+        Returns: whether it is done.
+        """
+        failed, again = self._failing.get(name, (0, 0.0))
+        if time.monotonic() < again:
+            return False
+        try:
+            work()
+        except Exception as error:
+            if self._stopped():
+                return False
+            LOG.exception("%s fails, for the %d. time: %s", name, failed + 1, error)
+            if give_up is None or failed + 1 < TRIES:
+                self._failing[name] = failed + 1, time.monotonic() + min(12 * UPKEEP, 0.1 * 2**failed)
+                return False
+            give_up(one_line(error))
+        self._failing.pop(name, None)
+        return True

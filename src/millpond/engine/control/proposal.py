@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from millpond.catalog import Catalog, Standing, apply
+from millpond.catalog import Standing, apply
 from millpond.catalog.unions import with_unions
 from millpond.engine.control.facts import Facts
 from millpond.engine.control.state_files import expired, merged
@@ -17,6 +18,8 @@ from millpond.engine.control.timers import is_due
 from millpond.engine.intake.admission import splits_of
 from millpond.engine.intake.stages import choose
 from millpond.engine.tasks.merging import end_of_need
+from millpond.manifests.places import query_owner
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress, start_of
 from millpond.operators.derived.rows import bounds_of, takeable
 from millpond.operators.registry import Operators, operators_of
@@ -63,27 +66,34 @@ class Intake:
     arrivals: dict[str, int]
 
 
-def propose(facts: Facts) -> Proposal | None:
-    """The next epoch; None when there is nothing to do."""
+def propose(facts: Facts, failures: Failures | None = None) -> Proposal | None:
+    """The next epoch; None when there is nothing to do, or when queries fail.
+
+    Args:
+        failures: gets the queries of which it cannot be told what there is to do.
+    """
+    failures = Failures(facts.catalog, "what is to do") if failures is None else failures
     intake = intake_of(facts)
-    if not is_wanted(facts, intake):
+    if not is_wanted(facts, intake, failures):
         return None
     events = adopting(facts)
     catalog = facts.catalog
     for event in events:
         catalog = apply(catalog, event)
-    manifest = _manifest(facts, intake, catalog)
+    manifest = _manifest(facts, intake, replace(failures, catalog=catalog))
+    if failures.consequences():
+        return None
     return Proposal(events, manifest, tuple(intake.taken))
 
 
-def is_wanted(facts: Facts, intake: Intake) -> bool:
+def is_wanted(facts: Facts, intake: Intake, failures: Failures) -> bool:
     """Whether there is something to do."""
     return bool(
         intake.taken
         or intake.ends
         or facts.adoptions
         or facts.force
-        or is_due(facts.catalog, facts.published, facts.clock, intake.arrivals)
+        or is_due(facts.published, facts.clock, intake.arrivals, failures)
     )
 
 
@@ -147,32 +157,39 @@ def adopting(facts: Facts) -> tuple[dict[str, Any], ...]:
 
 
 def query_progress(
-    facts: Facts, catalog: Catalog, operators: Operators, progress: Mapping[str, StreamProgress]
+    facts: Facts, operators: Operators, progress: Mapping[str, StreamProgress], failures: Failures
 ) -> dict[str, QueryProgress]:
     """How far every query is when the epoch begins: published, adopted, or new.
 
     Args:
-        catalog, operators: after adoption.
+        operators: after adoption.
         progress: of the streams, and of unions that are read.
+        failures: with the catalog after adoption.
     """
-    found = dict(facts.published.queries)
+    catalog, found = failures.catalog, dict(facts.published.queries)
     for adoption in facts.adoptions:
         found.update(adoption.progress)
-    for standing in catalog.queries.values():
-        if _runs(standing) and str(standing.id) not in found:
-            bound = operators.answering[standing.id].starts_at(standing, progress, facts.clock)
-            start = start_of(standing.definition.options, bound)
-            found[str(standing.id)] = QueryProgress(closed=start, start=start)
     adopted = {query for adoption in facts.adoptions for query in adoption.progress}
     kept = {key: known for key, known in found.items() if int(key) in catalog.queries}
-    for key, known in kept.items():
-        standing = catalog.queries[int(key)]
+
+    def begun(standing: Standing) -> QueryProgress | None:
+        """None: it has not begun."""
+        answering, known = operators.answering[standing.id], kept.get(str(standing.id))
+        if known is None:
+            if not _runs(standing):
+                return None
+            start = start_of(standing.definition.options, answering.starts_at(standing, progress, facts.clock))
+            known = QueryProgress(closed=start, start=start)
         known = replace(known, start=max(known.start, standing.floor))
         if standing.status == "paused" and known.paused is None:
             # One that was paused while its back-fill ran has seen nothing of what came live.
-            first = operators.answering[standing.id].first_epoch_of(standing)
-            known = replace(known, paused=first if key in adopted else facts.published.epoch + 1)
-        kept[key] = known
+            first = answering.first_epoch_of(standing)
+            known = replace(known, paused=first if str(standing.id) in adopted else facts.published.epoch + 1)
+        return known
+
+    for standing in catalog.running():
+        if (known := failures.attempt(query_owner(standing.id), partial(begun, standing))) is not None:
+            kept[str(standing.id)] = known
     return kept
 
 
@@ -183,16 +200,17 @@ def _runs(standing: Standing) -> bool:
 # -- the manifest ------------------------------------------------------------------------------------------------------
 
 
-def _manifest(facts: Facts, intake: Intake, catalog: Catalog) -> Manifest:
+def _manifest(facts: Facts, intake: Intake, failures: Failures) -> Manifest:
     """What stands in the manifest, but for what `Proposal.manifest` leaves out."""
+    catalog = failures.catalog
     published, settings, taken = facts.published, facts.settings, intake.taken
     progress = {str(s): published.progress.get(str(s), StreamProgress()) for s in catalog.streams}
     progress = with_unions(catalog, progress, published.progress)
     operators = operators_of(catalog)
-    queries = query_progress(facts, catalog, operators, progress)
+    queries = query_progress(facts, operators, progress, failures)
     state = (*facts.state, *(s for adoption in facts.adoptions for s in adoption.state))
     adopt = tuple(str(q) for adoption in facts.adoptions for q in adoption.queries)
-    expire = expired(state, end_of_need(operators, progress, queries))
+    expire = expired(state, end_of_need(operators, progress, queries, failures))
     hot = decided(catalog, facts.skew, published.hot, settings.shards)
     return Manifest(
         epoch=published.epoch + 1,
@@ -214,35 +232,41 @@ def _manifest(facts: Facts, intake: Intake, catalog: Catalog) -> Manifest:
         matching_work=facts.matching_work,
         bounds=bounds_of(taken),
         copies={str(s): dict(copies) for s in taken if (copies := facts.streams[s].copies)},
-        archive=looked_up(facts, catalog, operators, progress, queries),
+        archive=looked_up(facts, operators, progress, queries, failures),
         hot=hot,
         moved=moved(catalog, hot, published.hot, adopt),
         tables=dict(facts.tables),
         unread=dict(facts.unread),
-        lookups=stretches_now(catalog, published.lookups, progress, queries, facts.tables),
+        lookups=stretches_now(catalog, published.lookups, progress, queries, facts.tables, failures),
     )
 
 
 def looked_up(
     facts: Facts,
-    catalog: Catalog,
     operators: Operators,
     progress: Mapping[str, StreamProgress],
     queries: Mapping[str, QueryProgress],
+    failures: Failures,
 ) -> dict[str, tuple[Segment, ...]]:
     """The files of archives that queries may look up: those that windows of instants not final yet can reach."""
     since: dict[int, int] = {}
-    for standing in catalog.queries.values():
+    for standing in failures.catalog.running():
         relation, known = standing.definition.query, queries.get(str(standing.id))
         if not isinstance(relation, RelationalQuery) or not relation.probes or known is None:
             continue
         reader = operators.answering[standing.id]
         assert isinstance(reader, RowReader)
-        horizon = reader.horizon(known, high_of(catalog, reader.specs, progress))
-        for stream, length in probed_streams(relation, catalog.streams_of(standing)).items():
-            low = NEVER if length is None else max(NEVER, horizon - 1 - length)
+        reaching = partial(_reached, reader, known, progress)
+        for stream, low in (failures.attempt(query_owner(standing.id), reaching) or {}).items():
             since[stream] = min(low, since.get(stream, low))
     return {str(s): tuple(f for f in facts.streams[s].archive if f.high >= low) for s, low in since.items()}
+
+
+def _reached(reader: RowReader, known: QueryProgress, progress: Mapping[str, StreamProgress]) -> dict[int, int]:
+    """The streams that a query may look up, each with the event time from which on."""
+    horizon = reader.horizon(known, high_of(reader.catalog, reader.specs, progress))
+    reaches = probed_streams(reader.relation, reader.catalog.streams_of(reader.standing))
+    return {s: NEVER if r is None else max(NEVER, horizon - 1 - r) for s, r in reaches.items()}
 
 
 __all__ = ["Intake", "Proposal", "intake_of", "is_wanted", "propose", "query_progress"]

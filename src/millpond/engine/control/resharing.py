@@ -17,6 +17,7 @@ from millpond.catalog.sharing import covers, ordered_alike
 from millpond.catalog.unions import progress_of
 from millpond.engine.core import Core
 from millpond.manifests.places import state_folder
+from millpond.manifests.quarantine import Failures
 from millpond.operators.windowed.needs import complete_since, keep_since
 from millpond.progress import NEVER
 from millpond.relations import spare_of
@@ -68,14 +69,14 @@ def apart(core: Core) -> dict[str, Any] | None:
     catalog, epoch = core.catalog, core.published.epoch + 1
     move, copies = _Move(), defaultdict[str, list[str]](list)
     for synopsis in catalog.synopses.values():
-        users = sorted(catalog.users(synopsis.owner), key=lambda q: q.id)
+        users = sorted(catalog.served(synopsis.owner), key=lambda q: q.id)
         for standing in users[0 if catalog.kept_by(synopsis.owner) else 1 :]:
             own = replace(synopsis, owner=_owner(synopsis.owner, epoch, standing.id), first_epoch=epoch)
             copies[synopsis.owner].append(own.owner)
             move.synopses.append(own)
             move.queries[standing.id] = replace(standing, synopsis=own.owner)
     for store in catalog.stores.values():
-        for standing in sorted(catalog.users(store.owner), key=lambda q: q.id)[1:]:
+        for standing in sorted(catalog.served(store.owner), key=lambda q: q.id)[1:]:
             mine = replace(store, owner=_owner(store.owner, epoch, standing.id), first_epoch=epoch)
             copies[store.owner].append(mine.owner)
             move.stores.append(mine)
@@ -163,8 +164,11 @@ def _complete_since(core: Core, catalog: Catalog, synopsis: Synopsis) -> int:
     """The event time from which a synopsis certainly holds every row, by what its users need."""
     high = progress_of(catalog, synopsis.spec, core.published.progress).high
     stream = catalog.streams[synopsis.spec.stream]
-    users = [(q, core.published.queries.get(str(q.id))) for q in catalog.users(synopsis.owner) if q.status == "live"]
-    since = [complete_since(q, synopsis, stream, p, high) for q, p in users if p is not None and p.paused is None]
+    known = core.published.queries
+    users = [q for q in catalog.users(synopsis.owner) if q.status == "live" and str(q.id) in known]
+    users = [q for q in users if known[str(q.id)].paused is None]
+    failures = Failures(catalog, "sharing")
+    since = failures.each(users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)], high), 2**62)
     return min(since, default=2**62)
 
 

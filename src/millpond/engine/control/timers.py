@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
-from millpond.catalog import Catalog
+from millpond.catalog import Catalog, Standing
+from millpond.manifests.places import query_owner
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
 from millpond.operators.derived.rows import followers
 from millpond.operators.registry import operators_of
@@ -13,31 +16,34 @@ from millpond.progress import StreamProgress, absorb
 from millpond.types import ARRIVAL
 
 
-def is_due(catalog: Catalog, published: Published, clock: int, arrivals: Mapping[str, int]) -> bool:
+def is_due(published: Published, clock: int, arrivals: Mapping[str, int], failures: Failures) -> bool:
     """Whether time alone, the clock, or a query that runs again gives an epoch something to do.
 
     Args:
         clock: the reading of the epoch (microseconds).
         arrivals: per stream that runs on arrival time, the time before which nothing can arrive any more.
+        failures: with the catalog.
     """
     return (
-        tick_closes(catalog, published, clock, arrivals)
-        or clock_due(catalog, published, clock)
-        or resumed(catalog, published)
+        tick_closes(published, clock, arrivals, failures)
+        or clock_due(published, clock, failures)
+        or resumed(published, failures)
     )
 
 
-def tick_closes(catalog: Catalog, published: Published, clock: int, arrivals: Mapping[str, int]) -> bool:
+def tick_closes(published: Published, clock: int, arrivals: Mapping[str, int], failures: Failures) -> bool:
     """Whether the passing of time alone closes a window; arguments as of `is_due`."""
+    catalog = failures.catalog
     states, driven = driven_by_time(catalog, published.progress, clock, arrivals)
     if not driven:
         return False
     answering = operators_of(catalog).answering
-    for standing in catalog.queries.values():
+    for standing in catalog.running():
         known = published.queries.get(str(standing.id))
         if known is None or driven.isdisjoint(s.id for s in catalog.streams_of(standing)):
             continue
-        if answering[standing.id].due(standing, known, states, clock):
+        looking = partial(answering[standing.id].due, standing, known, states, clock)
+        if failures.attempt(query_owner(standing.id), looking):
             return True
     return False
 
@@ -61,29 +67,33 @@ def driven_by_time(
     return states, driven
 
 
-def clock_due(catalog: Catalog, published: Published, clock: int) -> bool:
+def clock_due(published: Published, clock: int, failures: Failures) -> bool:
     """Whether early answers are to be made of rows that have come already, or answers go out that wait."""
-    answering = operators_of(catalog).answering
+    answering, known = operators_of(failures.catalog).answering, published.queries
     return any(
-        query.status == "live"
-        and (known := published.queries.get(str(query.id))) is not None
-        and answering[query.id].due_by_clock(query, known, clock)
-        for query in catalog.queries.values()
-    )
-
-
-def resumed(catalog: Catalog, published: Published) -> bool:
-    """Whether a query that was paused has something to catch up on."""
-    answering = operators_of(catalog).answering
-    return any(
-        query.status == "live"
-        and (known := published.queries.get(str(query.id))) is not None
-        and (
-            known.paused is not None
-            or known.closed < answering[query.id].answered_until(query, published.progress, published.clock)
+        failures.each(
+            _live(failures.catalog, published),
+            lambda q: answering[q.id].due_by_clock(q, known[str(q.id)], clock),
+            otherwise=False,
         )
-        for query in catalog.queries.values()
     )
+
+
+def resumed(published: Published, failures: Failures) -> bool:
+    """Whether a query that was paused has something to catch up on."""
+    answering = operators_of(failures.catalog).answering
+
+    def is_behind(query: Standing) -> bool:
+        known = published.queries[str(query.id)]
+        until = answering[query.id].answered_until(query, published.progress, published.clock)
+        return known.paused is not None or known.closed < until
+
+    return any(failures.each(_live(failures.catalog, published), is_behind, otherwise=False))
+
+
+def _live(catalog: Catalog, published: Published) -> list[Standing]:
+    """The queries that answer, and have begun to."""
+    return [q for q in catalog.queries.values() if q.status == "live" and str(q.id) in published.queries]
 
 
 __all__ = ["clock_due", "is_due", "resumed", "tick_closes"]

@@ -17,8 +17,7 @@ from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.formats.read import Read, read, tail_times
 from millpond.sources.intake import Item
 from millpond.sources.own_marks import BROKEN, Said, behind_which, group_texts, known_bounds, own_bounds, said
-from millpond.synopses import connection
-from millpond.synopses.kernel import reset
+from millpond.synopses import connection, kernel
 from millpond.synopses.tolerance import one_line
 from millpond.types import StreamDefinition
 
@@ -183,8 +182,8 @@ def _read(item: Item, stream: StreamDefinition) -> Read:
     try:
         return read(item, stream, None, connection())
     except (duckdb.Error, pa.ArrowException, ValueError, OverflowError) as error:
-        if isinstance(error, duckdb.FatalException):
-            reset()
+        if isinstance(error, kernel.BROKEN):
+            kernel.reset()
         schema = row_schema(stream)
         rows = pa.schema([f for f in schema if f.name not in dict(HIDDEN)]).empty_table()
         reason = f"the item cannot be read: {one_line(error)}"

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from millpond.archive.storage import Source
 from millpond.catalog.catalogs import Catalogs
 from millpond.manifests.epochs import Epochs
+from millpond.manifests.places import query_owner
+from millpond.manifests.quarantine import Failures, quarantine
 from millpond.operators.derived.granularity import is_needed
 from millpond.operators.derived.rows import reached
 from millpond.operators.registry import operators_of
-from millpond.sources.derived import DerivedSource, derived_folder
+from millpond.sources.derived import DerivedSource, Reached, derived_folder
 from millpond.sources.files import FileSource
 from millpond.sources.intake import IntakeLog
 from millpond.sources.system import SystemSource
@@ -40,18 +42,27 @@ class StreamSources:
         return None
 
     def _derived(self, definition: StreamDefinition, log: IntakeLog) -> DerivedSource:
-        def needed(announced: int, bound: int) -> bool:
-            published, catalog = self.epochs.published, self.catalogs.catalog
-            answering = operators_of(catalog).answering
-            return is_needed(catalog, answering, published.progress, published.queries, definition.id, announced, bound)
+        """The source of a derived stream; it is asked while the pond's lock is held."""
 
-        return DerivedSource(
-            definition,
-            log,
-            derived_folder(self.path, definition),
-            lambda: reached(self.catalogs.catalog, self.epochs.published, definition),
-            needed,
-        )
+        def far() -> Reached | None:
+            failures = Failures(self.catalogs.catalog, f"the source of {definition.name}")
+            published, owner = (
+                self.epochs.published,
+                query_owner(0 if definition.derived is None else definition.derived.query or 0),
+            )
+            found = failures.attempt(owner, lambda: reached(failures.catalog, published, definition))
+            quarantine(self.catalogs.log, failures.reasons)
+            return found
+
+        def needed(announced: int, bound: int) -> bool:
+            failures = Failures(self.catalogs.catalog, f"the source of {definition.name}")
+            published, answering = self.epochs.published, operators_of(failures.catalog).answering
+            found = is_needed(failures, answering, published, definition.id, announced, bound)
+            quarantine(self.catalogs.log, failures.reasons)
+            return found
+
+        assert definition.derived is not None
+        return DerivedSource(definition, log, derived_folder(self.path, definition), far, needed)
 
 
 __all__ = ["StreamSources"]

@@ -6,6 +6,7 @@ become visible with the epoch that adopts them; a crash before only repeats the 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
+from millpond.manifests.quarantine import Failures, quarantine
 from millpond.manifests.records import Published, QueryProgress, read_published, start_of
 from millpond.operators.announcing import announced
 from millpond.operators.panes.state import pane_chunk
@@ -38,18 +40,23 @@ from millpond.operators.windowed.history import HistoryMap, Until, close_history
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.operators.windowed.needs import keep_since, read_since
 from millpond.progress import NEVER, StreamProgress
-from millpond.support.errors import QueryError
+from millpond.support.errors import EngineError, QueryError
 from millpond.support.file_cache import FileCache
 from millpond.synopses import connection
 from millpond.synopses.panes import by_interval
 from millpond.synopses.partials.dispatch import still_needed
 from millpond.synopses.partials.shards import home_shard
-from millpond.synopses.tolerance import one_line
 from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
 from millpond.windows import registered
+
+#: Owner of the parcels that tell what failed.
+FAILED = "failed"
+
+#: What goes before the reason.
+_GIVEN_UP = "it cannot be back-filled: "
 
 #: Back-fills of relational queries are called by this and the query's id.
 RELATION = "relation"
@@ -116,19 +123,23 @@ def needs_backfill(core: Core, owner: str) -> bool:
 
 
 def attempt_backfill(core: Core, owner: str) -> None:
-    """As `run_backfill`; a back-fill that cannot be answered gives up its queries, and keeps nobody else waiting.
+    """As `run_backfill`; a back-fill that fails twice gives up its queries, and keeps nobody else waiting.
 
-    Whatever else goes wrong is raised: it may go well another time.
+    Raises: what is in `INFRASTRUCTURE`; it may go well another time.
     """
-    try:
-        run_backfill(core, owner)
-    except QueryError as error:
-        with core.lock:
-            users = [q for q in core.catalog.queries.values() if backfill_owner(q) == owner]
-            waiting = [q.id for q in users if "backfilling" in (q.status, q.reason)]
-            reason = f"it cannot be back-filled: {one_line(error)}"
-            core.catalog_log.record(*(event for q in waiting for event in core.catalog.quarantined(q, reason)))
-            core.notify()
+    failures = Failures(core.catalog, "back-fill")
+    failures.attempt(owner, partial(run_backfill, core, owner))
+    if owner in failures:
+        give_up(core, owner, failures.reasons[owner])
+
+
+def give_up(core: Core, owner: str, reason: str) -> None:
+    """Quarantine the queries that wait for a back-fill."""
+    with core.lock:
+        users = [q for q in core.catalog.queries.values() if backfill_owner(q) == owner]
+        waiting = [q.id for q in users if "backfilling" in (q.status, q.reason)]
+        quarantine(core.catalog_log, {query_owner(q): reason for q in waiting}, _GIVEN_UP)
+        core.notify()
 
 
 def run_backfill(core: Core, owner: str) -> None:
@@ -152,25 +163,39 @@ def _run(core: Core, owner: str) -> None:
         if owner not in catalog.synopses:
             return
         past = _Past.of(core, catalog, catalog.synopses[owner])
+    failures, adoption = Failures(catalog, f"back-fill of {owner}"), None
+    past = replace(past, users=tuple(past.readable(failures)))
+    if past.users:
+        adoption = _adoption(core, past, failures)
+    with core.lock:
+        quarantine(core.catalog_log, failures.reasons, _GIVEN_UP)
+        if adoption is not None and owner in core.catalog.synopses:
+            write_json(_record(core, owner), to_json(adoption))
+        core.notify()
+
+
+def _adoption(core: Core, past: _Past, failures: Failures) -> Adoption | None:
+    """Run a back-fill; what is to be adopted for the queries that do not fail. Raises: QueryError when all do."""
+    owner = past.synopsis.owner
     remove_file(_record(core, owner))  # of an earlier run, which did not cover every user
     path = _record(core, owner) + ".plan"
     starts, reports = past.run(path)
+    os.unlink(path)
+    for failed, reason in (each for report in reports for each in report["failures"].items()):
+        failures.add(failed, reason)
+    if owner in failures:
+        raise QueryError(failures.reasons[owner])
+    good = [str(q.id) for q in past.users if failures.reason(q) is None]
+    shards = {q: [from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]] for q in good}
     adoption = Adoption(
         owner,
-        tuple(q.id for q in past.users),
-        {
-            q: start.after([from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]])
-            for q, start in starts.items()
-        },
+        tuple(int(q) for q in good),
+        {q: starts[q].after(shards[q]) for q in good},
         tuple(from_json(Segment, s) for r in reports for s in r["state"]),
         tuple(from_json(Segment, s) for r in reports for s in r["results"]),
         letters_of(reports),
     )
-    with core.lock:
-        if owner in core.catalog.synopses:
-            write_json(_record(core, owner), to_json(adoption))
-        os.unlink(path)
-        core.notify()
+    return adoption if good else None
 
 
 @dataclass(frozen=True)
@@ -189,7 +214,7 @@ class _Past:
     @staticmethod
     def of(core: Core, catalog: Catalog, synopsis: Synopsis) -> _Past:
         """The back-fill of a synopsis that has not begun."""
-        users = tuple(catalog.users(synopsis.owner))
+        users = tuple(catalog.served(synopsis.owner))
         before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
         known = core.published.lookups.get(synopsis.owner, ())
         lookup = seen_by(core.tables, catalog, core.now(), users[0].windowed, known).lookup
@@ -197,10 +222,18 @@ class _Past:
         state = progress_of(catalog, synopsis.spec, before.progress)
         return _Past(core, synopsis, users, tuple(streams_of(catalog, synopsis.spec)), state)
 
+    def readable(self, failures: Failures) -> list[Standing]:
+        """The queries of which it can be told which rows they need."""
+        failures.each(self.users, self._since, otherwise=NEVER)
+        return [q for q in self.users if failures.reason(q) is None]
+
+    def _since(self, query: Standing) -> int:
+        return read_since(query, start_of(query.definition.options, self.state.bound), self.state.high)
+
     @property
     def wanted(self) -> Range:
         """The rows that are read."""
-        low = min(read_since(q, start_of(q.definition.options, self.state.bound), self.state.high) for q in self.users)
+        low = min(map(self._since, self.users))
         return Range(low if low > NEVER else None, None, self.synopsis.first_epoch - 1)
 
     def run(self, path: str) -> tuple[dict[str, QueryProgress], list[dict[str, Any]]]:
@@ -223,19 +256,21 @@ class _Past:
             plan = plan_scan(core.archives, self.streams, self.wanted, scan)
             starts = self.starts(scan, plan)
             write_json(path, self.job(starts, plan, narrowing.fraction if error else None))
-            outcomes = core.executor.run(
-                partial(_map, core.path, path),
-                len(plan.tasks),
-                partial(_merge, core.path, path),
-                core.settings.shards,
-                background=True,
-            )
-            reports = [r for r, _ in outcomes]
+            reports = self.reports(path, len(plan.tasks))
             settle(scan, reports)
             # A shard without answers says nothing, unless none has any.
             needed = [r["needed"] for r in reports if r["needed"] is not None] or [1.0]
             if not error or narrowing.done(max(needed)):
                 return starts, reports
+
+    def reports(self, path: str, tasks: int) -> list[dict[str, Any]]:
+        """Run the job of a plan; what its merge tasks report. They tell what queries are to blame for."""
+        try:
+            job, settings = partial(_map, self.core.path, path), self.core.settings
+            merge = partial(_merge, self.core.path, path)
+            return [r for r, _ in self.core.executor.run(job, tasks, merge, settings.shards, background=True)]
+        except Exception as error:
+            raise EngineError(f"a back-fill failed: {error}") from error
 
     def sums(self) -> Sums | None:
         """What may stand in for rows."""
@@ -286,10 +321,29 @@ def _plan(path: str) -> Any:
     return _plans.get(path, lambda: read_json(path))
 
 
+def _failures(plan: Any, where: str) -> Failures:
+    """What fails in a task of a back-fill: the synopsis, or some of its queries."""
+    standings = [from_json(Standing, value) for value in plan["users"]]
+    return Failures(Catalog(queries={q.id: q for q in standings}), where)
+
+
 def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
     registered.use(pond)
     functions.use(pond)
     plan = _plan(path)
+    failures, parcels = _failures(plan, f"back-fill, map task {task}"), _mapped(pond, plan, task)
+    while True:
+        # What it has given already is not looked at when it fails.
+        parcel = failures.attempt(plan["synopsis"]["owner"], partial(next, parcels, None), attempts=1)
+        if parcel is None:
+            break
+        yield parcel
+    if failures.reasons:
+        yield Parcel(0, FAILED, task, json.dumps(failures.reasons).encode())
+
+
+def _mapped(pond: str, plan: Any, task: int) -> Iterator[Parcel]:
+    """What a map task sends."""
     synopsis, scan = from_json(Synopsis, plan["synopsis"]), from_json(ScanTask, plan["tasks"][task])
     spec, streams = synopsis.spec, tuple(from_json(StreamDefinition, s) for s in plan["streams"])
     users = [from_json(Standing, user) for user in plan["users"]]
@@ -304,54 +358,76 @@ def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
         yield letters_parcel(task, stream, written)
 
 
+@dataclass(frozen=True)
+class _Closed:
+    """What a query gets of the past.
+
+    needed: the fraction of the rows that its answers needed. keep: the event time from which it needs pane rows.
+    """
+
+    progress: QueryProgress
+    needed: float | None
+    keep: int
+    answers: list[Chunk]
+
+
 def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     registered.use(pond)
     functions.use(pond)
     plan = _plan(path)
-    synopsis = from_json(Synopsis, plan["synopsis"])
-    stream = from_json(StreamDefinition, plan["streams"][0])
-    parcels, read = take_counters(parcels)
+    owner, failures = plan["synopsis"]["owner"], _failures(plan, f"back-fill, shard {shard}")
+    for parcel in (p for p in parcels if p.owner == FAILED):
+        failures.reasons |= json.loads(bytes(parcel.payload))
+    parcels, read = take_counters([p for p in parcels if p.owner != FAILED])
     parcels, dead = take_letters(parcels)
+    written: dict[str, Any] = {"progress": {}, "state": [], "results": [], "needed": None, SCAN: read, LETTERS: dead}
+    if owner not in failures:
+        written |= failures.attempt(owner, partial(_written, pond, plan, shard, parcels, failures)) or {}
+    return written | {"failures": failures.reasons}, b""
+
+
+def _written(pond: str, plan: Any, shard: int, parcels: Sequence[Parcel], failures: Failures) -> dict[str, Any]:
+    """Answers and state of a shard, as far as they are to be told."""
+    synopsis, epoch = from_json(Synopsis, plan["synopsis"]), plan["synopsis"]["first_epoch"] - 1
     if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
-        return {"progress": {}, "state": [], "results": [], "needed": None, SCAN: read, LETTERS: dead}, b""
-    db = connection()
+        return {}
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
-    results: list[Chunk] = []
-    progress: dict[str, Any] = {}
-    keep = []
-    needed: float | None = None
-    epoch = synopsis.first_epoch - 1
-    for value in plan["users"]:
-        standing = from_json(Standing, value)
-        query, options = standing.windowed, standing.definition.options
-        start = from_json(QueryProgress, plan["starts"][str(standing.id)])
-        until = announced(options, plan["bound"])
-        groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
-        ends = Until(until, plan["high"], groups)
-        answers, after = close_history(db, synopsis.spec, query, options, parts, start, ends)
-        progress[str(standing.id)] = to_json(after)
-        if plan.get("fraction") is not None and answers is not None and answers.num_rows and query.reduce is not None:
-            pairs = interval_columns(query)
-            asked = needed_fraction(answers, pairs, query.reduce.error, plan["fraction"])
-            needed = asked if needed is None else max(needed, asked)
-        keep.append(keep_since(synopsis, standing, stream, after.closed, plan["high"]))
-        if answers is not None and answers.num_rows:
-            span = pc.min_max(answers["window_end"].cast("int64")).as_py()
-            results.append(Chunk(query_owner(standing.id), "backfilled", epoch, span["min"], span["max"], answers))
-    state = []
+    closed: dict[int, _Closed] = {}
+    for standing in failures.catalog.queries.values():
+        closing = partial(_close, plan, synopsis, standing, parts)
+        if (found := failures.attempt(query_owner(standing.id), closing)) is not None:
+            closed[standing.id] = found
+    results = [chunk for each in closed.values() for chunk in each.answers]
+    state, db = [], connection()
     panes = merge_history(db, synopsis.spec, parts)
-    if panes.num_rows:
-        low = synopsis.spec.panes.pane(min(keep))
+    if panes.num_rows and closed:
+        low = synopsis.spec.panes.pane(min(each.keep for each in closed.values()))
         kept = still_needed(db, synopsis.spec, panes, low)
         if kept.num_rows:
             state = [pane_chunk(synopsis.owner, synopsis.spec, epoch, kept)]
     name = f"b{synopsis.owner}-{shard:04d}.parquet"
-    written = {
-        "progress": progress,
+    return {
+        "progress": {str(number): to_json(each.progress) for number, each in closed.items()},
         "state": [to_json(write_chunks(state_folder(pond), name, state, shard))] if state else [],
         "results": [to_json(write_chunks(results_folder(pond), name, results, shard))] if results else [],
-        "needed": needed,
-        SCAN: read,
-        LETTERS: dead,
+        "needed": max((each.needed for each in closed.values() if each.needed is not None), default=None),
     }
-    return written, b""
+
+
+def _close(plan: Any, synopsis: Synopsis, standing: Standing, parts: list[pa.Table]) -> _Closed:
+    """Answer the windows of a query that closed before its first live epoch."""
+    stream = from_json(StreamDefinition, plan["streams"][0])
+    query, options = standing.windowed, standing.definition.options
+    start = from_json(QueryProgress, plan["starts"][str(standing.id)])
+    groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
+    ends = Until(announced(options, plan["bound"]), plan["high"], groups)
+    answers, after = close_history(connection(), synopsis.spec, query, options, parts, start, ends)
+    keep = keep_since(synopsis, standing, stream, after.closed, plan["high"])
+    if answers is None or not answers.num_rows:
+        return _Closed(after, None, keep, [])
+    needed = None
+    if plan.get("fraction") is not None and query.reduce is not None:
+        needed = needed_fraction(answers, interval_columns(query), query.reduce.error, plan["fraction"])
+    span, owner = pc.min_max(answers["window_end"].cast("int64")).as_py(), query_owner(standing.id)
+    chunk = Chunk(owner, "backfilled", synopsis.first_epoch - 1, span["min"], span["max"], answers)
+    return _Closed(after, needed, keep, [chunk])

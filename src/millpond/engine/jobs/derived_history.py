@@ -11,15 +11,20 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
 from millpond.archive.reading.reader import ArchiveReader
+from millpond.catalog import Catalog
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import read_published
 from millpond.operators.derived.rows import project, write_passed
 from millpond.progress import StreamProgress
 from millpond.sources.derived import DerivedSource, derived_folder, write_history
 from millpond.sources.system import SystemSource
+from millpond.support.errors import EngineError
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
@@ -58,7 +63,10 @@ def run_history(archives: Archives, number: int) -> None:
         chosen = sorted(segments_in(segments, wanted), key=lambda s: (s.first_epoch, s.path))
         tasks = divided([whole_files(chosen, wanted)], max(1, archives.executor.cores - 1))
         job = partial(_map, archives.path, to_json(source), to_json(stream), to_json(tasks))
-        reports = archives.executor.run(job, len(tasks), _collect, 1, background=True)
+        try:
+            reports = archives.executor.run(job, len(tasks), _collect, 1, background=True)
+        except Exception as error:
+            raise EngineError(f"the past of stream {stream.name} was not made: {error}") from error
         bound = before.progress.get(str(source.id), StreamProgress()).bound
         with archives.lock:
             if number in archives.catalog.streams:
@@ -90,14 +98,16 @@ def _map(pond: str, source: dict[str, Any], stream: dict[str, Any], tasks: list[
     assert given.derived is not None
     names = []
     splits = [from_json(ScanSplit, s) for s in tasks[task]]
+    failures = Failures(Catalog(), f"the past of stream {given.name}")
     for number, rows in enumerate(ArchiveReader(pond, taken).rows(splits)):
+        passed = failures.attempt(given.name, partial(project, taken, given.derived, rows))
         # Files of the past are named by task and batch; their epoch is the one before the first live one.
         name = write_passed(
             pond,
             given,
             given.derived.first_epoch - 1,
             task * _FILES_PER_TASK + number,
-            project(taken, given.derived, rows).rows,
+            pa.table({}) if passed is None else passed.rows,
         )
         names += [name] if name is not None else []
     yield Parcel(0, "", task, json.dumps(names).encode())

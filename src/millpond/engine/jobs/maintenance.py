@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,8 @@ from millpond.tables.executors import Parcel
 from millpond.tables.stores import remove
 from millpond.types import StreamDefinition, from_json, to_json
 
+LOG = logging.getLogger("millpond.engine")
+
 #: Files below this size, and of fewer rows, are merged with their neighbours.
 SMALL_FILE = 64 << 20
 SMALL_ROWS = 1_000_000
@@ -48,25 +51,46 @@ FAN_IN = 8
 
 
 def maintain(core: Core) -> None:
-    """One round of upkeep, one at a time; every part is short and can be killed at any moment."""
+    """One round of upkeep, one at a time; every part is short and can be killed at any moment.
+
+    A part that fails leaves the others alone. Raises: what the first one raised that failed.
+    """
+    errors: list[Exception] = []
     with core.upkeep:
-        for runtime in list(core.streams.values()):
-            unmark(runtime)
-            expire(core.archives, runtime)
-        maintain_summaries(core.archives)
-        for runtime in list(core.streams.values()):
-            compact_archive(core, runtime)
-            vacuum(core.archives, runtime)
-        compact_results(core)
-        sweep(core)
-        sweep_dropped(core)
-        sweep_tables(core)
-        sweep_copies(core.archives)
-        sweep_hot(core.epochs, core.catalogs.catalog, core.settings.hot_bytes)
-        core.register.maintain(_register_needed(core))
-        with core.lock:
-            prune_records(core)
-            core.catalog_log.prune(core.published.version)
+        runtimes = list(core.streams.values())
+        for part in (
+            *(partial(_expire, core, runtime) for runtime in runtimes),
+            partial(maintain_summaries, core.archives),
+            *(partial(_compact, core, runtime) for runtime in runtimes),
+            *(partial(part, core) for part in (compact_results, sweep, sweep_dropped, sweep_tables)),
+            partial(sweep_copies, core.archives),
+            partial(sweep_hot, core.epochs, core.catalogs.catalog, core.settings.hot_bytes),
+            partial(_prune, core),
+        ):
+            try:
+                part()
+            except Exception as error:
+                LOG.exception("a part of the upkeep fails: %s", error)
+                errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _expire(core: Core, runtime: StreamRuntime) -> None:
+    unmark(runtime)
+    expire(core.archives, runtime)
+
+
+def _compact(core: Core, runtime: StreamRuntime) -> None:
+    compact_archive(core, runtime)
+    vacuum(core.archives, runtime)
+
+
+def _prune(core: Core) -> None:
+    core.register.maintain(_register_needed(core))
+    with core.lock:
+        prune_records(core)
+        core.catalog_log.prune(core.published.version)
 
 
 def _register_needed(core: Core) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time as clock
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from millpond.archive.copies import keeps_order, write_section
 from millpond.archive.segments import DEAD, RowsWriter, archive_folder, dead_folder, write_rows
 from millpond.catalog import Catalog
 from millpond.engine.intake.split_reader import Taking
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest
 from millpond.manifests.task_reports import MapFiles, MapReport
 from millpond.operators.contract import Mapped, Mapper, MapTask, Piece, Taken
@@ -27,18 +29,22 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, operators: Operat
     """Run one map task. The files it writes are named by epoch and task, so that a repetition replaces them."""
     started, split = clock.perf_counter(), manifest.splits[task]
     stream, writes = catalog.streams[split.stream], DurableWrites()
-    job = MapTask(pond, manifest, catalog, stream, task, Screens(manifest.filters), writes)
-    mappers = [m for m in (operator.mapper(job) for operator in operators) if m is not None]
+    failures = Failures(catalog, f"epoch {manifest.epoch}, map task {task}")
+    job = MapTask(pond, manifest, catalog, stream, task, Screens(manifest.filters), writes, failures)
+    made = [(o.owner, failures.attempt(o.owner, partial(o.mapper, job))) for o in operators]
+    mappers = {owner: mapper for owner, mapper in made if mapper is not None}
     taking, archive = Taking(manifest, stream, split), _Archive(job)
     spent = dict.fromkeys(("read", "archive", "partials"), 0.0)
-    read = _take_in(taking, archive, mappers, spent)
+    read = _take_in(taking, archive, mappers, failures, spent)
     begun = clock.perf_counter()
     file = archive.close(read.held) if read.rows else None
     spent["archive"] += clock.perf_counter() - begun
     begun, taken, done = clock.perf_counter(), Taken(Piece(read.held, stream), file), Mapped()
-    for mapper in mappers:
-        mapped = mapper.finish(taken)
-        yield from (Parcel(shard, owner, task, payload) for owner, shard, payload in mapped.parcels)
+    for owner, mapper in mappers.items():
+        mapped = None if owner in failures else failures.attempt(owner, partial(mapper.finish, taken))
+        if mapped is None:
+            mapped = mapper.failed(taken, failures.reasons[owner])
+        yield from (Parcel(shard, of, task, payload) for of, shard, payload in mapped.parcels)
         done.add(mapped)
     matching = done.seconds.get("matching", 0.0)
     spent["partials"] += clock.perf_counter() - begun - matching
@@ -56,11 +62,11 @@ def map_split(pond: str, manifest: Manifest, catalog: Catalog, operators: Operat
         tuple(taking.summaries),
         MapFiles(file, done.copies, dead),
         done.entries,
-        done.failures,
+        failures.reasons,
         done.operators,
         done.passed,
         done.frequent,
-        job.screens.report(),
+        failures.attempt("filters", job.screens.report) or {},
         done.matched,
         {**spent, "matching": matching, "disk": clock.perf_counter() - begun},
         clock.perf_counter() - started,
@@ -78,10 +84,12 @@ class _TakenIn:
     held: pa.Table
 
 
-def _take_in(taking: Taking, archive: _Archive, mappers: Sequence[Mapper], spent: dict[str, float]) -> _TakenIn:
+def _take_in(
+    taking: Taking, archive: _Archive, mappers: Mapping[str, Mapper], failures: Failures, spent: dict[str, float]
+) -> _TakenIn:
     """Show the rows of a split to the archive and to every mapper, piece by piece. spent: seconds, is added to."""
     held: list[pa.Table] = []
-    whole = archive.whole or any(m.whole for m in mappers)
+    whole = archive.whole or any(m.whole for m in mappers.values())
     rows = late = 0
     pieces = taking.pieces()
     while True:
@@ -94,8 +102,9 @@ def _take_in(taking: Taking, archive: _Archive, mappers: Sequence[Mapper], spent
         archive.add(piece)
         archived = clock.perf_counter()
         together = Piece(piece, taking.stream)
-        for mapper in mappers:
-            mapper.add(together)
+        for owner, mapper in mappers.items():
+            if owner not in failures:
+                failures.attempt(owner, partial(mapper.add, together))
         spent["archive"] += archived - read
         spent["partials"] += clock.perf_counter() - archived
         rows += piece.num_rows

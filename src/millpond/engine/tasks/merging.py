@@ -8,21 +8,21 @@ import time as clock
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
 from millpond.catalog import Catalog
 from millpond.catalog.unions import with_unions
 from millpond.manifests.places import query_owner, results_folder, state_folder
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.manifests.task_reports import MapReport, MergeReport
-from millpond.operators.contract import CompactTask, MergeTask, Step, least_need
+from millpond.operators.contract import CompactTask, MergeTask, Operator, Step, least_need
 from millpond.operators.derived.rows import pass_answers
 from millpond.operators.registry import Operators
 from millpond.operators.windowed.advance import without_replaced
 from millpond.progress import FOREVER, NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
-from millpond.synopses import connection
-from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
 from millpond.tables.executors import Parcel
@@ -66,15 +66,17 @@ def merge_shard(
     """Run the merge task of one shard; its report names the segments to commit."""
     started = clock.perf_counter()
     reports = [from_json(MapReport, json.loads(bytes(p.payload))) for p in parcels if not p.owner]
-    failing = operators.failing({owner: reason for r in reports for owner, reason in r.failures.items()})
+    failures = Failures(catalog, f"epoch {manifest.epoch}, shard {shard}")
+    for owner, reason in (each for report in reports for each in report.failures.items()):
+        failures.add(owner, reason)
     progress = progress_after(manifest, catalog, reports)
     segments = [s for s in manifest.state if s.shard == shard]
-    task = MergeTask(connection(), pond, manifest, catalog, shard, progress, segments, failing)
+    task = MergeTask(pond, manifest, catalog, shard, progress, segments, failures)
     done = _merged(task, operators, parcels)
     given: dict[str, int] = defaultdict(int)
     for chunk in done.answers:
         given[chunk.owner] += chunk.table.num_rows
-    passed = pass_answers(pond, catalog, manifest.epoch, shard, done.answers)
+    passed = pass_answers(pond, catalog, manifest.epoch, shard, done.answers, failures)
     paired = {query_owner(q.id) for q in catalog.queries.values() if q.definition.options.pairs}
     answers = [replace(c, table=without_replaced(c.table)) if c.owner in paired else c for c in done.answers]
     answered = clock.perf_counter()
@@ -86,7 +88,7 @@ def merge_shard(
         tuple(replace(r, summaries=()) for r in reports) if shard == 0 else (),
         progress if shard == 0 else {},
         done.progress,
-        failing | done.failures,
+        failures.reasons,
         state,
         results,
         done.scans,
@@ -100,20 +102,24 @@ def merge_shard(
 
 
 def _merged(task: MergeTask, operators: Operators, parcels: Sequence[Parcel]) -> Step:
-    """What all operators give together. One that fails gives nothing, and its queries fail."""
+    """What all operators give together. One that fails gives nothing."""
     parts: dict[str, list[pa.Table]] = defaultdict(list)
     for parcel in sorted((p for p in parcels if p.owner), key=lambda p: p.task):
         parts[parcel.owner].append(unpack(parcel.payload))
     done = Step()
     for operator in operators:
-        if operator.first_epoch > task.manifest.epoch or not operator.in_shard(task.shard, task.manifest.shards):
+        if operator.first_epoch > task.manifest.epoch or operator.owner in task.failures:
             continue
-        try:
-            done.add(operator.merge(task, parts.get(operator.owner, ())))
-        except FAULTS as error:
-            done.failures |= {str(standing.id): one_line(error) for standing in operator.users()}
+        step = task.failures.attempt(operator.owner, partial(_step, operator, task, parts.get(operator.owner, ())))
+        if step is not None:
+            done.add(step)
     forget(task.pond, operators.storing)
     return done
+
+
+def _step(operator: Operator, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
+    """What an operator gives in a shard."""
+    return operator.merge(task, parts) if operator.in_shard(task.shard, task.manifest.shards) else Step()
 
 
 def _write(
@@ -150,20 +156,32 @@ def _compact(task: MergeTask, operators: Operators, writes: DurableWrites) -> Se
     chosen = [s for s in manifest.state if s.path in names]
     by_owner: dict[tuple[str, str], list[Chunk]] = defaultdict(list)
     for chunk in read_chunks([os.path.join(state_folder(task.pond), s.path) for s in chosen]):
-        if chunk.owner in operators.storing:
-            by_owner[chunk.owner, operators.storing[chunk.owner].compacted_as(chunk.kind)].append(chunk)
+        if (operator := operators.storing.get(chunk.owner)) is not None:
+            kind = task.failures.attempt(operator.owner, partial(operator.compacted_as, chunk.kind))
+            by_owner[chunk.owner, kind or chunk.kind].append(chunk)
     whole = len(chosen) == sum(s.shard == shard for s in manifest.state)
-    job = CompactTask(task.db, task.pond, manifest, task.catalog, shard, whole)
+    job = CompactTask(task.pond, manifest, task.catalog, shard, whole, task.failures)
     chunks: list[Chunk] = []
     for (owner, kind), group in sorted(by_owner.items()):
-        chunks += operators.storing[owner].compact(job, owner, kind, group)
+        operator = operators.storing[owner]
+        compacting = partial(_compacted, operator, job, owner, kind, group)
+        fewer = task.failures.attempt(operator.owner, compacting)
+        chunks += group if fewer is None else fewer
     level, last = 1 + max(s.level for s in chosen), max(s.last_epoch for s in chosen)
     name = f"c{manifest.epoch:012d}-{shard:04d}.parquet"
     return write_chunks(state_folder(task.pond), name, chunks, shard, level, last, writes)
 
 
+def _compacted(operator: Operator, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> list[Chunk]:
+    return list(operator.compact(task, owner, kind, chunks))
+
+
 def end_of_need(
-    operators: Operators, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress]
+    operators: Operators,
+    progress: Mapping[str, StreamProgress],
+    queries: Mapping[str, QueryProgress],
+    failures: Failures,
 ) -> int:
-    """The event time before which no operator needs any state; NEVER while that is not known."""
-    return least_need(operator.needs(progress, queries) for operator in operators)
+    """The event time before which no operator needs any state; NEVER while that is not known, or one fails."""
+    found = [failures.attempt(o.owner, partial(o.needs, progress, queries, failures)) for o in operators]
+    return NEVER if any(o.owner in failures for o in operators) else least_need(found)

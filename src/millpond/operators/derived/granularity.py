@@ -11,38 +11,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from millpond.catalog import Catalog, Standing
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.quarantine import Failures
+from millpond.manifests.records import Published
 from millpond.operators.contract import Answering
 from millpond.progress import FOREVER, NEVER, StreamProgress
 
 
 def is_needed(
-    catalog: Catalog,
-    answering: Mapping[int, Answering],
-    progress: Mapping[str, StreamProgress],
-    queries: Mapping[str, QueryProgress],
-    stream: int,
-    known: int,
-    bound: int,
+    failures: Failures, answering: Mapping[int, Answering], published: Published, stream: int, known: int, bound: int
 ) -> bool:
     """Whether progress `bound` of a derived stream, of which `known` was announced, is of use to anybody.
 
-    Arguments:
-        answering: what answers each query, by id. progress, queries: as published.
+    Args:
+        failures: with the catalog. answering: what answers each query, by id. published: as of now.
 
     A stream that nobody reads is told everything: who registers begins where it is. So is one that drops late rows:
     which rows those are is part of its answers.
     """
+    catalog = failures.catalog
     if bound >= FOREVER or known <= NEVER or catalog.streams[stream].options.late == "drop":
         return True
     users = list(_users(catalog, stream))
-    high = progress.get(str(stream), StreamProgress()).high
-    return not users or any(answering[q.id].uses(q, queries.get(str(q.id)), known, bound, high) for q in users)
+    high = published.progress.get(str(stream), StreamProgress()).high
+
+    def uses(query: Standing) -> bool:
+        return answering[query.id].uses(query, published.queries.get(str(query.id)), known, bound, high)
+
+    return not users or any(failures.each(users, uses, otherwise=False))
 
 
 def _users(catalog: Catalog, stream: int) -> Iterator[Standing]:
     """The queries over a stream, and over streams of its rows."""
-    yield from catalog.on_stream(stream)
+    yield from (q for q in catalog.on_stream(stream) if q.status != "quarantined")
     for follower in catalog.streams.values():
         if follower.derived is not None and follower.derived.query is None and stream in follower.derived.sources:
             yield from _users(catalog, follower.id)

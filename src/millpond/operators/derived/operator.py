@@ -5,6 +5,8 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Iterable, Sequence
 
+import pyarrow as pa
+
 from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.task_reports import Operated
@@ -33,6 +35,14 @@ class RowsPasser(Mapper):
             mapped.operators[f"s{follower.id}"] = Operated(segment.num_rows, passed.rows.num_rows, seconds)
             if passed.failed is not None:
                 mapped.dead.append(failed_letters(passed.failed, follower.name, epoch, "stream"))
+        return mapped
+
+    def failed(self, taken: Taken, reason: str) -> Mapped:
+        """See `Mapper`: there is no query to be quarantined, so its rows are put aside."""
+        mapped, segment = Mapped(), taken.whole.rows
+        if segment.num_rows:
+            rows = segment.append_column("_reason", pa.repeat(pa.scalar(reason), segment.num_rows))
+            mapped.dead.append(failed_letters(rows, self.follower.name, self.task.manifest.epoch, "stream"))
         return mapped
 
 

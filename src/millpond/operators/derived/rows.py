@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -14,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
+from millpond.manifests.places import query_owner
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -50,7 +53,8 @@ def reached(catalog: Catalog, published: Published, stream: StreamDefinition) ->
         return Reached(published.epoch, source.bound)
     standing = catalog.queries.get(derivation.query)
     progress = published.queries.get(str(derivation.query), QueryProgress())
-    return Reached(published.epoch, NEVER if standing is None else answered(standing, progress.closed))
+    stands = standing is None or standing.status == "quarantined"
+    return Reached(published.epoch, NEVER if stands or standing is None else answered(standing, progress.closed))
 
 
 def followers(catalog: Catalog, stream: int) -> list[int]:
@@ -144,25 +148,31 @@ def write_passed(pond: str, stream: StreamDefinition, epoch: int, task: int, row
 # -- answers of a query ------------------------------------------------------------------------------------------------
 
 
-def pass_answers(pond: str, catalog: Catalog, epoch: int, shard: int, results: Sequence[Chunk]) -> dict[str, int]:
+def pass_answers(
+    pond: str, catalog: Catalog, epoch: int, shard: int, results: Sequence[Chunk], failures: Failures
+) -> dict[str, int]:
     """Write what a shard answered for the derived streams that are made of answers; the rows that each got."""
     passed: dict[str, int] = {}
     for stream in catalog.streams.values():
         if stream.derived is not None and stream.derived.query is not None:
-            mine = [c.table for c in results if c.owner == f"q{stream.derived.query}"]
-            if rows := _write_answers(pond, stream, epoch, shard, mine):
+            owner = query_owner(stream.derived.query)
+            mine = [c.table for c in results if c.owner == owner]
+            if rows := failures.attempt(owner, partial(_write_answers, pond, stream, epoch, shard, mine)):
                 passed[str(stream.id)] = rows
     return passed
 
 
-def pass_adopted(pond: str, catalog: Catalog, epoch: int, owners: Collection[str], paths: Sequence[str]) -> None:
+def pass_adopted(
+    pond: str, catalog: Catalog, epoch: int, owners: Collection[str], paths: Sequence[str], failures: Failures
+) -> None:
     """Write the answers of a back-fill that an epoch adopts, from its result files."""
     for stream in catalog.streams.values():
-        if stream.derived is None or f"q{stream.derived.query}" not in owners:
+        if stream.derived is None or stream.derived.query is None:
             continue
-        for number, path in enumerate(paths):
-            chunks = read_chunks([path], {f"q{stream.derived.query}"})
-            _write_answers(pond, stream, epoch, ADOPTED + number, [c.table for c in chunks])
+        owner = query_owner(stream.derived.query)
+        for number, path in enumerate(paths if owner in owners else ()):
+            mine = [c.table for c in read_chunks([path], {owner})]
+            failures.attempt(owner, partial(_write_answers, pond, stream, epoch, ADOPTED + number, mine))
 
 
 def _write_answers(pond: str, stream: StreamDefinition, epoch: int, number: int, tables: Sequence[pa.Table]) -> int:

@@ -28,9 +28,9 @@ from millpond.operators.filters.sampling import Flags, Ints
 from millpond.support.stopwatch import Watch
 from millpond.synopses import connection, query_table
 from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
-from millpond.synopses.kernel import reset
+from millpond.synopses.kernel import BROKEN, reset
 from millpond.synopses.partials.specs import as_declared
-from millpond.synopses.tolerance import FAILING_ROWS, one_line
+from millpond.synopses.tolerance import FAILING_ROWS, is_of_rows, one_line
 from millpond.types import HOLDS
 
 #: Rows that the time of a filter is measured with while it is not known; fewer (`SEEN`) are enough where these took so
@@ -252,10 +252,8 @@ class Screen:
             try:
                 mask[low:high] = holds(part.slice(low, high - low))
             except duckdb.Error as error:
-                if miscounted(error):
+                if not is_of_rows(error):
                     raise
-                if isinstance(error, duckdb.FatalException):
-                    reset()
                 if high - low > 1:
                     middle = (low + high) // 2
                     pending += [(middle, high), (low, middle)]
@@ -351,7 +349,7 @@ class Screen:
         try:
             return self._holds(self.conjunction.filters[number], rows)
         except duckdb.Error as error:
-            if isinstance(error, duckdb.FatalException):
+            if isinstance(error, BROKEN):
                 reset()
             return None
 

@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millpond.archive.segments import row_schema
-from millpond.catalog import Catalog, Synopsis
+from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of
 from millpond.manifests.places import state_folder
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.panes.forms import Forms, aggregated, codes_of, keeps_lists, row_bytes, tuples_of
 from millpond.operators.panes.state import PaneState
@@ -256,20 +257,23 @@ def keep_modes(
     _kept.put(version, owner, shard, Modes(latest))
 
 
-def first_open(synopsis: Synopsis, catalog: Catalog, queries: Mapping[str, QueryProgress]) -> int | None:
+def first_open(
+    synopsis: Synopsis, catalog: Catalog, queries: Mapping[str, QueryProgress], failures: Failures
+) -> int | None:
     """The first pane of the first open window of a synopsis; None while no query answers."""
-    lows = []
-    for standing in catalog.users(synopsis.owner):
-        query, known = standing.definition.query, queries.get(str(standing.id))
-        if not isinstance(query, WindowQuery) or known is None or standing.status != "live":
-            continue
+
+    def of_query(standing: Standing) -> int:
+        query, known = standing.definition.query, queries[str(standing.id)]
+        assert isinstance(query, WindowQuery)
         window = query.window
         if isinstance(window, KindWindow):  # windows are panes
-            lows.append(max(-FAR, synopsis.spec.panes.pane(known.answered)))
-            continue
+            return max(-FAR, synopsis.spec.panes.pane(known.answered))
         start = first_end_after(window, known.answered) - window.range if known.answered > NEVER else NEVER
-        lows.append(max(-FAR, synopsis.spec.panes.pane(start)))
-    return min(lows, default=None)
+        return max(-FAR, synopsis.spec.panes.pane(start))
+
+    users = [q for q in catalog.users(synopsis.owner) if q.status == "live" and str(q.id) in queries]
+    users = [q for q in users if isinstance(q.definition.query, WindowQuery)]
+    return min(failures.each(users, of_query, -FAR), default=None)
 
 
 def current(
@@ -280,7 +284,7 @@ def current(
     if not isinstance(spec, PanesSpec) or spec.form != "adaptive":
         return None
     tuples = tuples_of(db, spec, row_schema(catalog.streams[spec.stream]).empty_table()).schema
-    queries = [q.definition.query for q in catalog.users(synopsis.owner)]
+    queries = [q.definition.query for q in catalog.served(synopsis.owner)]
     return condition_of(db, spec, [q for q in queries if isinstance(q, WindowQuery)], known, tuples)
 
 
@@ -290,10 +294,11 @@ def choose(
     catalog: Catalog,
     synopsis: Synopsis,
     panes: PaneState,
+    failures: Failures,
 ) -> list[Chunk]:
     """Choose the forms of an epoch's rows, which `panes` has; the record of it as what is to be stored."""
     spec, owner = synopsis.spec, synopsis.owner
-    low = first_open(synopsis, catalog, manifest.queries)
+    low = first_open(synopsis, catalog, manifest.queries, failures)
     condition = current(db, catalog, synopsis, progress_of(catalog, spec, manifest.progress))
     if condition is None or low is None or panes.forms is None or not isinstance(spec, PanesSpec):
         return []
@@ -301,7 +306,7 @@ def choose(
     known = modes_before(panes.version, panes.segments, panes.shard, owner, since)
     latest = known.latest(db, spec, since)
     chosen = adapt(db, spec, condition, panes.forms, panes.before(low), latest, manifest.epoch)
-    needed = needed_since(manifest, catalog, synopsis)  # before it their files may be gone
+    needed = needed_since(manifest, catalog, synopsis, failures)  # before it their files may be gone
     keep_modes(db, panes.version, panes.shard, owner, spec, known, chosen.record, needed)
     panes.forms = chosen.forms
     every = [t for t in (latest, chosen.record) if t is not None and t.num_rows]
@@ -318,10 +323,15 @@ def mode_chunk(owner: str, epoch: int, record: pa.Table) -> Chunk:
 
 
 def put_together(
-    db: duckdb.DuckDBPyConnection, manifest: Manifest, catalog: Catalog, synopsis: Synopsis, group: Sequence[Chunk]
+    db: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    catalog: Catalog,
+    synopsis: Synopsis,
+    group: Sequence[Chunk],
+    failures: Failures,
 ) -> list[Chunk]:
     """Records of several files as one, without those of which no pane is open any more."""
-    low = first_open(synopsis, catalog, manifest.queries)
+    low = first_open(synopsis, catalog, manifest.queries, failures)
     table = pa.concat_tables([c.table for c in group], promote_options="permissive")
     assert isinstance(synopsis.spec, PanesSpec)
     since = NEVER if low is None else synopsis.spec.panes.start(low)
@@ -330,10 +340,16 @@ def put_together(
 
 
 def eager_groups(
-    db: duckdb.DuckDBPyConnection, pond: str, manifest: Manifest, catalog: Catalog, synopsis: Synopsis, shard: int
+    db: duckdb.DuckDBPyConnection,
+    pond: str,
+    manifest: Manifest,
+    catalog: Catalog,
+    synopsis: Synopsis,
+    shard: int,
+    failures: Failures,
 ) -> pa.Table | None:
     """Keys of the groups of a shard that were eager before an epoch, from the files; None where nothing is chosen."""
-    low = first_open(synopsis, catalog, manifest.queries)
+    low = first_open(synopsis, catalog, manifest.queries, failures)
     if not isinstance(synopsis.spec, PanesSpec) or synopsis.spec.form != "adaptive" or low is None:
         return None
     since = synopsis.spec.panes.start(low)

@@ -31,7 +31,6 @@ from millpond.progress import NEVER
 from millpond.synopses import PanesSpec
 from millpond.synopses.panes import merge_panes, partial_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
-from millpond.synopses.tolerance import FAULTS
 from millpond.tables import Chunk
 from millpond.types import KindWindow, WindowQuery
 from millpond.windows import Cover, Panes, first_end_after, last_end_until
@@ -69,7 +68,8 @@ class PanesOperator(WindowOperator):
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[PanesOperator]:
         """See `Operator`."""
-        return [cls(catalog, s) for s in catalog.synopses.values() if isinstance(s.spec, PanesSpec)]
+        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, PanesSpec)]
+        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""
@@ -86,8 +86,8 @@ class PanesOperator(WindowOperator):
             tuples = [t for t in parts if are_tuples(t)]
             forms = settled(db, spec, [t for t in parts if not are_tuples(t)], tuples)
             delta = merge_panes(db, spec, [as_partials(db, spec, t) for t in forms.tables])
-        state = PaneState(db, task.version, task.segments, task.shard, self.owner, spec, delta, forms=forms)
-        chunks = choose(db, task.manifest, self.catalog, self.synopsis, state)
+        state = PaneState(task.version, task.segments, task.shard, self.owner, spec, delta, forms=forms)
+        chunks = choose(db, task.manifest, self.catalog, self.synopsis, state, task.failures)
         stored = self._marked(task.manifest, delta)
         tables = [stored] if state.forms is None else [self._marked(task.manifest, t) for t in state.forms.tables]
         return state, [*chunks, *(pane_chunk(self.owner, spec, epoch, t) for t in tables if t.num_rows)], stored, 0
@@ -105,7 +105,7 @@ class PanesOperator(WindowOperator):
 
     def as_of(self, task: MergeTask, state: Any, since: int) -> PaneState:
         """See `WindowOperator`."""
-        return PaneState(task.db, task.version, task.segments, task.shard, self.owner, self.spec, state.delta, since)
+        return PaneState(task.version, task.segments, task.shard, self.owner, self.spec, state.delta, since)
 
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
         """See `WindowOperator`."""
@@ -165,12 +165,13 @@ class PanesOperator(WindowOperator):
         """See `WindowOperator`: a pane."""
         return open_pane(self.synopsis, standing, answered)
 
-    def settle(self, manifest: Manifest, state: PaneState) -> None:
+    def settle(self, task: MergeTask, state: PaneState) -> None:
         """See `WindowOperator`."""
-        state.settled = self._settled(manifest)
+        state.settled = self._settled(task)
 
-    def _settled(self, manifest: Manifest) -> int:
-        return settled_pane(self.catalog, self.synopsis, manifest.progress.get, manifest.queries.get)
+    def _settled(self, task: MergeTask | CompactTask) -> int:
+        manifest = task.manifest
+        return settled_pane(self.catalog, self.synopsis, manifest.progress.get, manifest.queries.get, task.failures)
 
     def compacted_as(self, kind: str) -> str:
         """See `Operator`: both forms of pane rows together."""
@@ -179,26 +180,23 @@ class PanesOperator(WindowOperator):
     def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
         """See `WindowOperator`."""
         if chunks[0].kind == MODES:
-            return put_together(task.db, task.manifest, self.catalog, self.synopsis, chunks)
-        try:
-            return self._partials(task, chunks) if self.spec.form == "eager" else self._forms(task, chunks)
-        except FAULTS:  # its queries fail for that; their state stays as it is until they are dropped
-            return list(chunks)
+            return put_together(task.db, task.manifest, self.catalog, self.synopsis, chunks, task.failures)
+        return self._partials(task, chunks) if self.spec.form == "eager" else self._forms(task, chunks)
 
     def _partials(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
         table = merge_cuts(task.db, self.spec, [c.table for c in chunks])
         if not any(self.waits(task.manifest, q) for q in self.users()):
             table = without_cut(task.db, self.spec, table)
-        table = fold_prefix(task.db, self.spec, table, self._settled(task.manifest))
-        low = self.spec.panes.pane(self.needed_since(task.manifest))
+        table = fold_prefix(task.db, self.spec, table, self._settled(task))
+        low = self.spec.panes.pane(self.needed_since(task))
         table = table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
         return [pane_chunk(self.owner, self.spec, max(c.epoch for c in chunks), table)] if table.num_rows else []
 
     def _forms(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
         """Pane rows of both forms put together, each in the form that is smaller now."""
         db, spec = task.db, self.spec
-        eager = eager_groups(db, task.pond, task.manifest, self.catalog, self.synopsis, task.shard)
-        low = spec.panes.pane(self.needed_since(task.manifest))
+        eager = eager_groups(db, task.pond, task.manifest, self.catalog, self.synopsis, task.shard, task.failures)
+        low = spec.panes.pane(self.needed_since(task))
         tables = [c.table.filter(pc.greater_equal(c.table["pane"], low)) for c in chunks]
         tuples = [t for t in tables if are_tuples(t)]
         partials = [t for t in tables if not are_tuples(t)]

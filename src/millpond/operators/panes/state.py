@@ -19,7 +19,7 @@ from millpond.manifests.places import state_folder
 from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
 from millpond.operators.panes.prefixes import fold_prefix
 from millpond.progress import FOREVER
-from millpond.synopses import PanesSpec, merge_partials
+from millpond.synopses import PanesSpec, connection, merge_partials
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, without_cut
 from millpond.synopses.rows import RowsSpec
@@ -59,7 +59,6 @@ class PaneState:
         settled: see `prefixes.fold_prefix`. eager: keys of groups that are kept as partials (see `adapting`).
     """
 
-    db: duckdb.DuckDBPyConnection
     version: Version
     segments: Sequence[Segment]
     shard: int
@@ -73,6 +72,11 @@ class PaneState:
     _before: _Kept | None = field(default=None, init=False)
     _with_delta: tuple[_Kept, Forms] | None = field(default=None, init=False)
     _views: dict[tuple[str, int], pa.Table] = field(default_factory=dict, init=False)
+
+    @property
+    def db(self) -> duckdb.DuckDBPyConnection:
+        """The connection of this thread, which may be another one after an error."""
+        return connection()
 
     def parts(self) -> list[pa.Table]:
         """Stored pane rows from epoch `since` on, with their cuts."""

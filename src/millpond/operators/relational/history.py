@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import pyarrow as pa
 
@@ -131,7 +130,7 @@ class InputReader:
     ) -> pa.Table:
         """What a store keeps of rows of a stream."""
         rows = entering(counted(read, stream.options), spec, stream.id, row_schema(first))
-        found, failed = tolerant(partial(rows_of, connection(), spec), rows)
+        found, failed = tolerant(lambda some: rows_of(connection(), spec, some), rows)
         if self.failed is not None and failed is not None:
             self.failed[number].setdefault(stream.id, []).append(failed)
         return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,7 +52,6 @@ class Past:
         Arguments:
             first, last: only rows of epochs from `first` on, up to `last`. fresh: rows that are not archived yet.
         """
-        db = connection()
         upto = self.epoch if last is None else min(self.epoch, last)
         columns = [c for c in dict.fromkeys(self.spec.columns) if c not in (self.stream.options.time, HOLDS)]
         counters = Counters() if self.counters is None else self.counters
@@ -61,7 +59,8 @@ class Past:
         for low, high in where:
             wanted = Range(low, high, upto, first)
             for rows in reader.rows([whole_files([s for s in self.segments if wanted.meets(s)], wanted)]):
-                found = tolerant(partial(rows_of, db, self.spec), counted(rows, self.stream.options))[0]
+                rows = counted(rows, self.stream.options)
+                found = tolerant(lambda some: rows_of(connection(), self.spec, some), rows)[0]
                 yield marked(self.spec, self.stream.options.late, self.known, found)
             if fresh is not None:
                 times = fresh["_t"]

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import late_of
 from millpond.manifests.places import query_owner
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.contract import Answering, MergeTask, Step
 from millpond.operators.relational.bounds import high_of, least_bound
@@ -31,12 +32,11 @@ from millpond.support.errors import SourceError
 from millpond.support.sql import quote
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
-from millpond.synopses.tolerance import one_line
 from millpond.tables import Chunk
 from millpond.types import PairsQuery, QueryOptions, Relational, RelationInput
 from millpond.types.relations import are_together
 
-#: What a query's own data can raise: it fails the query, not the epoch.
+#: What a question about a relation can raise by its own data.
 FAULTS = (*tolerance.FAULTS, SourceError)
 
 #: (low, high) -> revision numbers given so far to instants in that range, both included: columns end, revision.
@@ -211,7 +211,7 @@ class RowReader(Answering):
     def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
         """See `Operator`."""
         step, key = Step(), str(self.standing.id)
-        live = self.standing.status == "live" and key not in task.failures
+        live = self.standing.status == "live" and task.failures.reason(self.standing) is None
         if live and self.inputs[0] in task.views:
             begun = clock.perf_counter()
             with at_most(self._threads(task.manifest)):
@@ -232,15 +232,7 @@ class RowReader(Answering):
             closed = max(asked.before.closed, asked.bound)
             step.progress[key] = replace(after, closed=closed, paused=None)
             return
-        for _ in (1, 2):  # a query is given up when it fails an epoch twice
-            try:
-                result = self.answer(task, asked, step)
-                break
-            except FAULTS as error:
-                reason = one_line(error)
-        else:
-            step.failures[key] = reason
-            return
+        result = self.answer(task, asked, step)
         step.progress[key] = replace(result.progress, paused=None)
         self.store(manifest, step, result, asked.since != manifest.epoch)
 
@@ -300,7 +292,9 @@ class RowReader(Answering):
         high = high_of(self.catalog, self.specs, manifest.progress)
         return self.needed_of(db, owner, rows, before, Needed(since, manifest.epoch, high, whole))
 
-    def needs(self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress]) -> int | None:
+    def needs(
+        self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress], failures: Failures
+    ) -> int | None:
         """See `Operator`."""
         known = queries.get(str(self.standing.id), QueryProgress())
         horizon = self.horizon(known, high_of(self.catalog, self.specs, progress))
@@ -346,8 +340,8 @@ def check_held(most: int, items: Sequence[RelationInput], sizes: Sequence[int]) 
 
 
 def reading(catalog: Catalog) -> list[Standing]:
-    """The queries that read stores."""
-    return [standing for standing in catalog.queries.values() if standing.inputs]
+    """The queries that read stores, but for those that are quarantined."""
+    return [standing for standing in catalog.running() if standing.inputs]
 
 
 def is_paired(standing: Standing) -> bool:

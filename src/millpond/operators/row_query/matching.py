@@ -18,7 +18,7 @@ from millpond.catalog.shipping import BoxReader, boxes_folder
 from millpond.manifests.records import Manifest
 from millpond.synopses.blocks import BLOCK_ROWS, Block
 from millpond.synopses.enums import query_ordered
-from millpond.synopses.kernel import connection, reset
+from millpond.synopses.kernel import BROKEN, connection, reset
 from millpond.synopses.predicate_index.block_files import write_blocks
 from millpond.synopses.predicate_index.boxes import BoxTable
 from millpond.synopses.predicate_index.matches import Matches, affordable, match_block
@@ -101,7 +101,7 @@ def _match(
         write_blocks(os.path.join(folder, blocks_name(manifest.epoch, task)), blocks, matches)
         return matches
     except (duckdb.Error, pa.ArrowException, OSError) as error:  # derived data: an epoch does not fail for it
-        if isinstance(error, duckdb.FatalException):
+        if isinstance(error, BROKEN):
             reset()
         return []
 
@@ -116,7 +116,7 @@ def failing(rows: pa.Table, factors: dict[str, str]) -> Iterator[tuple[pa.Table,
         try:
             query_ordered(connection(), f"SELECT {shown} FROM __rows", __rows=rows)
         except duckdb.Error as error:
-            if isinstance(error, duckdb.FatalException):
+            if isinstance(error, BROKEN):
                 reset()
             if len(part) > 1:
                 half = len(part) // 2
@@ -133,7 +133,7 @@ def _failing_rows(rows: pa.Table, expression: str, error: duckdb.Error) -> pa.Ta
         text = f"SELECT TRY([{expression}]) IS NULL AS f FROM __rows"
         failed = np.asarray(query_ordered(connection(), text, __rows=rows)["f"].to_numpy(), bool)
     except duckdb.Error as other:
-        if isinstance(other, duckdb.FatalException):
+        if isinstance(other, BROKEN):
             reset()
         return None
     found = rows.filter(pa.array(failed)).slice(0, LETTERS)

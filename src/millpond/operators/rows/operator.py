@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.records import QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
 from millpond.operators.panes.state import pane_chunk
 from millpond.operators.rows.state import RowState
@@ -21,7 +21,6 @@ from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import Closing, WindowOperator
 from millpond.progress import FOREVER
 from millpond.synopses.rows import RowsSpec, fold, on_time, partial_rows, together
-from millpond.synopses.tolerance import FAULTS
 from millpond.tables import Chunk
 from millpond.types import RowWindowQuery
 
@@ -49,7 +48,8 @@ class RowsOperator(WindowOperator):
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[RowsOperator]:
         """See `Operator`."""
-        return [cls(catalog, s) for s in catalog.synopses.values() if isinstance(s.spec, RowsSpec)]
+        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, RowsSpec)]
+        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""
@@ -66,7 +66,7 @@ class RowsOperator(WindowOperator):
         return state, chunks, delta, too_late
 
     def _state(self, task: MergeTask, delta: pa.Table, since: int | None) -> RowState:
-        return RowState(task.db, task.version, task.segments, task.shard, self.owner, self.spec, delta, since)
+        return RowState(task.version, task.segments, task.shard, self.owner, self.spec, delta, since)
 
     def as_of(self, task: MergeTask, state: Any, since: int) -> RowState:
         """See `WindowOperator`."""
@@ -114,14 +114,11 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`: an instant; rows know what windows that end from it on need."""
         return answered
 
-    def settle(self, manifest: Manifest, state: RowState) -> None:
+    def settle(self, task: MergeTask, state: RowState) -> None:
         """See `WindowOperator`."""
 
     def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
         """See `WindowOperator`."""
-        epoch, low = max(c.epoch for c in chunks), self.spec.panes.pane(self.needed_since(task.manifest))
-        try:
-            table = fold(task.db, self.spec, together([c.table for c in chunks]), low)
-        except FAULTS:  # its queries fail for that; their state stays as it is until they are dropped
-            return list(chunks)
+        epoch, low = max(c.epoch for c in chunks), self.spec.panes.pane(self.needed_since(task))
+        table = fold(task.db, self.spec, together([c.table for c in chunks]), low)
         return [pane_chunk(self.owner, self.spec, epoch, table)] if table.num_rows else []

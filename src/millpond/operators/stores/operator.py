@@ -19,11 +19,11 @@ from millpond.manifests.task_reports import Frequent, Operated
 from millpond.operators.contract import CompactTask, Mapped, Mapper, MapTask, MergeTask, Operator, Piece, Step, Taken
 from millpond.operators.relational.placing import placed
 from millpond.operators.relational.probing import marked
-from millpond.operators.stores.state import keep_silent, read_rows, row_chunk, store_runs
+from millpond.operators.stores.state import Asking, keep_silent, read_rows, row_chunk, store_runs
 from millpond.relations import Run, merge_rows, rows_of
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
-from millpond.synopses.tolerance import one_line, tolerant
+from millpond.synopses.tolerance import tolerant
 from millpond.tables import Chunk
 from millpond.tables.chunks import pack
 from millpond.types import HOLDS
@@ -43,14 +43,10 @@ class StoreMapper(Mapper):
         counting = taken.whole.counting
         if not counting.num_rows:
             return mapped
-        try:
-            table, failed = self._rows(taken.whole)
-        except duckdb.Error as error:
-            mapped.failures[owner] = one_line(error)
-            return mapped
+        table, failed = self._rows(taken.whole)
         manifest, catalog = self.task.manifest, self.task.catalog
         if failed is not None:
-            names = ", ".join(catalog.called(catalog.users(owner)))
+            names = ", ".join(catalog.called(catalog.served(owner)))
             mapped.dead.append(failed_letters(failed, names, manifest.epoch))
         mapped.operators[owner] = Operated(counting.num_rows, table.num_rows, clock.perf_counter() - begun)
         there = placed(connection(), self.store, table, manifest.shards, manifest.hot.get(owner, ()))
@@ -71,7 +67,7 @@ class StoreMapper(Mapper):
             entered, failing, spec = screened.rows, screened.failed, replace(spec, where=None)
             if screened.marked is not None:
                 entered, spec = screened.marked, replace(spec, mark=quote(HOLDS))
-        table, failed = tolerant(partial(rows_of, connection(), spec), entered)
+        table, failed = tolerant(lambda rows: rows_of(connection(), spec, rows), entered)
         both = [t for t in (failing, failed) if t is not None]
         return table, pa.concat_tables(both) if both else None
 
@@ -89,7 +85,7 @@ class StoreView:
     def runs(self, db: duckdb.DuckDBPyConnection) -> tuple[Run, ...]:
         """All rows with those of the epoch, in total order; fetched once."""
         if self._runs is None:
-            self._runs = store_runs(db, self.task, self.store, self.delta, self.readers)
+            self._runs = store_runs(self.task, self.store, self.delta, self.readers)
         return self._runs
 
 
@@ -103,11 +99,11 @@ class StoreOperator(Operator):
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[StoreOperator]:
         """See `Operator`."""
-        return [cls(catalog, store) for store in catalog.stores.values()]
+        return [cls(catalog, store) for store in catalog.stores.values() if catalog.is_of_use(store.owner)]
 
     def users(self) -> Sequence[Standing]:
         """See `Operator`."""
-        return self.catalog.users(self.owner)
+        return self.catalog.served(self.owner)
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""
@@ -126,7 +122,8 @@ class StoreOperator(Operator):
         delta = marked(spec, late, known, merge_rows(parts)) if parts else None
         if (taken_over := self._taken_over(task)) is not None:
             delta = taken_over if delta is None else merge_rows([delta, taken_over])
-        if delta is not None and any(r.keeps(self.owner) for r in self.readers):
+        kept = [task.failures.attempt(r.owner, partial(r.keeps, self.owner)) for r in self.readers]
+        if delta is not None and any(each is not False for each in kept):
             step.state.append(row_chunk(self.owner, manifest.epoch, delta))
         else:
             keep_silent(task, self.owner)
@@ -151,8 +148,6 @@ class StoreOperator(Operator):
     def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
         """See `Operator`."""
         rows = merge_rows([c.table for c in chunks])
-        wanted = np.zeros(rows.num_rows, bool)
-        for reader in self.readers:
-            wanted |= reader.needed_rows(task.db, task.manifest, owner, rows, task.whole)
-        left = rows.filter(pa.array(wanted))
+        asking = Asking(task.manifest, owner, rows, task.whole)
+        left = rows.filter(pa.array(asking.needed_by(self.readers, task.failures)))
         return [row_chunk(owner, max(c.epoch for c in chunks), left)] if left.num_rows else []

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Store
 from millpond.manifests.places import state_folder
+from millpond.manifests.quarantine import Failures
+from millpond.manifests.records import Manifest
 from millpond.operators.contract import MergeTask, Operator
 from millpond.relations import Run, all_rows, merge_rows, only_needed, with_rows
 from millpond.relations.spilling import spill
+from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.tables.shard_cache import Kept, ShardCache
 
@@ -41,8 +45,28 @@ class _Kept:
 _kept: ShardCache[_Kept] = ShardCache()
 
 
+@dataclass(frozen=True)
+class Asking:
+    """Which rows of a store are needed. whole: `rows` are all that it has, not those of some files."""
+
+    manifest: Manifest
+    owner: str
+    rows: pa.Table
+    whole: bool
+
+    def needed_by(self, readers: Sequence[Operator], failures: Failures) -> npt.NDArray[np.bool_]:
+        """The rows that any of those can still need that read the store; one that fails needs all."""
+        wanted = np.zeros(self.rows.num_rows, bool)
+        for reader in readers:
+            mine = failures.attempt(reader.owner, partial(self._by, reader))
+            wanted |= True if mine is None else mine
+        return wanted
+
+    def _by(self, reader: Operator) -> npt.NDArray[np.bool_]:
+        return reader.needed_rows(connection(), self.manifest, self.owner, self.rows, self.whole)
+
+
 def store_runs(
-    db: duckdb.DuckDBPyConnection,
     task: MergeTask,
     store: Store,
     delta: pa.Table | None,
@@ -69,13 +93,10 @@ def store_runs(
     if delta is not None and delta.num_rows:
         runs = with_rows(runs, delta)
     if sum(len(r) for r in runs) > max(PRUNED, 2 * size):
-        rows = all_rows(runs)
-        wanted = np.zeros(rows.num_rows, bool)
-        for reader in readers:
-            wanted |= reader.needed_rows(db, manifest, store.owner, rows, True)
-        runs = only_needed(runs, wanted)
+        asking = Asking(manifest, store.owner, all_rows(runs), True)
+        runs = only_needed(runs, asking.needed_by(readers, task.failures))
         size = sum(len(r) for r in runs)
-    asked = [q.definition.options.memory_rows for q in users]
+    asked = [q.definition.options.memory_rows for q in users if q.status != "quarantined"]
     if (most := min((n for n in asked if n is not None), default=None)) is not None:
         runs = spill(runs, most, os.path.join(task.pond, "spill"))
     _kept.put(task.version, store.owner, task.shard, _Kept(runs, size, files))

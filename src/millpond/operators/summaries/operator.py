@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from millpond.archive.summed.entry_files import live_name, write_entry
 from millpond.catalog import Catalog, Standing, Summary
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
-from millpond.synopses import connection
 from millpond.synopses.partials.late_exclusions import CUT
 from millpond.synopses.tolerance import tolerant_partial
 
@@ -28,7 +27,7 @@ class EntryWriter(Mapper):
             return mapped
         if task.stream.options.late == "drop":
             spec = task.catalog.synopses[summary.owner].spec
-            table = tolerant_partial(connection(), spec, taken.whole.counting, f"_bound AS {CUT}")[0]
+            table = tolerant_partial(spec, taken.whole.counting, f"_bound AS {CUT}")[0]
         written = write_entry(task.pond, summary.id, taken.file, live_name(summary.id, taken.file.path), table)
         mapped.entries[written.path] = written
         return mapped

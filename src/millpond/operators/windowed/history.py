@@ -100,7 +100,7 @@ class HistoryMap:
             if self.strict:
                 table = partial(db, spec, rows, extra)
             else:
-                table, failed = tolerant_partial(db, spec, rows, extra)
+                table, failed = tolerant_partial(spec, rows, extra)
                 letters += [f for f in [of_stream(failed, own)] if f is not None]
             if not table.num_rows:
                 continue

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from millpond.catalog import Catalog, Synopsis
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.needs import keep_since
 from millpond.progress import NEVER, StreamProgress
@@ -26,6 +27,7 @@ def stretches_now(
     progress: Mapping[str, StreamProgress],
     queries: Mapping[str, QueryProgress],
     current: Mapping[str, int],
+    failures: Failures,
 ) -> dict[str, tuple[TableStretch, ...]]:
     """Which versions the rows of an epoch see, by synopsis; nothing for one of whose tables there is no version.
 
@@ -40,7 +42,7 @@ def stretches_now(
         versions = {str(t.id): current[str(t.id)] for t in lookup.tables}
         high = max(progress.get(str(s), StreamProgress()).high for s in synopsis.spec.streams)
         stretches = with_version(known.get(owner, ()), versions, high)
-        found[owner] = _trimmed(stretches, _needed(catalog, synopsis, queries, high))
+        found[owner] = _trimmed(stretches, _needed(catalog, synopsis, queries, high, failures))
     return found
 
 
@@ -63,16 +65,15 @@ def with_version(known: tuple[TableStretch, ...], versions: dict[str, int], high
     return (*known, TableStretch(since, versions))
 
 
-def _needed(catalog: Catalog, synopsis: Synopsis, queries: Mapping[str, QueryProgress], high: int) -> int:
+def _needed(
+    catalog: Catalog, synopsis: Synopsis, queries: Mapping[str, QueryProgress], high: int, failures: Failures
+) -> int:
     """The event time from which rows of a synopsis may still be read or come late."""
     stream = catalog.streams[synopsis.spec.stream]
-    users = [q for q in catalog.queries.values() if q.synopsis == synopsis.owner]
-    known = [queries.get(str(q.id)) for q in users]
-    if not users or any(k is None for k in known):
+    users = catalog.served(synopsis.owner)
+    if not users or any(str(q.id) not in queries for q in users):
         return NEVER
-    return min(
-        keep_since(synopsis, q, stream, k.closed, high) for q, k in zip(users, known, strict=True) if k is not None
-    )
+    return min(failures.each(users, lambda q: keep_since(synopsis, q, stream, queries[str(q.id)].closed, high), NEVER))
 
 
 def _trimmed(stretches: tuple[TableStretch, ...], since: int) -> tuple[TableStretch, ...]:

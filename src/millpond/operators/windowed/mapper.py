@@ -6,7 +6,6 @@ import time as clock
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import duckdb
@@ -19,12 +18,11 @@ from millpond.catalog.unions import entering
 from millpond.manifests.task_reports import Operated
 from millpond.operators.contract import Mapped, Mapper, MapTask, Piece, Taken
 from millpond.operators.windowed.lookups import live_lookup, of_stream, tolerant_join
-from millpond.support.errors import SourceError
 from millpond.support.sql import quote
 from millpond.synopses import connection
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import cut
-from millpond.synopses.tolerance import FAULTS, one_line, tolerant
+from millpond.synopses.tolerance import tolerant
 from millpond.tables.chunks import pack
 from millpond.types import HOLDS
 
@@ -62,22 +60,17 @@ class SynopsisMapper(Mapper):
 
     def add(self, piece: Piece) -> None:
         """See `Mapper`. Rows on which an expression fails become dead letters."""
-        owner, counting = self.synopsis.owner, piece.counting
-        if not counting.num_rows or owner in self._mapped.failures:
+        owner, counting, catalog = self.synopsis.owner, piece.counting, self.task.catalog
+        if not counting.num_rows:
             return
         begun = clock.perf_counter()
-        try:
-            table, failed = self._partial(piece)
-        except (duckdb.Error, SourceError) as error:
-            self._mapped.failures[owner] = one_line(error)
-            return
+        table, failed = self._partial(piece)
+        if failed is not None:
+            names = ", ".join(catalog.called(catalog.served(owner)))
+            self._mapped.dead.append(failed_letters(failed, names, self.task.manifest.epoch))
         self._made.append(table)
         done = Operated(counting.num_rows, table.num_rows, clock.perf_counter() - begun)
         self._mapped.operators[owner] = self._mapped.operators.get(owner, Operated()) + done
-        if failed is not None:
-            catalog = self.task.catalog
-            names = ", ".join(catalog.called(catalog.users(owner)))
-            self._mapped.dead.append(failed_letters(failed, names, self.task.manifest.epoch))
 
     def _partial(self, piece: Piece) -> tuple[pa.Table, pa.Table | None]:
         task, spec = self.task, self.spec
@@ -94,21 +87,17 @@ class SynopsisMapper(Mapper):
             if screened.marked is not None:
                 entered = screened.marked
             spec = replace(spec, where=None if screened.marked is None else quote(HOLDS))
-        table, failed = tolerant(partial(self.make, connection(), spec), entered)
+        table, failed = tolerant(lambda rows: self.make(connection(), spec, rows), entered)
         return table, together(failing, of_stream(failed, own.column_names))
 
     def finish(self, taken: Taken) -> Mapped:
         """See `Mapper`."""
         mapped, owner = self._mapped, self.synopsis.owner
-        if owner in mapped.failures or not self._made:
+        if not self._made:
             return mapped
         db, shards = connection(), self.task.manifest.shards
-        try:
-            whole, tables = self.settle(db, self._made)
-            parts = [part for table in tables for part in cut(db, self.spec, owner, table, shards)]
-        except FAULTS as error:
-            mapped.failures[owner] = one_line(error)
-            return mapped
+        whole, tables = self.settle(db, self._made)
+        parts = [part for table in tables for part in cut(db, self.spec, owner, table, shards)]
         self.task.made[owner] = whole
-        mapped.parcels += [(owner, shard, pack(table)) for shard, table in parts]
+        mapped.parcels = [(owner, shard, pack(table)) for shard, table in parts]
         return mapped

@@ -13,6 +13,7 @@ import numpy as np
 
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.windowed.advance import horizon_of, revise_for
 from millpond.operators.windowed.evaluation import end_pane
@@ -122,14 +123,17 @@ def summary_since(synopsis: Synopsis, bound: int, high: int) -> int:
     return max(NEVER, min(bound, high) - max(DAY, 10 * width) - 2 * width)
 
 
-def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis) -> int:
+def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, failures: Failures) -> int:
     """The event time from which any user of a synopsis may still need its pane rows."""
     stream = catalog.streams[synopsis.spec.stream]
     known = progress_of(catalog, synopsis.spec, manifest.progress)
-    needs = [
-        keep_since(synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, known.high)
-        for q in catalog.users(synopsis.owner)
-    ]
+    needs = failures.each(
+        catalog.served(synopsis.owner),
+        lambda q: keep_since(
+            synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, known.high
+        ),
+        NEVER,
+    )
     if catalog.kept_by(synopsis.owner):
         needs.append(summary_since(synopsis, known.bound, known.high))
     return min(needs, default=NEVER)
@@ -140,24 +144,27 @@ def settled_pane(
     synopsis: Synopsis,
     progress: Callable[[str], StreamProgress | None],
     queries: Callable[[str], QueryProgress | None],
+    failures: Failures,
 ) -> int:
     """Of a synopsis of growing windows: the pane before which every window is final for all of its users; else -FAR.
 
     Arguments:
         progress, queries: progress of a stream, and of a query, by id; None: not known yet.
     """
-    if not isinstance(synopsis.spec, PanesSpec) or not synopsis.spec.landmarks:
+    spec = synopsis.spec
+    if not isinstance(spec, PanesSpec) or not spec.landmarks:
         return -FAR
-    stream = catalog.streams[synopsis.spec.stream]
+    stream = catalog.streams[spec.stream]
     high = (progress(str(stream.id)) or StreamProgress()).high
-    settled = []
-    for standing in catalog.users(synopsis.owner):
+
+    def of_query(standing: Standing) -> int:
         query, options = standing.windowed, standing.definition.options
         known = queries(str(standing.id)) or QueryProgress()
         assert isinstance(query, WindowQuery)  # it has panes
-        if stream.options.late == "revise" or synopsis.spec.feeds:
+        if stream.options.late == "revise" or spec.feeds:
             final = min(known.answered, horizon_of(query, options, known, high)) if known.closed > NEVER else NEVER
         else:
             final = min(known.answered, high)
-        settled.append(end_pane(synopsis.spec, query.window, final))
-    return min(settled, default=-FAR)
+        return end_pane(spec, query.window, final)
+
+    return min(failures.each(catalog.served(synopsis.owner), of_query, -FAR), default=-FAR)

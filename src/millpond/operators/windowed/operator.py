@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.places import query_owner, state_folder
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.announcing import announced
 from millpond.operators.contract import Answering, CompactTask, MergeTask, Step
@@ -30,7 +31,6 @@ from millpond.operators.windowed.smoothing import wait
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
-from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Chunk, read_chunks
 
 
@@ -123,7 +123,7 @@ class WindowOperator(Answering):
         """From where on state is kept in memory for a query that has answered so far."""
 
     @abstractmethod
-    def settle(self, manifest: Manifest, state: Any) -> None:
+    def settle(self, task: MergeTask, state: Any) -> None:
         """Tell the state what no window can change any more."""
 
     @abstractmethod
@@ -165,7 +165,7 @@ class WindowOperator(Answering):
 
     def users(self) -> Sequence[Standing]:
         """See `Operator`."""
-        return self.catalog.users(self.owner)
+        return self.catalog.served(self.owner)
 
     def in_shard(self, shard: int, shards: int) -> bool:
         """See `Operator`."""
@@ -179,42 +179,29 @@ class WindowOperator(Answering):
         step.state += chunks
         lowest: list[int] = []
         for standing in self.users():
-            if standing.status == "live" and str(standing.id) not in task.failures:
-                self._answer(task, step, standing, state, stored, too_late, lowest)
+            if standing.status == "live" and task.failures.reason(standing) is None:
+                answering = partial(self._answer, task, standing, state, stored, too_late)
+                if (answered := task.failures.attempt(query_owner(standing.id), answering)) is not None:
+                    step.add(answered[0])
+                    lowest.append(answered[1])
         # Without what a back-fill is going to bring, a kept table would not be the whole state.
         if lowest and not any("backfilling" in (q.status, q.reason) for q in self.users()):
             adopting = any(str(q.id) in task.manifest.adopt for q in self.users())
-            self.settle(task.manifest, state)
+            self.settle(task, state)
             state.keep(min(lowest), adopting or str(task.shard) in task.manifest.compact)
         return step
 
     def _answer(
-        self,
-        task: MergeTask,
-        step: Step,
-        standing: Standing,
-        state: WindowState,
-        stored: pa.Table,
-        too_late: int,
-        lowest: list[int],
-    ) -> None:
-        """Answer one query: its rows, and its progress."""
-        key, manifest, begun = str(standing.id), task.manifest, clock.perf_counter()
+        self, task: MergeTask, standing: Standing, state: WindowState, stored: pa.Table, too_late: int
+    ) -> tuple[Step, int]:
+        """What one query gives, and from where on its state is kept in memory."""
+        step, key, manifest, begun = Step(), str(standing.id), task.manifest, clock.perf_counter()
         options, before = standing.definition.options, manifest.queries.get(key, QueryProgress())
         known = progress_of(self.catalog, self.spec, manifest.progress)
         since = self.unanswered_since(manifest, standing)
-        for _ in (1, 2):  # a query is given up when it fails an epoch twice
-            try:
-                result = self._result(task, standing, before, state, stored, since)
-                break
-            except FAULTS as error:
-                reason = one_line(error)
-        else:
-            step.failures[key] = reason
-            return
+        result = self._result(task, standing, before, state, stored, since)
         lost = result.progress.too_late + too_late
         step.progress[key] = replace(result.progress, paused=None, too_late=lost)
-        lowest.append(self.low_of(standing, result.progress.answered))
         step.spent[key] = clock.perf_counter() - begun
         late = since is not None or before.closed < announced(options, known.bound)
         owner, epoch = query_owner(standing.id), manifest.epoch
@@ -227,6 +214,7 @@ class WindowOperator(Answering):
                 ends = table["end"] if kind == REVISIONS else table["window_end"].cast(pa.int64())
                 span = pc.min_max(ends).as_py()
                 into.append(Chunk(owner, kind, epoch, span["min"], span["max"], in_order(task.db, table)))
+        return step, self.low_of(standing, result.progress.answered)
 
     def _result(
         self,
@@ -315,19 +303,23 @@ class WindowOperator(Answering):
         ends = pc.min_max(shown["window_end"].cast(pa.int64())).as_py()
         return [Chunk(owner, kind, max(c.epoch for c in chunks), ends["min"], ends["max"], shown)]
 
-    def needed_since(self, manifest: Manifest) -> int:
+    def needed_since(self, task: CompactTask) -> int:
         """The event time from which any query may still need state."""
-        return needed_since(manifest, self.catalog, self.synopsis)
+        return needed_since(task.manifest, self.catalog, self.synopsis, task.failures)
 
-    def needs(self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress]) -> int | None:
+    def needs(
+        self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress], failures: Failures
+    ) -> int | None:
         """See `Operator`."""
         known = progress_of(self.catalog, self.spec, progress)
         stream = self.catalog.streams[self.spec.stream]
         needs = [summary_since(self.synopsis, known.bound, known.high)] if self.catalog.kept_by(self.owner) else []
-        needs += [
-            keep_since(self.synopsis, q, stream, queries.get(str(q.id), QueryProgress()).answered, known.high)
-            for q in self.users()
-        ]
+
+        def since(query: Standing) -> int:
+            answered = queries.get(str(query.id), QueryProgress()).answered
+            return keep_since(self.synopsis, query, stream, answered, known.high)
+
+        needs += failures.each(self.users(), since, otherwise=NEVER)
         return min(needs, default=None)
 
 
