@@ -28,9 +28,9 @@ import millpond.archive.upkeep.copy_maintenance as vacuum
 import millpond.engine.control.epoch as epoch
 import millpond.engine.jobs.backfill as backfill
 import millpond.engine.jobs.maintenance as maintenance
-import millpond.engine.tasks.mapping as mapping
 import millpond.engine.tasks.merging as merging
 import millpond.manifests.epochs as epochs
+import millpond.operators.copies.operator as copies
 from millpond.archive.segments import RowsWriter
 from millpond.catalog import CatalogLog
 from millpond.sources.intake import IntakeLog
@@ -81,7 +81,7 @@ MOMENTS = {
     "state-after": Moment(SegmentTable, "commit", "after", _table("state")),
     "results-before": Moment(SegmentTable, "commit", "before", _table("results")),
     "results-after": Moment(SegmentTable, "commit", "after", _table("results")),
-    "copies-written": Moment(mapping, "write_copies", "after"),
+    "copies-written": Moment(copies, "write_copies", "after"),
     "copy-before": Moment(SegmentTable, "commit", "before", _table("copies/")),
     "copy-after": Moment(SegmentTable, "commit", "after", _table("copies/")),
     "vacuum-written": Moment(vacuum, "write_copies", "after"),
