@@ -59,7 +59,7 @@ INNER_ROOMS = {
         "functions",
         "syntax",
         "render",
-        "typing",
+        "inference",
         "resolve",
         "conditions",
         "check",

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import millpond
-import millpond.language.typing.duck as duck
+import millpond.language.inference.duck as duck
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.functions import registry
 from millpond.support.errors import QueryError, SourceError, StatementError

@@ -27,7 +27,7 @@ class Catalog:
             if hasattr(statement, "definition"):
                 self.definitions[statement.definition.name.lower()] = statement.definition
             else:
-                bound = bind_query(statement.select, statement.text, statement.offset, self)
+                bound = bind_query(statement.select, self)
                 self.definitions[statement.name] = QueryDefinition(statement.name, bound, statement.options)
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from millpond.language import CreateQuery, Explain, Select, bind_query, bind_select, parse
 from millpond.language.functions.allowed import AGGREGATES, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.functions.approximate import OURS
-from millpond.language.typing.duck import Refused, describe
+from millpond.language.inference.duck import Refused, describe
 from millpond.support.errors import StatementError
 from millpond.types import RowScan
 
@@ -107,11 +107,11 @@ def understand(catalog, script: str) -> list:
     bound = []
     for statement in parse(script):
         if isinstance(statement, CreateQuery):
-            bound.append(bind_query(statement.select, statement.text, statement.offset, catalog))
+            bound.append(bind_query(statement.select, catalog))
         elif isinstance(statement, Select):
-            bound.append(bind_select(statement.select, statement.text, statement.offset, catalog))
+            bound.append(bind_select(statement.select, catalog))
         elif isinstance(statement, Explain) and not isinstance(statement.target, str):
-            bound.append(bind_select(statement.target, statement.text, statement.offset, catalog))
+            bound.append(bind_select(statement.target, catalog))
     return bound
 
 

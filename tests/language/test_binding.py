@@ -7,7 +7,7 @@ import pytest
 from tests.quick import plain_duckdb
 
 from millpond.language import TableQuery, bind_query, bind_select, parse
-from millpond.language.typing.duck import empty_relation
+from millpond.language.inference.duck import empty_relation
 from millpond.types import (
     DAY,
     HOUR,
@@ -29,7 +29,7 @@ W = "[RANGE 5 MINUTES SLIDE 1 MINUTE]"
 def bind(catalog):
     def bind(text: str) -> WindowedQuery:
         (statement,) = parse(text)
-        return bind_query(statement.select, statement.text, statement.offset, catalog)
+        return bind_query(statement.select, catalog)
 
     return bind
 
@@ -38,7 +38,7 @@ def bind(catalog):
 def adhoc(catalog):
     def adhoc(text: str) -> WindowedQuery | ScanQuery | TableQuery:
         (statement,) = parse(text)
-        return bind_select(statement.select, statement.text, statement.offset, catalog)
+        return bind_select(statement.select, catalog)
 
     return adhoc
 

@@ -13,8 +13,8 @@ from millpond.types import DAY, HOUR, MINUTE, SECOND
 from millpond.types.durations import UNITS, interval_text, parse_duration, parse_timestamp
 
 MODULES = (
-    "types.durations", "support.spelling", "support.sql", "language.typing.duck",
-    "language.typing.column_types", "language.script",
+    "types.durations", "support.spelling", "support.sql", "language.inference.duck",
+    "language.inference.column_types", "language.script",
     "types.options.value_kinds", "types.options.stream_values", "types.options.declared", "types.archive_design",
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millpond.language import bind_query, bind_select, parse
-from millpond.language.typing.enum_texts import values_of
+from millpond.language.inference.enum_texts import values_of
 from millpond.support.errors import StatementError
 from millpond.types import FunctionDefinition, QueryDefinition, StreamDefinition
 
@@ -18,7 +18,7 @@ class Catalog:
         declared = f"CREATE STREAM s (ts TIMESTAMP, e {LEVEL}, t TEXT, es {LEVEL}[]) WITH (lateness = '5s')"
         self.definitions: dict[str, StreamDefinition | QueryDefinition] = {"s": parse(declared)[0].definition}
         (query,) = parse(f"CREATE QUERY q AS SELECT e, max(e) AS top, count(*) AS n FROM s {W} GROUP BY e")
-        bound = bind_query(query.select, query.text, query.offset, self)
+        bound = bind_query(query.select, self)
         self.definitions["q"] = QueryDefinition("q", bound, query.options)
 
     def lookup(self, name: str) -> StreamDefinition | QueryDefinition | None:
@@ -45,7 +45,7 @@ CATALOG = Catalog()
 
 def bind(text: str):
     (statement,) = parse(text)
-    return bind_select(statement.select, statement.text, statement.offset, CATALOG)
+    return bind_select(statement.select, CATALOG)
 
 
 def cast(value: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from millpond.language import CreateQuery, Explain, Select, bind_select, bind_standing, parse
@@ -218,11 +220,11 @@ WRONG = [
 def understand(catalog, script: str) -> None:
     for statement in parse(script):
         if isinstance(statement, CreateQuery):
-            bind_standing(statement.select, statement.text, statement.offset, catalog)
+            bind_standing(statement.select, catalog)
         elif isinstance(statement, Select):
-            bind_select(statement.select, statement.text, statement.offset, catalog)
+            bind_select(statement.select, catalog)
         elif isinstance(statement, Explain) and not isinstance(statement.target, str):
-            bind_select(statement.target, statement.text, statement.offset, catalog)
+            bind_select(statement.target, catalog)
 
 
 @pytest.mark.parametrize("before", ["", "SHOW STREAMS; -- one\n\n  "])
@@ -252,9 +254,9 @@ def test_at_least_forty():
 def test_errors_of_binding_without_a_script_point_into_the_text(catalog):
     script = "SHOW STREAMS;\nSELECT mhp FROM reading"
     statement = parse(script)[1]
-    statement.select.meta.clear()
+    select = replace(statement.select, script=None)
     with pytest.raises(StatementError) as caught:
-        bind_select(statement.select, statement.text, statement.offset, catalog)
+        bind_select(select, catalog)
     assert (caught.value.text, caught.value.line, caught.value.column) == (statement.text, 1, 8)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.language.naive import boxed_rows
 
 from millpond.language import bind_standing, parse
-from millpond.language.typing.zoned import utc_text
+from millpond.language.inference.zoned import utc_text
 from millpond.support.errors import StatementError
 from millpond.types import FunctionDefinition, RowQuery, from_json, to_json
 
@@ -162,7 +162,7 @@ def typed() -> tuple[Typed, duckdb.DuckDBPyConnection]:
 
 def bind(schema: Typed, text: str) -> RowQuery:
     (statement,) = parse(text)
-    found = bind_standing(statement.select, statement.text, statement.offset, schema)
+    found = bind_standing(statement.select, schema)
     assert isinstance(found, RowQuery)
     return found
 

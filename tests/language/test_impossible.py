@@ -26,8 +26,8 @@ def test_constants(window: str, condition: str, refused: bool) -> None:
     [statement] = parse(f"CREATE QUERY q AS SELECT {listed} FROM s{window} WHERE {condition}")
     names = Names(stream("s", n="INTEGER", k="VARCHAR"))
     if not refused:
-        bind_standing(statement.select, statement.text, statement.offset, names)
+        bind_standing(statement.select, names)
         return
     with pytest.raises(StatementError, match="is not a value of type") as caught:
-        bind_standing(statement.select, statement.text, statement.offset, names)
+        bind_standing(statement.select, names)
     assert statement.script[caught.value.start : caught.value.end] in ("'abc'", "'x'", "'soon'")

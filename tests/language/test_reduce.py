@@ -19,7 +19,7 @@ DAY, HOUR = 86_400_000_000, 3_600_000_000
 def bound(sql: str, catalog: Catalog, standing: bool = False) -> Any:
     (statement,) = parse(sql)
     bind = bind_query if standing else bind_select
-    return bind(statement.select, statement.text, statement.offset, catalog)
+    return bind(statement.select, catalog)
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_only_streams_are_reduced(catalog: Catalog) -> None:
     for name in ("slow", "sensors"):
         (statement,) = parse(f"SELECT count(*) FROM {name} REDUCE sample(0.5)")
         with pytest.raises(StatementError, match="this is no stream"):
-            bind_select(statement.select, statement.text, statement.offset, catalog)
+            bind_select(statement.select, catalog)

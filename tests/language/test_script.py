@@ -150,7 +150,7 @@ def test_create_query_options_before_or_behind(text):
     assert (statement.name, statement.replace, statement.if_not_exists) == ("q", True, False)
     options = statement.options
     assert (options.since, options.empty, options.revise_for) == ("start", "report", 2 * DAY)
-    assert statement.select.sql() == "SELECT a FROM b"
+    assert statement.select.tree.sql() == "SELECT a FROM b"
 
 
 def test_since_a_timestamp():

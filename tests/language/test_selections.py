@@ -25,9 +25,9 @@ NOW = Edge("now")
 def bind(catalog):
     def bind(text: str) -> RowQuery:
         (statement,) = parse(text)
-        found = bind_standing(statement.select, statement.text, statement.offset, catalog)
+        found = bind_standing(statement.select, catalog)
         assert isinstance(found, RowQuery) and from_json(RowQuery, to_json(found)) == found
-        assert found == bind_selection(statement.select, statement.text, statement.offset, catalog)
+        assert found == bind_selection(statement.select, catalog)
         assert found == Binder(catalog).bind(text)
         return found
 
@@ -64,7 +64,7 @@ def test_windows(bind, written, span):
 
 def test_begin_and_end_are_also_names(catalog):
     (statement,) = parse("SELECT begin - 5 AS end, CASE WHEN begin > 1 THEN 2 END FROM begin WHERE a < begin - 5")
-    assert statement.select.sql() == (
+    assert statement.select.tree.sql() == (
         "SELECT begin - 5 AS end, CASE WHEN begin > 1 THEN 2 END FROM begin WHERE a < begin - 5"
     )
 
@@ -159,7 +159,7 @@ def test_what_is_a_selection(catalog):
     def kind(text: str, standing: bool) -> type:
         (statement,) = parse(text)
         bound = bind_standing if standing else bind_select
-        return type(bound(statement.select, statement.text, statement.offset, catalog))
+        return type(bound(statement.select, catalog))
 
     window = "SELECT count(*) FROM reading [RANGE 5 m SLIDE 1 m]"
     assert kind(window, True) is kind(window, False) is WindowQuery

@@ -27,7 +27,7 @@ TEMPLATES = [
 def ordinary(catalog: object, text: str) -> Query | Staged | str:
     try:
         (statement,) = parse(text)
-        return bind_standing(statement.select, statement.text, statement.offset, catalog)
+        return bind_standing(statement.select, catalog)
     except StatementError as error:
         return str(error)
 

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-import millpond.language.typing.duck as duck
+import millpond.language.inference.duck as duck
 from millpond.language import bind_query, parse
-from millpond.language.typing.duck import Refused, TypedRelation, describe, typed_relation
+from millpond.language.inference.duck import Refused, TypedRelation, describe, typed_relation
 from millpond.support.errors import StatementError
 from millpond.types import Column
 
@@ -35,7 +35,7 @@ def questions(monkeypatch):
 
 def bound(text: str, catalog):
     (statement,) = parse(text)
-    return bind_query(statement.select, statement.text, statement.offset, catalog)
+    return bind_query(statement.select, catalog)
 
 
 def test_queries_that_differ_in_constants_ask_one_question(catalog, questions):

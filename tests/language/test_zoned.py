@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import millpond
-from millpond.language.typing.zoned import utc_text
+from millpond.language.inference.zoned import utc_text
 
 ZONED = "'1970-01-01 01:00:05+01:00'"  # five seconds after 1970
 

@@ -65,7 +65,7 @@ class Names:
 def bound(sql: str, *definitions: StreamDefinition | TableDefinition) -> RelationalQuery:
     """The query of a text."""
     statement = parse(sql)[0]
-    return bind_relational(statement.select, statement.text, statement.offset, Names(*definitions))
+    return bind_relational(statement.select, Names(*definitions))
 
 
 def stored(definition: StreamDefinition, rows: Sequence[Stamped], cuts: Mapping[int, int] | None = None) -> pa.Table:

@@ -70,7 +70,7 @@ def test_panes_keep_the_order_of_the_declaration(one: Rows, two: Rows, three: Ro
     parts = (one, two, three)
     (statement,) = lang.parse(f"CREATE QUERY q AS {SELECT}")
     assert isinstance(statement, lang.CreateQuery)
-    query = lang.bind_query(statement.select, statement.text, statement.offset, Names(Catalog(streams={1: STREAM})))
+    query = lang.bind_query(statement.select, Names(Catalog(streams={1: STREAM})))
     db, spec = connection(), spec_of(query, STREAM)
     segments = [segment(rows, 100 * i) for i, rows in enumerate(parts)]
     merged = merge_partials(db, spec, [partial(db, spec, s) for s in segments])

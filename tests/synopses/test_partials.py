@@ -59,7 +59,7 @@ def query_of(aggregates: tuple[str, ...], keys: str = "") -> WindowedQuery:
     statement = next(iter(lang.parse(text)))
     assert isinstance(statement, lang.CreateQuery)
     catalog = Catalog(streams={1: STREAM})
-    return lang.bind_query(statement.select, statement.text, statement.offset, Names(catalog))
+    return lang.bind_query(statement.select, Names(catalog))
 
 
 ROWS = st.tuples(

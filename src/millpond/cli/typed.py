@@ -9,9 +9,9 @@ from typing import Final
 from sqlglot import exp
 
 from millpond.language import Select, parse
+from millpond.language.inference.column_types import NAMES
 from millpond.language.script import STATEMENTS
 from millpond.language.syntax.window_clause import PARAMETERS
-from millpond.language.typing.column_types import NAMES
 from millpond.support.errors import StatementError
 from millpond.types.durations import UNIT_NAMES, UNITS
 
@@ -140,9 +140,9 @@ def _is_plain(word: str) -> bool:
         [statement] = parse(f"SELECT {word} FROM {word}")
     except (StatementError, ValueError):
         return False
-    if not isinstance(statement, Select) or not isinstance(statement.select, exp.Select):
+    if not isinstance(statement, Select) or not isinstance(statement.select.tree, exp.Select):
         return False
-    columns, tables = statement.select.expressions, list(statement.select.find_all(exp.Table))
+    columns, tables = statement.select.tree.expressions, list(statement.select.tree.find_all(exp.Table))
     return len(columns) == 1 and isinstance(columns[0], exp.Column) and [t.name for t in tables] == [word]
 
 

@@ -39,7 +39,7 @@ def check_sources(statement: lang.DeriveStream) -> None:
 
     Raises: StatementError with the place.
     """
-    for table in statement.select.find_all(exp.Table):
+    for table in statement.select.tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and table.name.lower() == statement.name.lower():
             raise _fault(statement, f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
 

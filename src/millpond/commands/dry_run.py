@@ -117,9 +117,9 @@ class Foresight:
         elif isinstance(statement, lang.AlterSystem) and "statistics" in statement.settings:
             self._made.setdefault(SYSSTREAM, definition_of(0))
         elif isinstance(statement, lang.Select):
-            self._check(lang.bind_select(statement.select, statement.text, statement.offset, self))
+            self._check(lang.bind_select(statement.select, self))
         elif isinstance(statement, lang.Explain) and not isinstance(statement.target, str):
-            lang.bind_select(statement.target, statement.text, statement.offset, self)
+            lang.bind_select(statement.target, self)
 
     def _is_known(self, name: str) -> bool:
         return self.lookup(name) is not None or bool(self.missing(name))
@@ -130,7 +130,7 @@ class Foresight:
             self._made[name.lower()] = definition
 
     def _bind(self, statement: lang.CreateQuery | lang.DeriveStream) -> Query | Staged:
-        bound = lang.bind_standing(statement.select, statement.text, statement.offset, self)
+        bound = lang.bind_standing(statement.select, self)
         if isinstance(statement, lang.CreateQuery):
             self._check(bound, statement.options)
         return bound

@@ -202,7 +202,7 @@ class Interpreter:
 
     def _select(self, statement: lang.Select) -> tuple[pa.Table, str]:
         """The answer, and a note about queries whose answers are not complete yet."""
-        bound = lang.bind_select(statement.select, statement.text, statement.offset, self.rows.names)
+        bound = lang.bind_select(statement.select, self.rows.names)
         if isinstance(bound, RowQuery):
             check_reduction(bound.query)
             return (table := select_once(self.core, bound).table), said_with(self.core, table, bound)
@@ -242,7 +242,7 @@ class Interpreter:
             if standing.inputs:
                 return explain_relational(self.core, standing.relational, standing, statement.analyze)
             return explain(self.core, standing.windowed, standing, statement.analyze)
-        bound = lang.bind_select(statement.target, statement.text, statement.offset, self.rows.names)
+        bound = lang.bind_select(statement.target, self.rows.names)
         if isinstance(bound, Staged):
             return explain_staged(self.core, bound)
         if isinstance(bound, RowQuery):
@@ -315,7 +315,7 @@ class Interpreter:
             return f"stream {statement.name} exists"
         self._free_name(statement.name, statement)
         check_sources(statement)
-        bound = lang.bind_standing(statement.select, statement.text, statement.offset, self.rows.names)
+        bound = lang.bind_standing(statement.select, self.rows.names)
         first = max(core.last_manifest, core.published.epoch) + 1
         if isinstance(bound, RowQuery):
             source = core.catalog.stream(bound.sides[0].stream)
@@ -374,7 +374,7 @@ class Interpreter:
             return f"query {name} exists"
         if old is None or not statement.replace:
             self._free_name(name, statement)
-        bound = lang.bind_standing(statement.select, statement.text, statement.offset, self.rows.names)
+        bound = lang.bind_standing(statement.select, self.rows.names)
         if not isinstance(bound, RowQuery):
             return self.windows.register(name, bound, statement.options, statement.text, old)[1]
         version = 1 if old is None else version_of(old) + 1
@@ -423,7 +423,7 @@ class Interpreter:
         definition = standing.definition
         text, select = lang.with_window(name, definition.text, statement.window)
         try:
-            bound = lang.bind_standing(select, text, 0, self.rows.names)
+            bound = lang.bind_standing(select, self.rows.names)
         except StatementError as fault:
             raise self._outdated(name, definition.text) or fault from None
         if isinstance(bound, RowQuery):
@@ -445,7 +445,7 @@ class Interpreter:
         made = lang.parse(text)[0]
         assert isinstance(made, lang.CreateQuery | lang.Select)
         try:
-            lang.bind_standing(made.select, text, 0, self.rows.names)
+            lang.bind_standing(made.select, self.rows.names)
         except StatementError as fault:
             message = f"the text of '{name}' does not fit the columns that there are now: {fault.message}"
             expected = "; ".join(e for e in (fault.expected, f"CREATE OR REPLACE QUERY {name} says it anew") if e)

@@ -232,4 +232,4 @@ def _bind(binder: Binder, text: str) -> Query | Staged:
         return binder.bind(text)
     [statement] = parse(text)
     assert isinstance(statement, CreateQuery)
-    return bind_standing(statement.select, statement.text, statement.offset, binder.schema)
+    return bind_standing(statement.select, binder.schema)

@@ -55,7 +55,7 @@ def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> Wind
     statements = lang.parse(declared.query)
     if len(statements) != 1 or not isinstance(statements[0], lang.Select):
         raise _refused(f"'{declared.query}' is no query; {_LIKE}")
-    query = lang.bind_query(statements[0].select, declared.query, 0, _Names(schema, stream))
+    query = lang.bind_query(statements[0].select, _Names(schema, stream))
     if query.stream.lower() != stream.name.lower() or query.feeds:
         raise _refused(f"a summary of {stream.name} reads {stream.name} and nothing else: '{declared.query}'")
     if query.lookup is not None:

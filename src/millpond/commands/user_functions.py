@@ -17,7 +17,7 @@ from millpond.engine.core import Core
 from millpond.functions import Function, put, share, use, withdraw
 from millpond.language import Select, parse
 from millpond.language.functions.allowed import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
-from millpond.language.typing.duck import Refused, describe
+from millpond.language.inference.duck import Refused, describe
 from millpond.support.errors import QueryError, StatementError
 from millpond.tables import write_durably
 from millpond.types import FunctionDefinition, to_json
@@ -127,7 +127,7 @@ def _is_callable(name: str) -> bool:
         (statement,) = parse(f"SELECT {name}(a) FROM s")
     except StatementError:
         return False
-    item = statement.select.expressions[0] if isinstance(statement, Select) else None
+    item = statement.select.tree.expressions[0] if isinstance(statement, Select) else None
     return isinstance(item, exp.Anonymous) and item.name == name
 
 

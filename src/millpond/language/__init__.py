@@ -8,7 +8,7 @@ added in `functions.allowed` alone, a statement in `script` and `syntax.statemen
     text ─▶ syntax ─▶ resolve ─▶ check ─▶ rewrite ─▶ plan ─▶ query
 
 Each of these rooms imports those before it. `functions` says what may be called; `render` makes SQL of trees, and
-`typing` asks DuckDB for its types; `conditions` takes conditions apart; `with_options` reads `WITH (…)`.
+`inference` asks DuckDB for its types; `conditions` takes conditions apart; `with_options` reads `WITH (…)`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
     from millpond.language.plan.relation_trees import DEAD_COLUMNS, RelationRef, TableQuery
     from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     )
     from millpond.language.syntax.token_places import pointing, pointing_into, token_place
     from millpond.language.templates import Binder
-    from millpond.language.typing.widening import is_wider, wider_than
 
 #: Where the names are defined; imported when first used, since tasks of the engine need little of the language.
 _HOMES = {
@@ -74,12 +74,12 @@ _HOMES = {
     "bind_select": "plan.standing",
     "bind_selection": "plan.standing",
     "bind_standing": "plan.standing",
-    "is_wider": "typing.widening",
+    "is_wider": "inference.widening",
     "parse": "script",
     "pointing": "syntax.token_places",
     "pointing_into": "syntax.token_places",
     "token_place": "syntax.token_places",
-    "wider_than": "typing.widening",
+    "wider_than": "inference.widening",
     "with_window": "rewindow",
 }
 

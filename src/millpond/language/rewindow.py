@@ -5,12 +5,13 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millpond.language.script import parse
+from millpond.language.syntax.nodes import WindowedCall, window_of
 from millpond.language.syntax.statement_types import CreateQuery, Select
-from millpond.language.syntax.window_clause import WINDOW, WindowClause
+from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.errors import Refusal
 
 
-def with_window(name: str, text: str, window: str) -> tuple[str, exp.Query]:
+def with_window(name: str, text: str, window: str) -> tuple[str, WrittenSelect]:
     """The text of query `name` with its one window exchanged for `window` (brackets included), and its SELECT.
 
     Raises: Refusal when the query has no window in brackets, or several; StatementError when the new one is wrong.
@@ -18,7 +19,7 @@ def with_window(name: str, text: str, window: str) -> tuple[str, exp.Query]:
         >>> with_window("q", "SELECT count(*) FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE]", "[RANGE TUMBLING 1 HOUR]")[0]
         'SELECT count(*) FROM s [RANGE TUMBLING 1 HOUR]'
     """
-    places = sorted(_places(_select(text)))
+    places = sorted(_places(_select(text).tree))
     if len(places) != 1:
         what = f"has {len(places)} windows" if places else "has no window in brackets"
         raise Refusal(f"query '{name}' {what}; CREATE OR REPLACE QUERY gives it another text")
@@ -27,7 +28,7 @@ def with_window(name: str, text: str, window: str) -> tuple[str, exp.Query]:
     return changed, _select(changed)
 
 
-def _select(text: str) -> exp.Query:
+def _select(text: str) -> WrittenSelect:
     statement = parse(text)[0]
     assert isinstance(statement, CreateQuery | Select)
     return statement.select
@@ -35,7 +36,8 @@ def _select(text: str) -> exp.Query:
 
 def _places(select: exp.Query) -> list[tuple[int, int]]:
     clause = select.args.get("from_")
-    if clause is not None and isinstance(clause.this, exp.Subquery) and WINDOW in clause.this.meta:
-        return [clause.this.meta[WINDOW].place]  # the windows in parentheses say how long rows may be joined
-    found = {id(clause): clause for node in select.walk() if (clause := node.meta.get(WINDOW)) is not None}
-    return [c.place for c in found.values() if isinstance(c, WindowClause)]
+    around = window_of(clause.this) if clause is not None and isinstance(clause.this, exp.Subquery) else None
+    if around is not None:
+        return [around.place]  # the windows in parentheses say how long rows may be joined
+    behind = [node.window if isinstance(node, WindowedCall) else window_of(node) for node in select.walk()]
+    return [clause.place for clause in behind if clause is not None]

@@ -11,9 +11,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.language.syntax.bounds_clause import BOUNDS, EdgeReader, cut_bounds
+from millpond.language.inference.column_types import NAMES, TypeRefused, canonical
+from millpond.language.syntax.bounds_clause import EdgeReader, cut_bounds
 from millpond.language.syntax.dialect import MillpondParser, SyntaxFault, new_parser
-from millpond.language.syntax.source_text import SCRIPT, nearest
+from millpond.language.syntax.source_text import nearest
 from millpond.language.syntax.statement_types import (
     AlterColumns,
     AlterQuery,
@@ -35,7 +36,7 @@ from millpond.language.syntax.statement_types import (
 )
 from millpond.language.syntax.tokens import tokens_of
 from millpond.language.syntax.window_clause import parse_window
-from millpond.language.typing.column_types import NAMES, TypeRefused, canonical
+from millpond.language.syntax.written_select import WrittenSelect
 from millpond.language.with_options.option_reader import OptionReader, Written
 from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
@@ -301,7 +302,7 @@ class _Reader:
             **self.common,
         )
 
-    def as_select(self, known: Table, at: Token) -> tuple[exp.Query, OptionReader]:
+    def as_select(self, known: Table, at: Token) -> tuple[WrittenSelect, OptionReader]:
         """`[WITH (options)] AS SELECT … [WITH (options)]`."""
         options = self.with_options(known, at)
         self.expect("AS", what="AS SELECT …")
@@ -398,8 +399,8 @@ class _Reader:
             self.parser._advance()
         return value, (first.start, self.parser._prev.end + 1)
 
-    def query(self) -> exp.Query:
-        """A SELECT up to the end of the tokens; its root carries the script, and its BEGIN … END clauses."""
+    def query(self) -> WrittenSelect:
+        """A SELECT up to the end of the tokens."""
         index = self.parser._index
         kept, bounds = cut_bounds(self.tokens, index, self.script)
         if bounds:
@@ -410,10 +411,7 @@ class _Reader:
             node = node.unnest()
         if not isinstance(node, exp.Query):
             self.fail("this is not a query", self.tokens[0], expected="SELECT …")
-        node.meta[SCRIPT] = self.script
-        if bounds:
-            node.meta[BOUNDS] = bounds
-        return node
+        return WrittenSelect(node, bounds=bounds, **{name: self.common[name] for name in ("text", "offset", "script")})
 
     def drop(self) -> Drop:
         kind = self.expect("STREAM", "TABLE", "QUERY").lower()

@@ -18,14 +18,15 @@ from sqlglot import exp
 
 from millpond.language.conditions.axes import Constant, ConstantFault
 from millpond.language.conditions.factors import Factor, Marks, boxes_of, number_form, ranges_of
+from millpond.language.inference.zoned import utc_text
 from millpond.language.plan import standing
 from millpond.language.plan.standing import Analysis, analyse, conjunction, unmarked
 from millpond.language.resolve.schema import Schema
 from millpond.language.script import parse
-from millpond.language.syntax.bounds_clause import BOUNDS, EdgeReader
+from millpond.language.syntax.bounds_clause import EdgeReader
 from millpond.language.syntax.dialect import tokenize
 from millpond.language.syntax.statement_types import Select
-from millpond.language.typing.zoned import utc_text
+from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.errors import StatementError
 from millpond.types import JoinFactor, Query, RowQuery, ScanQuery, Side, Span, Staged, StreamDefinition
 
@@ -161,7 +162,7 @@ class Binder:
     def ordinary(self, text: str) -> Query | Staged:
         """Parse and bind."""
         statement = _select_of(text)
-        return standing.bind_standing(statement.select, statement.text, statement.offset, self.schema)
+        return standing.bind_standing(statement.select, self.schema)
 
     def valid(self, template: _Template) -> bool:
         """Whether the streams are still those that the template was made for."""
@@ -232,7 +233,7 @@ def _with_text(query: ScanQuery, text: str) -> ScanQuery:
 def _make(text: str, parts: Sequence[str], schema: Schema) -> _Template | None:
     """The template of a text that can be bound."""
     statement = _select_of(text)
-    select = statement.select
+    written, select = statement.select, statement.select.tree
     if statement.offset != 0:
         return None
     starts: dict[int, int] = {}
@@ -249,10 +250,10 @@ def _make(text: str, parts: Sequence[str], schema: Schema) -> _Template | None:
             continue
         if not (enums and literal.is_string):
             marks[f"\ufdd0{slot}\ufdd1"] = (slot, literal)
-    analysis = analyse(select, statement.text, statement.offset, schema, marks)
+    analysis = analyse(written, schema, marks)
     sides = tuple(tuple(_slotted(f, marks, parts) for f in factors) for factors in analysis.factors)
     slots = frozenset(s for side in sides for f in side if isinstance(f, _Slotted) for s in f.slots)
-    clauses = _clauses(select, analysis, parts)
+    clauses = _clauses(written, analysis, parts)
     inside = {n for c in clauses for n in range(c.first, c.last)}
     query = replace(analysis.query, where=_unmarked(conjunction(analysis.rest), marks))
     join = analysis.join and replace(
@@ -304,9 +305,9 @@ def _slotted(factor: Factor, marks: Marks, parts: Sequence[str]) -> Factor | _Sl
     return _Slotted(factor, (*pieces, rest), tuple(slots))
 
 
-def _clauses(select: exp.Expr, analysis: Analysis, parts: Sequence[str]) -> tuple[_Clause, ...]:
+def _clauses(written: WrittenSelect, analysis: Analysis, parts: Sequence[str]) -> tuple[_Clause, ...]:
     """The BEGIN … END clauses, if there is a constant inside of one; those for both sides come first."""
-    written = sorted(select.meta.get(BOUNDS, ()), key=lambda c: c.alias is not None)
+    bounds = sorted(written.bounds, key=lambda c: c.alias is not None)
     gaps: list[tuple[int, int]] = []
     position = 0
     for n, part in enumerate(parts):
@@ -314,7 +315,7 @@ def _clauses(select: exp.Expr, analysis: Analysis, parts: Sequence[str]) -> tupl
             gaps.append((position, position + len(part)))
         position += len(part)
     found: list[_Clause] = []
-    for clause in written:
+    for clause in bounds:
         start, end = clause.place
         first = next(n for n, (low, high) in enumerate(gaps) if low <= start <= high)
         last = next(n for n, (low, high) in enumerate(gaps) if low <= end <= high)

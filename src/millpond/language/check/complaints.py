@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from sqlglot import exp
 
 from millpond.language.conditions.conjuncts import conjuncts
+from millpond.language.inference.duck import Refused, describe
 from millpond.language.syntax.source_text import span
-from millpond.language.typing.duck import Refused, describe
 
 #: So many parts are left out at most; a statement with more is pointed at as a whole.
 _PARTS = 64

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from millpond.language.conditions.axes import ConstantFault
 from millpond.language.conditions.factors import FactorReader
+from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.syntax.source_text import Source
-from millpond.language.typing.duck import Refused, typed_relation
 from millpond.support.errors import StatementError
 from millpond.types import Column
 

@@ -16,7 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-from millpond.language.typing.duck import evaluate
+from millpond.language.inference.duck import evaluate
 from millpond.support.sql import text_literal
 from millpond.types import micros_of
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 import duckdb
 from sqlglot import exp
 
+from millpond.language.inference.duck import evaluate
 from millpond.language.render.rendering import render
-from millpond.language.typing.duck import evaluate
 
 #: Ends of windows: later than the first, not later than the second, microseconds since 1970.
 Ends = tuple[int, int]

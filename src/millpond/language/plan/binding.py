@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from millpond.language.check.impossible import check_constants
 from millpond.language.conditions.conjuncts import conjuncts
+from millpond.language.inference.types_of import Item, Typer
 from millpond.language.plan.relation_trees import TableQuery, bind_relation, streams_in
 from millpond.language.plan.table_lookups import LookupScope, allowed_clauses, bound_lookup, joined_tables
 from millpond.language.resolve.aggregate_windows import OVER_JOINS, CallWindows, refuse_windowed_calls, windowed_calls
@@ -17,7 +18,7 @@ from millpond.language.resolve.expressions import check_arguments, has_aggregate
 from millpond.language.resolve.from_items import bound_window, find, of_answers, side_stream
 from millpond.language.resolve.grouping import GroupScope
 from millpond.language.resolve.reductions_bound import bound_reduction
-from millpond.language.resolve.registered_calls import mark_functions
+from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.row_window_clauses import bound_row_window
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.scope import RowScope
@@ -32,10 +33,10 @@ from millpond.language.resolve.select_list import (
 from millpond.language.resolve.stream_unions import union_feeds
 from millpond.language.rewrite.corrections import over_corrections
 from millpond.language.rewrite.fidelity_columns import with_fidelity
-from millpond.language.syntax.dialect import UNION
+from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source
-from millpond.language.syntax.window_clause import FINAL, REVISIONS, WINDOW, WORKS
-from millpond.language.typing.types_of import Item, Typer
+from millpond.language.syntax.window_clause import WORKS
+from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.sql import quote
 from millpond.types import (
     EXACT,
@@ -53,7 +54,19 @@ from millpond.types import (
     WindowQuery,
 )
 
-_CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct")
+_CLAUSES = (
+    "expressions",
+    "from_",
+    "where",
+    "group",
+    "having",
+    "order",
+    "limit",
+    "offset",
+    "distinct",
+    "texts",
+    "to_stream",
+)
 _LATER = {
     "joins": "windows that say when they end (SLIDE, TUMBLING, …) do not join streams",
     "laterals": "LATERAL is not available over a stream",
@@ -66,31 +79,28 @@ _LATER = {
 }
 
 
-def bind_query(select: exp.Expr, text: str, offset: int, schema: Schema) -> WindowedQuery:
+def bind_query(written: WrittenSelect, schema: Schema) -> WindowedQuery:
     """Bind a SELECT over one stream with a window in brackets.
 
     Arguments:
-        select: the tree of a `CreateQuery`, `Select` or `Explain` statement.
-        text, offset: the statement's own text and where it starts in its script; `text` is kept in the bound query.
-        schema: what names mean.
+        written: of a `CreateQuery`, `Select` or `Explain` statement. schema: what names mean.
 
     Returns:
         The query with names and types resolved.
 
     Raises:
-        StatementError: with the place in the script (in `text`, if the tree does not carry its script).
+        StatementError: with the place in the script.
     """
-    source = Source.of(select, text, offset)
-    mark_functions(select, schema)
+    source = written.source
     try:
-        bound = SelectBinder(select, text, source, schema, True).bind()
+        bound = SelectBinder(with_registered(written.tree, schema), written.text, source, schema, True).bind()
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
     assert isinstance(bound, WindowedQuery)  # see `check_shape`
     return bound
 
 
-def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> WindowedQuery | ScanQuery | TableQuery:
+def bind_select(written: WrittenSelect, schema: Schema) -> WindowedQuery | ScanQuery | TableQuery:
     """Bind an ad hoc SELECT: over one stream, or over any number of answers, tables and side streams.
 
     Arguments and errors as `bind_query`.
@@ -98,15 +108,15 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Win
     Returns:
         A `TableQuery` when FROM names no stream.
     """
-    source = Source.of(select, text, offset)
-    mark_functions(select, schema)
+    source, text = written.source, written.text
+    select = with_registered(written.tree, schema)
     try:
         streams = streams_in(select, schema, source)
         if not streams:
             refuse_windowed_calls(select, text, source)
             return bind_relation(select, text, source, schema)
         if not _is_plain(select):
-            sliding = next((t for t in select.find_all(exp.Table) if t.meta.get(WINDOW) is not None), None)
+            sliding = next((t for t in select.find_all(exp.Table) if window_of(t) is not None), None)
             beside = isinstance(select, exp.Select) and len(streams) == 1 and _is_plain(select, ("joins",))
             if beside and (sliding is not None or windowed_calls(select, text)):
                 return SelectBinder(select, text, source, schema, False).bind()
@@ -151,10 +161,9 @@ class SelectBinder:
         joined = joined_tables(self.select, self.schema, self.source)
         self.check_clauses(allowed_clauses(self.select, joined, self.source))
         table, stream = self.stream() if joined is None else self.named(joined.stream, True)
-        self.calls = CallWindows(self.select, self.text, table.meta.get(WINDOW), stream, self.source)
+        self.calls = CallWindows(self.select, self.text, window_of(table), stream, self.source)
         if self.calls.common is not None:
-            table = table.copy()
-            table.meta[WINDOW] = self.calls.common
+            table = with_suffix(table.copy(), window=self.calls.common)
         ending = bound_window(table, stream, self.source, self.schema) or self.calls.query
         window = ending or bound_row_window(table, stream, self.source)
         feeds = union_feeds(table, stream, self.schema, self.source)
@@ -242,8 +251,8 @@ class SelectBinder:
         source = self.source
         if not isinstance(table, exp.Table):
             raise source.error("subqueries in FROM are not available over streams yet", table, "the name of a stream")
-        check_arguments(table, ("this", "alias", "db", "catalog"), source)
-        if not with_tables and self.select.args.get("joins") and table.meta.get(UNION):
+        check_arguments(table, ("this", "alias", "db", "catalog", "suffix"), source)
+        if not with_tables and self.select.args.get("joins") and suffix_of(table).union:
             raise source.error("unions of streams cannot be joined yet", table, "one union with a window behind it")
         alias = table.args.get("alias")
         if alias is not None and alias.args.get("columns"):
@@ -260,9 +269,9 @@ class SelectBinder:
                 table.this,
                 "the name of a stream; or a window behind each stream, such as [RANGE 1 HOUR], which makes relations",
             )
-        if revisions := table.meta.get(REVISIONS):
+        if revisions := suffix_of(table).revisions:
             raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)
-        if final := table.meta.get(FINAL):
+        if final := suffix_of(table).final:
             raise source.error("FINAL is for the answers of a query, and this is a stream", final)
         return table, found
 
@@ -329,7 +338,7 @@ class SelectBinder:
             items = expand_stars(written, rows, source)
             texts = [rows.text(i.node) for i in items]
         text = groups.text if groups is not None else rows.text
-        names = names_of(items, rows, source, isinstance(window, Window))
+        names = names_of(items, rows, isinstance(window, Window))
         clause = select.args.get("having")
         having = Item(text(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, texts, written, text, source)

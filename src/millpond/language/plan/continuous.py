@@ -19,6 +19,7 @@ from millpond.language.check.impossible import check_constants
 from millpond.language.check.joins_written import check_types
 from millpond.language.check.products import check_products
 from millpond.language.conditions.conjuncts import conjuncts
+from millpond.language.inference.duck import Refused, describe
 from millpond.language.plan.grouped_joins import grouped_plan
 from millpond.language.plan.join_plans import WHOLE, join_plan
 from millpond.language.plan.paired import bare_window, check_pairs, pair_checks, paired_window
@@ -29,21 +30,19 @@ from millpond.language.render.rendering import render
 from millpond.language.resolve.aggregate_windows import refuse_over_joins
 from millpond.language.resolve.expressions import column, unqualified
 from millpond.language.resolve.reductions_bound import bound_reduction
-from millpond.language.resolve.registered_calls import mark_functions
+from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.relation_outputs import outputs_of
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.stream_unions import union_feeds
 from millpond.language.rewrite.semi import looks_at_many
 from millpond.language.rewrite.spelt_joins import spelt_out
-from millpond.language.rewrite.validity import take_tolerances, times_needed
+from millpond.language.rewrite.validity import times_needed, with_tolerances
 from millpond.language.rewrite.weights import weigh
-from millpond.language.syntax.dialect import TO_STREAM
-from millpond.language.syntax.nodes import CheckedCast
-from millpond.language.syntax.reduce_clause import REDUCE
+from millpond.language.syntax.nodes import CheckedCast, suffix_of, to_stream_of, window_of
 from millpond.language.syntax.source_text import Source, nearest
 from millpond.language.syntax.walks import is_cte, tables_of
-from millpond.language.syntax.window_clause import REVISIONS, WINDOW, WindowClause
-from millpond.language.typing.duck import Refused, describe
+from millpond.language.syntax.window_clause import WindowClause
+from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.sql import quote
 from millpond.types import (
     HOLDS,
@@ -79,13 +78,12 @@ _HOLDS = Column(HOLDS, "BOOLEAN")
 
 def is_relational(select: exp.Expr) -> bool:
     """Whether a SELECT is one of CQL: it says ISTREAM, DSTREAM, RSTREAM or PAIRS, or has a window without SLIDE."""
-    return any(_mark(each) is not None for each in select.find_all(exp.Select)) or any(
-        isinstance(clause := table.meta.get(WINDOW), WindowClause) and clause.is_relation
-        for table in select.find_all(exp.Table)
+    return any(to_stream_of(each) is not None for each in select.find_all(exp.Select)) or any(
+        (clause := window_of(table)) is not None and clause.is_relation for table in select.find_all(exp.Table)
     )
 
 
-def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, standing: bool = True) -> RelationalQuery:
+def bind_relational(written: WrittenSelect, schema: Schema, standing: bool = True) -> RelationalQuery:
     """Bind a SELECT of CQL.
 
     Arguments as of `binding.bind_query`.
@@ -93,11 +91,10 @@ def bind_relational(select: exp.Expr, text: str, offset: int, schema: Schema, st
     Raises:
         StatementError: with the place in the script.
     """
-    source = Source.of(select, text, offset)
-    mark_functions(select, schema)
-    take_tolerances(select, schema, source)
+    source = written.source
+    select = with_tolerances(with_registered(written.tree, schema), schema, source)
     try:
-        return _Binder(select, text, source, schema, standing).bind()
+        return _Binder(select, written.text, source, schema, standing).bind()
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
 
@@ -108,15 +105,7 @@ def bind_join(select: exp.Select, source: Source, schema: Schema) -> RelationalQ
 
 
 #: ISTREAM, DSTREAM, RSTREAM and PAIRS.
-ToStream = Literal["istream", "dstream", "rstream", "pairs"]
-
-
-def _mark(select: exp.Select) -> tuple[ToStream, tuple[int, int]] | None:
-    """ISTREAM, DSTREAM, RSTREAM or PAIRS of a SELECT in small letters, with its place."""
-    found: tuple[ToStream, tuple[int, int]] | None = next(
-        (i.meta[TO_STREAM] for i in select.expressions if TO_STREAM in i.meta), None
-    )
-    return found
+_Operator = Literal["istream", "dstream", "rstream", "pairs"]
 
 
 class _Binder:
@@ -218,7 +207,7 @@ class _Binder:
         refs: tuple[RelationRef, ...],
         inputs: tuple[RelationInput, ...],
         joined: JoinPlan | None,
-        operator: ToStream | None,
+        operator: _Operator | None,
     ) -> RelationPlan:
         """How the answer of a query that looks at several rows follows from its inputs."""
         columns_of = {ref.alias: ref.columns for ref in refs}
@@ -246,28 +235,28 @@ class _Binder:
         """The columns of a bound SELECT, at one instant."""
         return describe_over(tree, lambda each: render(self.at(each, None)), refs, self.select, self.source)
 
-    def operator(self) -> ToStream | None:
+    def operator(self) -> _Operator | None:
         """ISTREAM, DSTREAM, RSTREAM or PAIRS, which stand in the outermost SELECT alone."""
         root = self.select
         while isinstance(root, exp.Subquery):
             root = root.this
         for each in self.select.find_all(exp.Select):
-            found = _mark(each)
+            found = to_stream_of(each)
             if found is not None and each is not root:
                 raise self.source.error(
-                    f"{found[0].upper()} makes a stream of a whole query: it stands in the outermost SELECT",
-                    found[1],
-                    f"SELECT {found[0].upper()}(*) FROM (SELECT … UNION ALL SELECT …)",
+                    f"{found.word.upper()} makes a stream of a whole query: it stands in the outermost SELECT",
+                    found.place,
+                    f"SELECT {found.word.upper()}(*) FROM (SELECT … UNION ALL SELECT …)",
                 )
-        mark = _mark(root) if isinstance(root, exp.Select) else None
-        return mark[0] if mark is not None else None
+        mark = to_stream_of(root) if isinstance(root, exp.Select) else None
+        return mark.word if mark is not None else None
 
     def stream_item(self, table: exp.Table, stream: StreamDefinition, alias: str) -> RelationRef:
         """A FROM item that is a stream: a bare one is [RANGE UNBOUNDED]."""
         source = self.source
-        if revisions := table.meta.get(REVISIONS):
+        if revisions := suffix_of(table).revisions:
             raise source.error("ALL REVISIONS is for the answers of a query, and this is a stream", revisions)
-        clause = table.meta.get(WINDOW)
+        clause = window_of(table)
         if clause is None and self.pairs:
             clause = bare_window(table, self.select, source)
         self.streams[alias] = stream
@@ -285,7 +274,9 @@ class _Binder:
         if reduction is not None:
             if stream.takes_back:
                 raise source.error(f"REDUCE is not available over {stream.name}, whose rows take others back", table)
-            self.reduced[alias] = table.meta[REDUCE].place
+            clause_of = suffix_of(table).reduce
+            assert clause_of is not None
+            self.reduced[alias] = clause_of.place
             if not reduction.samples or reduction.function == "error":
                 raise source.error(
                     f"REDUCE {reduction_text(reduction)} is not for relations", self.reduced[alias],

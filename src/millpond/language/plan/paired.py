@@ -14,8 +14,9 @@ from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.item_owners import Owners
+from millpond.language.syntax.nodes import window_of
 from millpond.language.syntax.source_text import Source
-from millpond.language.syntax.window_clause import WINDOW, WindowClause
+from millpond.language.syntax.window_clause import WindowClause
 from millpond.types import Column, JoinPlan, RelationWindow
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def bare_window(table: exp.Table, select: exp.Expr, source: Source) -> WindowCla
     Raises: StatementError when there is none.
     """
     for other in select.find_all(exp.Table):
-        clause = other.meta.get(WINDOW)
-        if isinstance(clause, WindowClause) and clause.slide is not None and clause.slide == clause.range:
+        clause = window_of(other)
+        if clause is not None and clause.slide is not None and clause.slide == clause.range:
             return clause
     raise source.error(f"how long may a row of {table.name} be joined? PAIRS needs a window here", table, WINDOWS)
 

@@ -12,6 +12,10 @@ from millpond.functions import display
 from millpond.language.check.complaints import culprit
 from millpond.language.check.joins_written import check_conditions, check_joins
 from millpond.language.functions.allowed import RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.inference.column_types import NAMES, TypeRefused, type_sql
+from millpond.language.inference.duck import Refused, describe, typed_relation
+from millpond.language.inference.enum_texts import ORDERED, as_enum, enum_beside, is_text, values_of
+from millpond.language.inference.zoned import cast_in_utc, in_utc, utc_text
 from millpond.language.plan.answer_bounds import Ends, ends_asked
 from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import (
@@ -25,18 +29,13 @@ from millpond.language.resolve.expressions import (
     unknown_function,
 )
 from millpond.language.resolve.from_items import find, no_window, side_stream, stream_of_side
-from millpond.language.resolve.registered_calls import check_call, marked
+from millpond.language.resolve.registered_calls import check_call
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.select_list import written_text
 from millpond.language.rewrite.validity import hold_in_time
-from millpond.language.syntax.nodes import CheckedCast
+from millpond.language.syntax.nodes import CheckedCast, FromItem, RegisteredCall, suffix_of, texts_of
 from millpond.language.syntax.source_text import Source, nearest, own_span
 from millpond.language.syntax.walks import is_cte, tables_of
-from millpond.language.syntax.window_clause import FINAL, REVISIONS
-from millpond.language.typing.column_types import NAMES, TypeRefused, type_sql
-from millpond.language.typing.duck import Refused, describe, typed_relation
-from millpond.language.typing.enum_texts import ORDERED, as_enum, enum_beside, is_text, values_of
-from millpond.language.typing.zoned import cast_in_utc, in_utc, utc_text
 from millpond.support.errors import StatementError
 from millpond.support.sql import quote
 from millpond.types import Column, QueryDefinition, StreamDefinition, TableDefinition
@@ -60,11 +59,24 @@ _SET = frozenset({"this", "expression", "distinct", "by_name"}) | _MODIFIERS
 _NODES: Mapping[type[exp.Expr], frozenset[str]] = {
     **SCALAR_NODES,
     exp.Select: _MODIFIERS
-    | {"expressions", "from_", "joins", "where", "group", "having", "qualify", "distinct", "windows"},
+    | {
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "qualify",
+        "distinct",
+        "windows",
+        "texts",
+        "to_stream",
+    },
     **dict.fromkeys((exp.Union, exp.Intersect, exp.Except), _SET),
     exp.From: frozenset({"this"}),
     exp.Join: frozenset({"this", "on", "using", "side", "kind", "method"}),
     exp.Table: frozenset({"this", "alias"}),
+    FromItem: frozenset({"this", "alias", "suffix"}),
     exp.TableAlias: frozenset({"this", "columns"}),
     exp.Subquery: frozenset({"this", "alias"}),
     exp.Values: frozenset({"expressions", "alias"}),
@@ -87,6 +99,7 @@ _NODES: Mapping[type[exp.Expr], frozenset[str]] = {
     exp.Column: frozenset({"this", "table", "db", "catalog"}),
     exp.Star: frozenset({"except_", "replace", "rename"}),
     exp.Anonymous: frozenset({"this", "expressions"}),
+    RegisteredCall: frozenset({"this", "expressions", "definition"}),
     exp.Filter: frozenset({"this", "expression"}),
     exp.WithinGroup: frozenset({"this", "expression"}),
     exp.Window: frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
@@ -162,7 +175,7 @@ def bound_tree(
     _check(select, source)
     check_joins(select, source, stream_item is None)
     tree = select.copy()
-    _name_items(tree, source)
+    _name_items(tree)
     prefix = free_prefix(select)
     relations: dict[tuple[str, str], RelationRef] = {}
     if stream_item is not None:
@@ -179,6 +192,9 @@ def bound_tree(
     for interval in list(tree.find_all(exp.Interval)):
         if not isinstance(interval.parent, exp.DataType):
             interval.replace(checked_interval(interval, source, lambda node: node))
+    for call in tree.find_all(RegisteredCall):
+        if function_name(call) not in _FUNCTIONS:
+            call.set("this", call.definition.reference)
     refs = tuple(relations.values())
     _compare_enums(tree, refs)
     _compare_in_utc(tree, refs)
@@ -234,15 +250,15 @@ def free_prefix(select: exp.Expr) -> str:
     return prefix
 
 
-def _name_items(tree: exp.Expr, source: Source) -> None:
+def _name_items(tree: exp.Expr) -> None:
     """Give items of SELECT without a name their text as the name, as in queries over streams."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     if not isinstance(tree, exp.Select):
         return
-    for node in tree.expressions:
+    for node, text in zip(tree.expressions, texts_of(tree), strict=True):
         if not isinstance(node, exp.Alias | exp.Column | exp.Star | exp.Dot):
-            alias = exp.Identifier(this=written_text(node, source), quoted=True)
+            alias = exp.Identifier(this=written_text(node, text), quoted=True)
             node.replace(exp.Alias(this=node.copy(), alias=alias))
 
 
@@ -258,9 +274,8 @@ def _check(select: exp.Expr, source: Source) -> None:
         check_word(node, source)
         if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table):
             name = function_name(node)
-            if (registered := marked(node)) is not None and name not in _FUNCTIONS:
-                check_call(node, registered, source)
-                node.set("this", registered.reference)
+            if isinstance(node, RegisteredCall) and name not in _FUNCTIONS:
+                check_call(node, source)
                 continue
             if isinstance(node.this, exp.Identifier) or name not in _FUNCTIONS:
                 raise unknown_function(node, source, _FUNCTIONS)
@@ -297,7 +312,7 @@ def _bind_table(
             _put(table, ref, stream.name)
             return
     no_window(table, source, schema)
-    revisions, final = table.meta.get(REVISIONS), table.meta.get(FINAL)
+    revisions, final = suffix_of(table).revisions, suffix_of(table).final
     side = side_stream(table, source)
     kind: Kind
     if side is not None:

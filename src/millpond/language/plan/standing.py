@@ -16,6 +16,8 @@ from millpond.language.check.impossible import fault_of, type_over
 from millpond.language.conditions.axes import ConstantFault, axis_of
 from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.conditions.factors import NEGATED, Factor, FactorReader, Marks, boxes_of
+from millpond.language.inference.duck import Refused, typed_relation
+from millpond.language.inference.types_of import Item, Typer
 from millpond.language.plan import binding
 from millpond.language.plan.binding import SelectBinder
 from millpond.language.plan.continuous import bind_relational, is_relational
@@ -26,7 +28,7 @@ from millpond.language.resolve.expressions import check_arguments
 from millpond.language.resolve.from_items import bound_window
 from millpond.language.resolve.pair_scope import PairScope, own_columns, side_of
 from millpond.language.resolve.reductions_bound import refuse_reduction
-from millpond.language.resolve.registered_calls import mark_functions
+from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.scope import RowScope
 from millpond.language.resolve.select_list import SelectItem
@@ -40,12 +42,11 @@ from millpond.language.rewrite.unnamed_streams import (
     split,
     stream_of,
 )
-from millpond.language.rewrite.validity import take_tolerances
-from millpond.language.syntax.bounds_clause import BOUNDS, BoundsClause
+from millpond.language.rewrite.validity import with_tolerances
+from millpond.language.syntax.bounds_clause import BoundsClause
+from millpond.language.syntax.nodes import window_of
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.language.syntax.window_clause import WINDOW
-from millpond.language.typing.duck import Refused, typed_relation
-from millpond.language.typing.types_of import Item, Typer
+from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.errors import StatementError
 from millpond.support.sql import text_literal
 from millpond.types import (
@@ -78,7 +79,7 @@ _NUMBERS = (*_INTEGERS, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE")
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
 
-def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> Query | Staged:
+def bind_standing(written: WrittenSelect, schema: Schema) -> Query | Staged:
     """Bind the SELECT of a standing query.
 
     Arguments and errors as `bind_query`.
@@ -87,22 +88,32 @@ def bind_standing(select: exp.Expr, text: str, offset: int, schema: Schema) -> Q
         A `RowQuery` where no stream has a window in brackets (whose answers are windows, or changes of a relation) and
         neither ISTREAM, DSTREAM nor RSTREAM is written; `Staged` over streams without a name.
     """
-    source = Source.of(select, text, offset)
-    if (found := split(select, text, schema, source)) is not None:
-        _refuse_bounds(select, source, _CONTRADICT)
-        return _staged(found, text, offset, schema, source)
-    take_tolerances(select, schema, source)
-    if is_relational(select):
-        _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
-        return bind_relational(select, text, offset, schema)
-    window = any(WINDOW in table.meta for table in _tables(select)) or bool(windowed_calls(select, text))
-    if not window:
-        return bind_selection(select, text, offset, schema)
-    _refuse_bounds(select, Source.of(select, text, offset), _CONTRADICT)
-    return binding.bind_query(select, text, offset, schema)
+    if (found := split(written, schema)) is not None:
+        _refuse_bounds(written, _CONTRADICT)
+        return _staged(written, found, schema)
+    written = _dated(written, schema)
+    if is_relational(written.tree):
+        _refuse_bounds(written, _CONTRADICT)
+        return bind_relational(written, schema)
+    if not _has_windows(written):
+        return bind_selection(written, schema)
+    _refuse_bounds(written, _CONTRADICT)
+    return binding.bind_query(written, schema)
 
 
-def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Query | ScanQuery | TableQuery | Staged:
+def _dated(written: WrittenSelect, schema: Schema) -> WrittenSelect:
+    """The SELECT with windows behind tables of ASOF joins taken for what they are."""
+    tree = with_tolerances(written.tree, schema, written.source)
+    return written if tree is written.tree else replace(written, tree=tree)
+
+
+def _has_windows(written: WrittenSelect) -> bool:
+    """Whether a window stands behind a stream or a call."""
+    tree = written.tree
+    return any(window_of(t) is not None for t in _tables(tree)) or bool(windowed_calls(tree, written.text))
+
+
+def bind_select(written: WrittenSelect, schema: Schema) -> Query | ScanQuery | TableQuery | Staged:
     """Bind an ad hoc SELECT.
 
     Arguments and errors as `bind_query`.
@@ -111,36 +122,35 @@ def bind_select(select: exp.Expr, text: str, offset: int, schema: Schema) -> Que
         A `RowQuery` when BEGIN … END is written or two streams are joined; a `TableQuery` when FROM names answers,
         tables and side streams; `Staged` over streams without a name.
     """
-    source = Source.of(select, text, offset)
-    if (found := split(select, text, schema, source)) is not None:
-        _refuse_bounds(select, source, _CONTRADICT)
-        return _staged(found, text, offset, schema, source)
-    take_tolerances(select, schema, source)
-    if is_relational(select):
-        _refuse_bounds(select, source, _CONTRADICT)
-        return bind_relational(select, text, offset, schema, standing=False)
-    tables = _tables(select)
+    if (found := split(written, schema)) is not None:
+        _refuse_bounds(written, _CONTRADICT)
+        return _staged(written, found, schema)
+    written = _dated(written, schema)
+    if is_relational(written.tree):
+        _refuse_bounds(written, _CONTRADICT)
+        return bind_relational(written, schema, standing=False)
+    tables = _tables(written.tree)
     named = [t.name for t in tables if isinstance(t.this, exp.Identifier)]
     streams = [isinstance(schema.lookup(name), StreamDefinition) for name in named]
-    bounded = BOUNDS in select.meta
-    windows = any(WINDOW in t.meta for t in tables) or bool(windowed_calls(select, text))
+    bounded, windows = bool(written.bounds), _has_windows(written)
     joined = len(tables) > 1 and len(streams) == len(tables) and all(streams)
     # A name that nothing has is an error of its own, whatever else is written.
     unknown = any(schema.lookup(name) is None for name in named)
     if (bounded or joined) and tables and (any(streams) or unknown) and not windows:
-        return bind_selection(select, text, offset, schema)
+        return bind_selection(written, schema)
     if bounded:
         message = _CONTRADICT if windows else "BEGIN … END is for rows of streams"
-        _refuse_bounds(select, Source.of(select, text, offset), message)
-    return binding.bind_select(select, text, offset, schema)
+        _refuse_bounds(written, message)
+    return binding.bind_select(written, schema)
 
 
-def _staged(found: Split, text: str, offset: int, schema: Schema, source: Source) -> Staged:
+def _staged(written: WrittenSelect, found: Split, schema: Schema) -> Staged:
     """A query over streams without a name: these are bound first."""
+    source = written.source
     inner: list[InnerStream] = []
     names: dict[str, StreamDefinition] = {}
     for unnamed in found.streams:
-        bound = bind_standing(unnamed.select, text, offset, schema)
+        bound = bind_standing(replace(written, tree=unnamed.select, bounds=()), schema)
         if isinstance(bound, Staged):
             query = bound.query
             renamed: dict[str, str] = {}  # those of pairs of pairs read one another
@@ -155,13 +165,13 @@ def _staged(found: Split, text: str, offset: int, schema: Schema, source: Source
             bound = query
         inner.append(inner_stream(unnamed, bound, source))
         names[unnamed.name] = stream_of(inner[-1])
-    outer = bind_standing(found.select, text, offset, WithInner(schema, names))
+    outer = bind_standing(replace(written, tree=found.select, bounds=()), WithInner(schema, names))
     if isinstance(outer, RowQuery | Staged):
         raise source.error("a join in parentheses needs a window behind them", found.streams[0].select, PAIRS_WORK)
     return Staged(outer, tuple(inner))
 
 
-def bind_selection(select: exp.Expr, text: str, offset: int, schema: Schema) -> RowQuery:
+def bind_selection(written: WrittenSelect, schema: Schema) -> RowQuery:
     """Bind a SELECT over the rows of one stream, or of two with a join factor.
 
     Arguments and errors as `bind_query`.
@@ -170,7 +180,7 @@ def bind_selection(select: exp.Expr, text: str, offset: int, schema: Schema) -> 
         The selection; its `query.where` is None, or, over two streams, what is neither one side's own nor the join
         factor. Two comparisons between the streams: the first equality is the join factor, else the first of them.
     """
-    return analyse(select, text, offset, schema).selection()
+    return analyse(written, schema).selection()
 
 
 def _tables(select: exp.Expr) -> list[exp.Table]:
@@ -181,9 +191,9 @@ def _tables(select: exp.Expr) -> list[exp.Table]:
     return [item for item in items if isinstance(item, exp.Table)]
 
 
-def _refuse_bounds(select: exp.Expr, source: Source, message: str) -> None:
-    if clauses := select.meta.get(BOUNDS):
-        raise source.error(message, clauses[0].place)
+def _refuse_bounds(written: WrittenSelect, message: str) -> None:
+    if written.bounds:
+        raise written.source.error(message, written.bounds[0].place)
 
 
 @dataclass
@@ -218,17 +228,15 @@ def conjunction(factors: Sequence[str]) -> str | None:
     return " AND ".join(f"({each})" for each in factors)
 
 
-def analyse(select: exp.Expr, text: str, offset: int, schema: Schema, marks: Marks | None = None) -> Analysis:
+def analyse(written: WrittenSelect, schema: Schema, marks: Marks | None = None) -> Analysis:
     """Bind a SELECT and cut its condition into factors.
 
     marks: for templates: constants whose texts are marks in a copy of the condition.
     """
-    source = Source.of(select, text, offset)
-    mark_functions(select, schema)
+    source, select = written.source, with_registered(written.tree, schema)
+    kind = _PairBinder if isinstance(select, exp.Select) and select.args.get("joins") else _RowBinder
     try:
-        if isinstance(select, exp.Select) and select.args.get("joins"):
-            return _PairBinder(select, text, source, schema, False).analyse(marks)
-        return _RowBinder(select, text, source, schema, False).analyse(marks)
+        return kind(select, written.text, source, schema, written.bounds).analyse(marks)
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
 
@@ -259,6 +267,12 @@ class _RowBinder(SelectBinder):
 
     rows: RowScope
     marks: Marks | None = None
+
+    def __init__(
+        self, select: exp.Expr, text: str, source: Source, schema: Schema, bounds: Sequence[BoundsClause]
+    ) -> None:
+        super().__init__(select, text, source, schema, False)
+        self.bounds = bounds
 
     def where(self, rows: RowScope) -> Item | None:
         self.rows = rows
@@ -318,7 +332,7 @@ class _RowBinder(SelectBinder):
         """The window of every stream (given as name and alias)."""
         found: list[Span | None] = [None] * len(names)
         common: BoundsClause | None = None
-        for clause in self.select.meta.get(BOUNDS, ()):
+        for clause in self.bounds:
             if clause.alias is None:
                 if common is not None:
                     raise self.source.error("BEGIN … END is given twice", clause.place, "FOR alias, one per stream")

@@ -24,10 +24,8 @@ from millpond.language.resolve.from_items import find, side_stream
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.scope import RowScope
 from millpond.language.resolve.select_list import SelectItem
-from millpond.language.syntax.dialect import UNION
-from millpond.language.syntax.reduce_clause import REDUCE
+from millpond.language.syntax.nodes import window_of, with_suffix
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.language.syntax.window_clause import WINDOW
 from millpond.types import Column, Lookup, QueryDefinition, StreamDefinition, TableDefinition, TableRef
 
 _WORKS = "FROM stream [RANGE TUMBLING 1 HOUR] s LEFT JOIN table t ON t.k = s.k"
@@ -98,7 +96,7 @@ def joined_tables(select: exp.Select, schema: Schema, source: Source) -> JoinedT
             raise source.error(
                 f"'{found.name}' is a query, and a window joins its stream with tables", item.this, _WORKS
             )
-        if (window := item.meta.get(WINDOW)) is not None:
+        if (window := window_of(item)) is not None:
             raise source.error(
                 f"'{found.name}' is a table, which has no time: windows stand behind streams", window.place, _WORKS
             )
@@ -251,9 +249,7 @@ def bound_lookup(
     while any(c.name.lower() in (number, met) for c in scope.stream.all_columns):
         number, met = "_" + number, "_" + met
     names = {c.name: key for key, c in scope.known.items() if c.name in scope.used}
-    rows = joined.stream.copy()
-    for key in (WINDOW, UNION, REDUCE):
-        rows.meta.pop(key, None)
+    rows = with_suffix(joined.stream.copy(), window=None, union=(), reduce=None)
     if not rows.alias:
         rows.set("alias", exp.TableAlias(this=exp.Identifier(this=scope.alias, quoted=True)))
     outputs: list[exp.Expr] = [_column(scope.alias, number)]
@@ -264,7 +260,6 @@ def bound_lookup(
     inner = exp.Select(expressions=outputs, from_=exp.From(this=rows), joins=_on(joined, stream))
     if tests := _about_tables(select, scope):
         inner.set("where", exp.Where(this=reduce(lambda a, b: exp.And(this=a, expression=b), tests)))
-    inner.meta.update(select.meta)
     relation = bind_join(inner, scope.source, _Numbered(schema, stream, number))
     item = relation.inputs[0]
     refs = []

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import duckdb
 from sqlglot import exp
 
+from millpond.language.inference.duck import evaluate
 from millpond.language.render.rendering import render
 from millpond.language.syntax.nodes import CheckedCast
-from millpond.language.typing.duck import evaluate
 
 #: Parts of a timestamp: the unit within which they ascend, their least and their largest value.
 _PARTS: Mapping[str, tuple[str, int, int]] = {

@@ -9,7 +9,14 @@ from sqlglot import exp
 from sqlglot.generators.duckdb import DuckDBGenerator
 
 from millpond.language.syntax.dialect import Millpond
-from millpond.language.syntax.nodes import CheckedCast
+from millpond.language.syntax.nodes import (
+    CheckedCast,
+    FromItem,
+    FromParentheses,
+    RegisteredCall,
+    WindowedCall,
+    WrittenInterval,
+)
 from millpond.support.sql import quote
 
 
@@ -36,6 +43,11 @@ class _Rendered(Millpond):
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **DuckDBGenerator.TRANSFORMS,
             CheckedCast: _checked_cast,
+            FromItem: lambda generator, node: generator.table_sql(node),
+            FromParentheses: lambda generator, node: generator.subquery_sql(node),
+            WrittenInterval: lambda generator, node: generator.interval_sql(node),
+            RegisteredCall: lambda generator, node: generator.anonymous_sql(node),
+            WindowedCall: lambda generator, node: generator.sql(node, "this"),
             **dict.fromkeys((exp.Div, exp.IntDiv, exp.Mod), _safe_division),
         }
 
@@ -59,3 +71,8 @@ def render(node: exp.Expr, copy: bool = True) -> str:
         return quote(node.name)
     text: str = _tools.generator.generate(node, copy=copy)
     return text
+
+
+def as_written(node: exp.Expr) -> str:
+    """A tree as it could have been written: only names that were quoted are."""
+    return str(node.sql(dialect=_Rendered, comments=False, normalize_functions=False))

@@ -12,6 +12,7 @@ from millpond.language.render.rendering import render
 from millpond.language.resolve.calls import Call
 from millpond.language.resolve.expressions import function_name
 from millpond.language.resolve.statistics_calls import parameters_of
+from millpond.language.syntax.nodes import WindowedCall
 from millpond.language.syntax.source_text import Source, own_span
 from millpond.support.sql import text_literal
 from millpond.types import OrderTerm
@@ -40,17 +41,17 @@ class CallReader:
         self.source, self.text = source, text
 
     def read(self, node: exp.Expr) -> Call:
-        """The call at `node`: `Anonymous`, or one wrapped in FILTER, WITHIN GROUP or both.
+        """The call at `node`: `Anonymous`, or one wrapped in FILTER, WITHIN GROUP and a window, which is not read here.
 
         Raises:
             StatementError: wrong number of arguments, a parameter that is no constant, DISTINCT or ORDER BY where they
                 make no sense.
         """
         inner, filters, within = node, [], None
-        while isinstance(inner, exp.Filter | exp.WithinGroup):
+        while isinstance(inner, exp.Filter | exp.WithinGroup | WindowedCall):
             if isinstance(inner, exp.Filter):
                 filters.append(inner.expression.this)
-            else:
+            elif isinstance(inner, exp.WithinGroup):
                 within = inner.expression
             inner = inner.this
         assert isinstance(inner, exp.Anonymous)

@@ -10,37 +10,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millpond.language.resolve.expressions import function_name, is_aggregate
+from millpond.language.resolve.expressions import called, function_name, is_aggregate
 from millpond.language.resolve.from_items import time_window
+from millpond.language.syntax.nodes import WindowedCall
 from millpond.language.syntax.source_text import Source, own_span
-from millpond.language.syntax.window_clause import WINDOW, WindowClause
+from millpond.language.syntax.window_clause import WindowClause
 from millpond.types import Landmark, LandmarkWindow, StreamDefinition, TimeWindow, Window
 
 _WORKS = "count(*) [RANGE 10 MINUTES SLIDE 1 MINUTE], max(v) [RANGE ALL SLIDE 1 MINUTE]"
 
 
-def windowed_calls(select: exp.Expr, text: str) -> list[exp.Expr]:
-    """The nodes of a SELECT that have a window in brackets behind them, in the order of the text.
+def windowed_calls(select: exp.Expr, text: str) -> list[WindowedCall]:
+    """What has a window in brackets behind it, in the order of the text, FROM items aside.
 
     text: the statement; without a bracket in it nothing is looked for.
     """
-    if "[" not in text:
-        return []
-    found = []
-    waiting: list[exp.Expr] = [select]
-    while waiting:
-        node = waiting.pop()
-        if WINDOW in node.meta and not isinstance(node, exp.Table):
-            found.append(node)
-        for value in node.args.values():
-            waiting += [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, exp.Expr)]
-    return sorted(found, key=lambda n: _clause(n).place)
-
-
-def _clause(node: exp.Expr) -> WindowClause:
-    clause = node.meta[WINDOW]
-    assert isinstance(clause, WindowClause)
-    return clause
+    return sorted(select.find_all(WindowedCall), key=lambda n: n.window.place) if "[" in text else []
 
 
 #: What gives aggregates over joins, window by window.
@@ -55,7 +40,7 @@ def refuse_over_joins(select: exp.Expr, text: str, source: Source) -> None:
     if calls := windowed_calls(select, text):
         raise source.error(
             "a window behind an aggregate is over one stream, and these are relations",
-            _clause(calls[0]).place,
+            calls[0].window.place,
             OVER_JOINS,
         )
 
@@ -63,7 +48,7 @@ def refuse_over_joins(select: exp.Expr, text: str, source: Source) -> None:
 def refuse_windowed_calls(select: exp.Expr, text: str, source: Source) -> None:
     """Refuse windows behind aggregates where no stream is read."""
     if calls := windowed_calls(select, text):
-        raise source.error("a window stands behind a stream or behind an aggregate over one", _clause(calls[0]).place)
+        raise source.error("a window stands behind a stream or behind an aggregate over one", calls[0].window.place)
 
 
 #: The window behind a call where it is not the query's: its RANGE (microseconds), or the landmark since which it grows.
@@ -88,12 +73,12 @@ class CallWindows:
         self.query: TimeWindow | LandmarkWindow | None = None
         calls = windowed_calls(select, text)
         for node in calls:
-            if not is_aggregate(node):
-                raise source.error("a window stands behind a stream or an aggregate", _clause(node).place, _WORKS)
-            if _clause(node).is_relation:
+            if not is_aggregate(node.this):
+                raise source.error("a window stands behind a stream or an aggregate", node.window.place, _WORKS)
+            if node.window.is_relation:
                 raise source.error(
                     "a window without SLIDE makes the stream a relation, and stands behind the stream",
-                    _clause(node).place,
+                    node.window.place,
                     f"FROM {stream.name} [RANGE 5 MINUTES], or {_WORKS}",
                 )
         if calls and behind is not None:
@@ -102,16 +87,16 @@ class CallWindows:
                 behind.place,
                 "the window behind every aggregate call, or behind the stream alone",
             )
-        if len({_said(_clause(node)) for node in calls}) == 1:
-            self.common = _clause(calls[0])
+        if len({_said(node.window) for node in calls}) == 1:
+            self.common = calls[0].window
             return
         for node in calls:
-            self._must_end_at_instants(_clause(node))
-        self._windows = {id(node): time_window(_clause(node), stream, source) for node in calls}
+            self._must_end_at_instants(node.window)
+        self._windows = {node.window: time_window(node.window, stream, source) for node in calls}
         if not calls:
             return
         for node in calls:
-            self._check(_clause(node), self._windows[id(node)], self._windows[id(calls[0])])
+            self._check(node.window, self._windows[node.window], self._windows[calls[0].window])
         self.query = _around(list(self._windows.values()))
 
     def _must_end_at_instants(self, clause: WindowClause) -> None:
@@ -140,16 +125,14 @@ class CallWindows:
         """
         if self.query is None:
             return None, None
-        if WINDOW not in node.meta:
-            inner = node
-            while isinstance(inner, exp.Filter | exp.WithinGroup):
-                inner = inner.this
+        if not isinstance(node, WindowedCall):
+            inner = called(node)
             raise self.source.error(
                 f"there are several windows, and this {function_name(inner)} does not say which is its own",
                 own_span(inner),
                 _WORKS,
             )
-        window = self._windows[id(node)]
+        window = self._windows[node.window]
         if window == self.query:
             return None, None
         if isinstance(window, TimeWindow):

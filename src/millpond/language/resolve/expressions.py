@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from sqlglot import exp
 
 from millpond.language.functions.allowed import AGGREGATES, REFUSED, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.inference.column_types import NAMES, TypeRefused, type_sql
+from millpond.language.inference.enum_texts import Kind, as_enum, enum_beside, is_text, values_of
+from millpond.language.inference.zoned import cast_in_utc, in_utc
 from millpond.language.render.rendering import render
-from millpond.language.resolve.registered_calls import check_call, marked
-from millpond.language.syntax.dialect import INTERVAL
-from millpond.language.syntax.nodes import CheckedCast
+from millpond.language.resolve.registered_calls import check_call
+from millpond.language.syntax.nodes import CheckedCast, RegisteredCall, WindowedCall, WrittenInterval
 from millpond.language.syntax.source_text import Source, nearest, own_span
-from millpond.language.typing.column_types import NAMES, TypeRefused, type_sql
-from millpond.language.typing.enum_texts import Kind, as_enum, enum_beside, is_text, values_of
-from millpond.language.typing.zoned import cast_in_utc, in_utc
 from millpond.support.errors import StatementError
 from millpond.types.durations import interval_text, unit_name
 
@@ -48,6 +47,7 @@ SCALAR_NODES: Mapping[type[exp.Expr], frozenset[str]] = {
     exp.Case: frozenset({"this", "ifs", "default"}),
     exp.If: frozenset({"this", "true", "false"}),
     exp.Interval: frozenset({"this", "unit"}),
+    WrittenInterval: frozenset({"this", "unit", "text", "whole"}),
     exp.Extract: _BINARY,
     exp.AtTimeZone: frozenset({"this", "zone"}),
     exp.Bracket: frozenset({"this", "expressions"}),
@@ -237,9 +237,11 @@ class Resolver:
 
     def function(self, node: exp.Anonymous) -> exp.Expr:
         name = function_name(node)
-        if (registered := marked(node)) is not None and name not in SCALARS:
-            check_call(node, registered, self.source)
-            return exp.Anonymous(this=registered.reference, expressions=[self.resolve(e) for e in node.expressions])
+        if isinstance(node, RegisteredCall) and name not in SCALARS:
+            check_call(node, self.source)
+            return exp.Anonymous(
+                this=node.definition.reference, expressions=[self.resolve(e) for e in node.expressions]
+            )
         if isinstance(node.this, exp.Identifier) or name not in SCALARS:
             raise unknown_function(node, self.source, [*SCALARS, *AGGREGATES])
         if name == "age" and len(node.expressions) < 2:
@@ -264,7 +266,7 @@ class Resolver:
 def checked_interval(node: exp.Interval, source: Source, resolve: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """An INTERVAL with its text and unit checked and written as DuckDB reads them."""
     expected = "INTERVAL '1 hour 30 minutes', INTERVAL 5 MINUTES or INTERVAL (n) DAYS"
-    text, whole = node.meta.get(INTERVAL, ("", False))
+    text, whole = str(node.args.get("text") or ""), bool(node.args.get("whole"))
     value, unit = node.this, node.args.get("unit")
     try:
         if whole:
@@ -279,10 +281,16 @@ def checked_interval(node: exp.Interval, source: Source, resolve: Callable[[exp.
     return exp.Interval(this=exp.Paren(this=resolve(value.unnest())), unit=exp.Var(this=name))
 
 
-def is_aggregate(node: exp.Expr) -> bool:
-    """Whether the node is a call of an aggregate, with or without FILTER or WITHIN GROUP."""
-    while isinstance(node, exp.Filter | exp.WithinGroup):
+def called(node: exp.Expr) -> exp.Expr:
+    """A call without FILTER, WITHIN GROUP and the window behind it."""
+    while isinstance(node, exp.Filter | exp.WithinGroup | WindowedCall):
         node = node.this
+    return node
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether the node is a call of an aggregate, with or without FILTER, WITHIN GROUP or a window."""
+    node = called(node)
     return isinstance(node, exp.Anonymous) and not isinstance(node.this, exp.Identifier) and (
         function_name(node) in AGGREGATES
     )  # fmt: skip

@@ -10,9 +10,9 @@ from millpond.language.functions.allowed import REFUSED
 from millpond.language.resolve.expressions import function_name
 from millpond.language.resolve.reductions_bound import refuse_reduction
 from millpond.language.resolve.schema import Schema
-from millpond.language.syntax.dialect import UNION
+from millpond.language.syntax.nodes import suffix_of, window_of
 from millpond.language.syntax.source_text import Source, nearest, own_span
-from millpond.language.syntax.window_clause import TOLERANCE, WINDOW, WORKS, WindowClause
+from millpond.language.syntax.window_clause import WORKS, WindowClause
 from millpond.types import (
     DAY,
     KindWindow,
@@ -86,11 +86,8 @@ def stream_of_side(schema: Schema, name: exp.Identifier, source: Source) -> Stre
 
 def bound_window(table: exp.Table, stream: StreamDefinition, source: Source, schema: Schema) -> Window | None:
     """The window behind a stream's name with its column checked and ALIGN START folded into the origin."""
-    clause = table.meta.get(WINDOW)
-    if clause is None:
-        return None
-    assert isinstance(clause, WindowClause)
-    if clause.slide_rows is not None:
+    clause = window_of(table)
+    if clause is None or clause.slide_rows is not None:
         return None  # see `row_windows`
     if clause.extent == "kind":
         check_attribute(clause, stream, source)
@@ -159,12 +156,13 @@ def of_answers(name: str) -> str:
 def no_window(table: exp.Table, source: Source, schema: Schema) -> None:
     """Refuse a window or a reduction behind what is no stream, and unions of such."""
     refuse_reduction(table, source, "REDUCE reads less of a stream's past, and this is no stream")
-    if table.meta.get(UNION):
+    suffix = suffix_of(table)
+    if suffix.union:
         raise source.error(
             "a union in FROM is of streams, with a window in brackets behind it", table,
             f"FROM (a UNION ALL b) {WORKS}; of answers: SELECT … UNION ALL SELECT …",
         )  # fmt: skip
-    if (clause := table.meta.get(WINDOW, table.meta.get(TOLERANCE))) is None:
+    if (clause := suffix.window or suffix.tolerance) is None:
         return
     found = schema.lookup(table.name) if isinstance(table.this, exp.Identifier) else None
     if isinstance(found, QueryDefinition):

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from millpond.language.inference.types_of import Item, Typer
 from millpond.language.resolve.aggregate_calls import CallReader
 from millpond.language.resolve.aggregate_windows import OwnWindow
 from millpond.language.resolve.calls import Call
 from millpond.language.resolve.expressions import Resolver, column, grouped_by, has_aggregate, struct_field
 from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.resolve.select_list import SelectItem, ordinal
-from millpond.language.typing.types_of import Item, Typer
 from millpond.support.errors import StatementError
 from millpond.types import NUMBER, Aggregate, Column, Key, RowWindow
 

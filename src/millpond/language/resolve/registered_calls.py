@@ -1,41 +1,42 @@
-"""Registered functions in queries: calls are marked with their definition before a SELECT is bound."""
+"""Registered functions in queries: their calls become nodes of their own before a SELECT is bound."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from sqlglot import exp
 
+from millpond.language.resolve.schema import Schema
+from millpond.language.syntax.nodes import RegisteredCall
 from millpond.language.syntax.source_text import Source, own_span
-from millpond.types import FunctionDefinition
 
-if TYPE_CHECKING:
-    from millpond.language.resolve.schema import Schema
-
-#: Key of the definition in the meta of a marked call.
-FUNCTION = "registered_function"
+_Tree = TypeVar("_Tree", bound=exp.Expr)
 
 
-def mark_functions(select: exp.Expr, schema: Schema) -> None:
-    """Mark the calls of registered functions in a SELECT; names of the language stay what they are."""
+def with_registered(tree: _Tree, schema: Schema) -> _Tree:
+    """The tree with calls of registered functions as such; names of the language stay what they are."""
     known = schema.functions()
-    if known:
-        for node in select.find_all(exp.Anonymous):
-            if isinstance(node.this, str) and (found := known.get(node.this.lower())) is not None:
-                node.meta[FUNCTION] = found
+    if not known or not any(_name(node) in known for node in tree.find_all(exp.Anonymous)):
+        return tree
+    tree = tree.copy()
+    for node in list(tree.find_all(exp.Anonymous)):
+        if (found := known.get(_name(node))) is not None:
+            made = RegisteredCall(**node.args, definition=found)
+            made.meta.update(node.meta)
+            node.replace(made)
+    return tree
 
 
-def marked(node: exp.Expr) -> FunctionDefinition | None:
-    """The definition of a marked call, or None."""
-    found: FunctionDefinition | None = node.meta.get(FUNCTION)
-    return found
+def _name(node: exp.Anonymous) -> str:
+    return node.this.lower() if isinstance(node.this, str) else ""
 
 
-def check_call(node: exp.Anonymous, definition: FunctionDefinition, source: Source) -> None:
+def check_call(node: RegisteredCall, source: Source) -> None:
     """Refuse a call with another number of arguments, or DISTINCT and ORDER BY as aggregates have them.
 
     Raises: StatementError with the place.
     """
+    definition = node.definition
     expected = definition.signature
     if len(node.expressions) != len(definition.arguments):
         wanted, given = len(definition.arguments), len(node.expressions)
@@ -46,4 +47,4 @@ def check_call(node: exp.Anonymous, definition: FunctionDefinition, source: Sour
             raise source.error(f"{definition.name} is no aggregate", argument, expected)
 
 
-__all__ = ["FUNCTION", "check_call", "mark_functions", "marked"]
+__all__ = ["check_call", "with_registered"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millpond.language.resolve.from_items import check_attribute
+from millpond.language.syntax.nodes import window_of
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.language.syntax.window_clause import WINDOW, WindowClause
 from millpond.types import CountWindow, Key, RowWindow, SpanWindow, StreamDefinition
 
 
 def bound_row_window(table: exp.Table, stream: StreamDefinition, source: Source) -> RowWindow | None:
     """The window behind a stream's name if it ends with rows; its partition's keys are the first ones of the query."""
-    clause = table.meta.get(WINDOW)
-    if not isinstance(clause, WindowClause) or clause.slide_rows is None:
+    clause = window_of(table)
+    if clause is None or clause.slide_rows is None:
         return None
     check_attribute(clause, stream, source)
     partition: dict[str, Key] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.resolve.expressions import Resolver, column, struct_field
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.language.typing.duck import Refused, typed_relation
 from millpond.types import Column, StreamDefinition
 
 WINDOW_COLUMNS = ("window_start", "window_end")

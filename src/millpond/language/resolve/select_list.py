@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from millpond.language.render.rendering import as_written
 from millpond.language.resolve.aggregate_calls import order_term
 from millpond.language.resolve.expressions import column
 from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
-from millpond.language.syntax.dialect import WRITTEN, Millpond
+from millpond.language.syntax.nodes import texts_of
 from millpond.language.syntax.source_text import Source, nearest
 from millpond.types import COVERED, NUMBER, OrderTerm
 
@@ -22,10 +23,11 @@ _MAX_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True)
 class SelectItem:
-    """One item of a SELECT list: the expression, and its alias where one is written."""
+    """One item of a SELECT list: the expression, its alias where one is written, and its text."""
 
     node: exp.Expr
     alias: exp.Identifier | None = None
+    text: str = ""
 
     @property
     def window_column(self) -> str | None:
@@ -37,9 +39,9 @@ class SelectItem:
 def select_items(select: exp.Select, source: Source) -> list[SelectItem]:
     """The SELECT list with aliases taken off; an alias may not be a column that answers have by themselves."""
     items: list[SelectItem] = []
-    for node in select.expressions:
+    for node, text in zip(select.expressions, texts_of(select), strict=True):
         if not isinstance(node, exp.Alias):
-            items.append(SelectItem(node))
+            items.append(SelectItem(node, None, text))
             continue
         alias = node.args["alias"]
         if not isinstance(alias, exp.Identifier) or not alias.name:
@@ -77,7 +79,7 @@ def expand_stars(items: list[SelectItem], rows: RowScope, source: Source) -> lis
     return expanded
 
 
-def names_of(items: Sequence[SelectItem], rows: RowScope, source: Source, windowed: bool = True) -> list[str]:
+def names_of(items: Sequence[SelectItem], rows: RowScope, windowed: bool = True) -> list[str]:
     """Names of the answer's columns: alias, else column, else the text; repeated ones get _1, _2, …
 
     windowed: the answer has the reserved columns by itself. Else those of a derived stream keep their names.
@@ -85,7 +87,7 @@ def names_of(items: Sequence[SelectItem], rows: RowScope, source: Source, window
     taken = set(RESERVED) if windowed else set(RESERVED) - set(rows.columns)
     names: list[str] = []
     for item in items:
-        wanted = name = _name(item, rows, source)
+        wanted = name = _name(item, rows)
         count = 0
         while name.lower() in taken:
             count += 1
@@ -95,7 +97,7 @@ def names_of(items: Sequence[SelectItem], rows: RowScope, source: Source, window
     return names
 
 
-def _name(item: SelectItem, rows: RowScope, source: Source) -> str:
+def _name(item: SelectItem, rows: RowScope) -> str:
     if item.alias is not None:
         return item.alias.name
     node = item.node
@@ -104,15 +106,13 @@ def _name(item: SelectItem, rows: RowScope, source: Source) -> str:
         return known.name if known is not None and len(node.parts) < 3 else node.name
     if isinstance(node, exp.Dot):
         return str(node.expression.name)
-    return written_text(node, source)
+    return written_text(node, item.text)
 
 
-def written_text(node: exp.Expr, source: Source) -> str:
-    """An expression as it was written, with white space made even."""
-    start, end = node.meta.get(WRITTEN, (source.shift, source.shift))
-    written = " ".join(source.text[start - source.shift : end - source.shift].split())
-    plain = written and "--" not in written and "/*" not in written
-    return written if plain else str(node.sql(dialect=Millpond, comments=False, normalize_functions=False))
+def written_text(node: exp.Expr, text: str) -> str:
+    """What stands for the name of an expression: its text, with white space made even."""
+    written = " ".join(text.split())
+    return written if written and "--" not in written and "/*" not in written else as_written(node)
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from millpond.language.inference.widening import is_wider
 from millpond.language.resolve.expressions import column
 from millpond.language.resolve.from_items import find
 from millpond.language.resolve.schema import Schema
-from millpond.language.syntax.dialect import UNION
-from millpond.language.syntax.nodes import CheckedCast
+from millpond.language.syntax.nodes import CheckedCast, suffix_of, window_of
 from millpond.language.syntax.source_text import Source
-from millpond.language.syntax.window_clause import REVISIONS, WINDOW, WORKS
-from millpond.language.typing.widening import is_wider
+from millpond.language.syntax.window_clause import WORKS
 from millpond.types import Feed, StreamDefinition
 
 #: Streams that one union may have.
@@ -26,17 +25,17 @@ def union_feeds(table: exp.Table, stream: StreamDefinition, schema: Schema, sour
 
     Raises: StatementError where a member is no stream, or columns don't match by position.
     """
-    members: list[exp.Table] = table.meta.get(UNION, [])
+    members = suffix_of(table).union
     if not members:
         return ()
     if len(members) >= MOST:
         raise source.error(f"a union has at most {MOST} streams", members[MOST - 1])
     feeds = [_feed(stream, stream, table, source)]
     for member in members:
-        if (clause := member.meta.get(WINDOW)) is not None:
+        if (clause := window_of(member)) is not None:
             raise source.error("the window of a union stands behind it", clause.place, f"FROM (a UNION ALL b) {WORKS}")
         other = find(schema, member, source)
-        if not isinstance(other, StreamDefinition) or member.meta.get(REVISIONS):
+        if not isinstance(other, StreamDefinition) or suffix_of(member).revisions:
             raise source.error(f"'{other.name}' is not a stream", member.this, "the name of a stream")
         if any(f.stream == other.id and f.name == other.name for f in feeds):
             raise source.error(f"stream {other.name} stands in the union twice", member.this)

@@ -25,9 +25,10 @@ from millpond.language.resolve.aggregate_windows import same_window, windowed_ca
 from millpond.language.resolve.from_items import find
 from millpond.language.resolve.relation_outputs import RESERVED
 from millpond.language.resolve.schema import Schema
-from millpond.language.syntax.dialect import TO_STREAM
-from millpond.language.syntax.source_text import SCRIPT, Source, nearest, span
-from millpond.language.syntax.window_clause import WINDOW, WindowClause
+from millpond.language.syntax.nodes import ToStream, to_stream_of, window_of, with_suffix
+from millpond.language.syntax.source_text import Source, nearest, span
+from millpond.language.syntax.window_clause import WindowClause
+from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import (
     ARRIVAL,
     Column,
@@ -69,12 +70,13 @@ class Split:
     select: exp.Select
 
 
-def split(select: exp.Expr, text: str, schema: Schema, source: Source) -> Split | None:
+def split(written: WrittenSelect, schema: Schema) -> Split | None:
     """The streams without a name in FROM, and the SELECT over them; None where there are none.
 
     Raises: StatementError for windows behind parentheses that stand elsewhere, or behind what is no stream.
     """
-    if "[" not in text or not isinstance(select, exp.Query):
+    select, text, source = written.tree, written.text, written.source
+    if "[" not in text:
         return None
     if not isinstance(select, exp.Select) or select.args.get("from_") is None:
         _refuse_elsewhere(select, [], source)
@@ -84,7 +86,9 @@ def split(select: exp.Expr, text: str, schema: Schema, source: Source) -> Split 
     if bare is not None:
         message = "a join in parentheses is a stream with a window behind them, or behind the aggregates"
         raise source.error(message, bare, PAIRS_WORK)
-    found = [i for i in items if isinstance(i, exp.Subquery) and (WINDOW in i.meta or _is_join(i, select, text))]
+    found = [
+        i for i in items if isinstance(i, exp.Subquery) and (window_of(i) is not None or _is_join(i, select, text))
+    ]
     _refuse_elsewhere(select, found, source)
     if not found:
         shared = _tumbling_together(select, items, schema, source)
@@ -92,7 +96,9 @@ def split(select: exp.Expr, text: str, schema: Schema, source: Source) -> Split 
             return None
         select = _in_parentheses(select, shared)
     tree = select.copy()
-    found = [i for i in _items(tree) if isinstance(i, exp.Subquery) and (WINDOW in i.meta or _is_join(i, tree, text))]
+    found = [
+        i for i in _items(tree) if isinstance(i, exp.Subquery) and (window_of(i) is not None or _is_join(i, tree, text))
+    ]
     names = {node.name.lower() for node in tree.find_all(exp.Identifier)}
     streams: list[Unnamed] = []
     for item in found:
@@ -107,8 +113,6 @@ def split(select: exp.Expr, text: str, schema: Schema, source: Source) -> Split 
         else:
             join = _Join(tree, item, schema, source)
             inner, called, table_joins = join.split(alias), join.called, join.table_joins
-        if SCRIPT in select.meta:
-            inner.meta[SCRIPT] = select.meta[SCRIPT]
         count = sum(s.name.startswith(called) for s in streams)
         name = f"{called}, again ({count})" if count else called
         streams.append(Unnamed(name, inner))
@@ -122,7 +126,7 @@ def _items(select: exp.Select) -> list[exp.Expr]:
 
 def _is_bare_join(item: exp.Expr) -> bool:
     """Whether an item is a join in parentheses without a window behind them."""
-    if not isinstance(item, exp.Subquery) or WINDOW in item.meta:
+    if not isinstance(item, exp.Subquery) or window_of(item) is not None:
         return False
     return isinstance(item.this, exp.Table | exp.Subquery) and bool(item.this.args.get("joins"))
 
@@ -135,7 +139,7 @@ def _is_join(item: exp.Expr, select: exp.Select, text: str) -> bool:
 def _refuse_elsewhere(select: exp.Query, found: Sequence[exp.Expr], source: Source) -> None:
     """Refuse windows behind parentheses that are not those of FROM items of the outermost SELECT, or within them."""
     for each in select.find_all(exp.Subquery):
-        clause = each.meta.get(WINDOW)
+        clause = window_of(each)
         node: exp.Expr | None = each
         while node is not None and not any(node is f for f in found):
             node = node.parent
@@ -150,12 +154,12 @@ def _tumbling_together(
     select: exp.Select, items: list[exp.Expr], schema: Schema, source: Source
 ) -> WindowClause | None:
     """The intervals that several joined streams are all cut into; None where they are not."""
-    if len(items) < 2 or any(TO_STREAM in e.meta for e in select.expressions):
+    if len(items) < 2 or to_stream_of(select) is not None:
         return None
     if not all(isinstance(i, exp.Table) and isinstance(i.this, exp.Identifier) for i in items):
         return None
     streams = [i for i in items if isinstance(schema.lookup(i.name), StreamDefinition)]
-    clauses = [c for i in streams if isinstance(c := i.meta.get(WINDOW), WindowClause)]
+    clauses = [c for i in streams if (c := window_of(i)) is not None]
     if len(streams) < 2 or not clauses or len(list(select.find_all(exp.Query))) > 1:
         return None
     first = clauses[0]
@@ -168,8 +172,7 @@ def _in_parentheses(select: exp.Select, clause: WindowClause) -> exp.Select:
     tree = select.copy()
     first = tree.args["from_"].this
     first.set("joins", tree.args.pop("joins"))
-    around = exp.Subquery(this=first)
-    around.meta[WINDOW] = clause
+    around = with_suffix(exp.Subquery(this=first), window=clause)
     tree.set("from_", exp.From(this=around))
     return tree
 
@@ -178,8 +181,8 @@ def _put(tree: exp.Select, item: exp.Subquery, name: str, alias: str, joins: lis
     """Put a stream in the place of what stands in parentheses, with joins of tables behind it."""
     identifier = exp.Identifier(this=name, quoted=True)
     table = exp.Table(this=identifier, alias=exp.TableAlias(this=exp.Identifier(this=alias, quoted=True)))
-    if (clause := item.meta.get(WINDOW)) is not None:
-        table.meta[WINDOW] = clause
+    if (clause := window_of(item)) is not None:
+        table = with_suffix(table, window=clause)
     if (place := span(item)) is not None:
         identifier.meta.update(start=place[0], end=place[1] - 1)
     item.replace(table)
@@ -229,7 +232,7 @@ class _Join:
     def _kind(self, part: exp.Expr) -> Sequence[Column] | None:
         """The columns of a stream; None for a table."""
         if isinstance(part, exp.Subquery):
-            if WINDOW not in part.meta:
+            if window_of(part) is None:
                 raise self.source.error("a join in parentheses is a stream with a window behind them", part, PAIRS_WORK)
             return [Column(name, "") for name in dict.fromkeys([*self._names_in(part), "at"])]
         if not isinstance(part, exp.Table):
@@ -289,11 +292,11 @@ class _Join:
         outputs = []
         for name, column in self.shown.items():
             output = exp.Alias(this=column, alias=exp.Identifier(this=name, quoted=True))
-            output.meta[TO_STREAM] = ("pairs", place)
             outputs.append(output)
         first = self.first.copy()
         first.set("joins", None)
         made = exp.Select(expressions=outputs, from_=exp.From(this=first), joins=[j.copy() for j in self.joins])
+        made.set("to_stream", ToStream("pairs", place))
         if where is not None:
             made.set("where", exp.Where(this=where))
         return made
@@ -384,9 +387,7 @@ class _Join:
         made.meta.update(node.meta)
         if node.parent is self.tree and node.arg_key == "expressions":  # it is called as it was
             was = (fields or parts)[-1].name
-            alias = exp.Alias(this=made, alias=exp.Identifier(this=was, quoted=True))
-            alias.meta.update({k: v for k, v in node.meta.items() if k == TO_STREAM})
-            node.replace(alias)
+            node.replace(exp.Alias(this=made, alias=exp.Identifier(this=was, quoted=True)))
         else:
             node.replace(made)
 

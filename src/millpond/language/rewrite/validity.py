@@ -10,16 +10,20 @@ finds the latest row that had begun, which must not have ended. A statement that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
+from typing import TypeVar
 
 from sqlglot import exp
 
 from millpond.language.resolve.schema import Schema
+from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source
-from millpond.language.syntax.window_clause import TOLERANCE, WINDOW
 from millpond.types import StreamDefinition, TableDefinition
 
 WORKS = "FROM s [NOW] JOIN price p ON p.item = s.item"
+
+_Tree = TypeVar("_Tree", bound=exp.Expr)
 
 #: What stands between a FROM item and the SELECT that it is correlated with, if anything may be.
 _Found = tuple[exp.Table, StreamDefinition]
@@ -94,31 +98,41 @@ def _look_back_only(
         _require(_young(join, table, source), join, own, table, definition, source, schema)
 
 
-def take_tolerances(select: exp.Expr, schema: Schema, source: Source) -> None:
-    """Take windows behind tables of ASOF joins for what they are there: how old a row may be.
+def with_tolerances(select: _Tree, schema: Schema, source: Source) -> _Tree:
+    """The tree with windows behind tables of ASOF joins taken for what they are there: how old a row may be.
 
     Of streams they say under PAIRS what is kept; a table has no time: its rows are as old as the join compares them.
 
     Raises: StatementError for a window behind a table that is joined otherwise.
     """
-    for join in select.find_all(exp.Join):
-        table = join.this
-        named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and WINDOW in table.meta
-        if not named or not isinstance(schema.lookup(table.name), TableDefinition):
+    if not any(_dated(join, schema) is not None for join in select.find_all(exp.Join)):
+        return select
+    tree = select.copy()
+    for join in tree.find_all(exp.Join):
+        if (table := _dated(join, schema)) is None or (clause := window_of(table)) is None:
             continue
         if join.method != "ASOF":
             raise source.error(
                 f"'{table.name}' is a table, and a window behind one says how old the row of an ASOF JOIN may be",
-                table.meta[WINDOW].place, f"no window here, or ASOF JOIN {table.name} [RANGE 10 MINUTES]",
+                clause.place, f"no window here, or ASOF JOIN {table.name} [RANGE 10 MINUTES]",
             )  # fmt: skip
-        table.meta[TOLERANCE] = table.meta.pop(WINDOW)
+        with_suffix(table, window=None, tolerance=clause)
+    return tree
+
+
+def _dated(join: exp.Join, schema: Schema) -> exp.Table | None:
+    """The table that is joined, if there is a window behind it."""
+    table = join.this
+    named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and window_of(table) is not None
+    return table if named and isinstance(schema.lookup(table.name), TableDefinition) else None
 
 
 def _young(join: exp.Join, table: exp.Table, source: Source) -> list[exp.Expr]:
     """What says that the row that an ASOF join finds is no older than it may be; nothing where any will do."""
-    clause = table.meta.pop(TOLERANCE, None)
+    clause = suffix_of(table).tolerance
     if clause is None:
         return []
+    table.set("suffix", replace(suffix_of(table), tolerance=None))
     works = f"ASOF JOIN {table.name} [RANGE 10 MINUTES], or [RANGE 10 MINUTES OPEN]"
     if not clause.is_relation or clause.partition or clause.extent not in ("range", "now"):
         raise source.error("the window behind a table of an ASOF join says how old its row may be", clause.place, works)
@@ -302,4 +316,4 @@ def _add(table: exp.Table, own: exp.Select, test: exp.Expr, source: Source) -> N
     mine.set("on", test if on is None else exp.And(this=exp.Paren(this=on), expression=test))
 
 
-__all__ = ["hold_in_time", "take_tolerances", "times_needed"]
+__all__ = ["hold_in_time", "times_needed", "with_tolerances"]

@@ -1,7 +1,7 @@
 """`BEGIN … END …`: the window of a row query, read from tokens before the rest of the SELECT is parsed.
 
 The clause may stand at the end of the SELECT or anywhere after FROM, outside of parentheses; what it says is kept
-beside the syntax tree (`meta`), so that sqlglot never sees it.
+beside the syntax tree (`written_select.WrittenSelect`), so that sqlglot never sees it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ from millpond.language.syntax.source_text import nearest
 from millpond.support.errors import StatementError
 from millpond.types import Edge, Span
 from millpond.types.durations import UNITS, parse_duration, parse_timestamp, to_microseconds
-
-#: Key of a SELECT's `meta`: its clauses, as a tuple of `BoundsClause`.
-BOUNDS = "millpond_bounds"
 
 WORKS = "BEGIN NOW - INTERVAL '5 minutes' END NOW"
 _TYPES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")

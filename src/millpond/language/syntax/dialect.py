@@ -17,25 +17,22 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.functions.approximate import approximate
-from millpond.language.syntax.reduce_clause import REDUCE, begins_reduce, parse_reduce
-from millpond.language.syntax.window_clause import FINAL, REVISIONS, WINDOW, begins_window, parse_window
-
-#: Key of a node's `meta`: start and end of a whole item of SELECT in the script.
-WRITTEN = "millpond_written"
-
-#: Key of an Interval's `meta`: its text, and whether no unit follows.
-INTERVAL = "millpond_interval"
-
-#: Key of a table's `meta`: the other tables of the union in FROM that it is the first of.
-UNION = "millpond_union"
+from millpond.language.syntax.nodes import (
+    SelectList,
+    ToStream,
+    WindowedCall,
+    WrittenInterval,
+    settled,
+    suffix_of,
+    window_of,
+    with_suffix,
+)
+from millpond.language.syntax.reduce_clause import begins_reduce, parse_reduce
+from millpond.language.syntax.window_clause import begins_window, parse_window
 
 _SELECTS = ("SELECT", "WITH", "FROM", "VALUES")
 
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
-
-
-#: Key of the `meta` of items of SELECT: ISTREAM, DSTREAM, RSTREAM or PAIRS around them, and its place.
-TO_STREAM = "millpond_to_stream"
 
 _TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM", "PAIRS")
 
@@ -76,8 +73,7 @@ class MillpondParser(DuckDBParser):
     ) -> exp.Table | exp.Dot | None:
         table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
         if isinstance(table, exp.Table) and not schema:
-            self._unalias_final(table)
-            self._parse_suffix(table)
+            return self._parse_suffix(self._unalias_final(table))
         return table
 
     def _parse_table(
@@ -96,20 +92,19 @@ class MillpondParser(DuckDBParser):
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
         if isinstance(table, exp.Table) and not schema:
-            self._unalias_final(table)
-            self._parse_suffix(table)
+            return self._parse_suffix(self._unalias_final(table))
         return table
 
     def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
         """What stands in parentheses, with the window behind it, and a name before or behind that."""
         found = super()._parse_subquery(this, parse_alias)
         if isinstance(found, exp.Subquery) and parse_alias and self._curr.token_type == TokenType.L_BRACKET:
-            found.meta[WINDOW] = parse_window(self)
+            found = with_suffix(found, window=parse_window(self))
             if not found.alias:
                 found.set("alias", self._parse_table_alias())
         return found
 
-    def _unalias_final(self, table: exp.Table) -> None:
+    def _unalias_final(self, table: exp.Table) -> exp.Table:
         """`FROM q FINAL` has no alias: without AS and quotes, the word says which answers are meant."""
         alias = table.args.get("alias")
         at = alias.this if isinstance(alias, exp.TableAlias) else None
@@ -124,15 +119,16 @@ class MillpondParser(DuckDBParser):
             and (before is None or before.token_type != TokenType.ALIAS)
         ):
             table.set("alias", None)
-            table.meta[FINAL] = (said.start, said.end + 1)
+            table = with_suffix(table, final=(said.start, said.end + 1))
             if self._curr.token_type == TokenType.ALIAS or self._curr.token_type == TokenType.VAR:
                 table.set("alias", self._parse_table_alias())
+        return table
 
     def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
         """The items of SELECT; `ISTREAM(a, b)` and `ISTREAM a, b` are written around all of them (CQL)."""
         word, follows = self._curr, self._next
         if not self._is_to_stream(word, follows):
-            return super()._parse_projections()
+            return self._parse_select_list(), None
         self._advance()
         inside = self._curr.token_type == TokenType.L_PAREN
         if inside:
@@ -146,16 +142,33 @@ class MillpondParser(DuckDBParser):
             self.raise_error(f"DISTINCT stands in a SELECT of its own: SELECT {name}(*) FROM (SELECT DISTINCT …)")
         if inside and self._curr and self._curr.token_type == TokenType.R_PAREN:
             self.raise_error(f"{name} needs columns: {name}(*), {name}(a, b)")
-        items, excluded = super()._parse_projections()
+        items = self._parse_select_list()
         if inside:
             if self._curr.token_type != TokenType.R_PAREN:
                 self.raise_error(f"the parenthesis of {name} is not closed")
             self._advance()
             if self._curr.token_type == TokenType.COMMA:
                 self.raise_error(f"{name} stands around the whole select list")
-        for item in items:
-            item.meta[TO_STREAM] = (word.text.lower(), (word.start, word.end + 1))
-        return items, excluded
+        place = (word.start, word.end + 1)
+        items[0].set("to_stream", ToStream(word.text.lower(), place))  # type: ignore[arg-type]  # one of _TO_STREAM
+        return items, None
+
+    def _parse_select_list(self) -> list[exp.Expr]:
+        """The items of SELECT in one `SelectList`, which `_parse_query_modifiers` takes apart."""
+        texts: list[str] = []
+
+        def item() -> exp.Expr | None:
+            first = self._curr
+            found = self._parse_expression()
+            if found is not None:
+                texts.append(self.sql[first.start : self._prev.end + 1])
+            return found
+
+        items = self._parse_csv(item)
+        return [SelectList(expressions=items, texts=tuple(texts))]
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        return super()._parse_query_modifiers(settled(this) if isinstance(this, exp.Select) else this)
 
     def _is_to_stream(self, word: Token, follows: Token) -> bool:
         """Whether the word at the start of a select list is CQL's, not a column of that name."""
@@ -173,7 +186,7 @@ class MillpondParser(DuckDBParser):
         return follows.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
 
     def _parse_union_of_streams(self) -> exp.Table | None:
-        """`(a UNION ALL b)` and `a UNION b` as one FROM item: the first table, with the others in its meta."""
+        """`(a UNION ALL b)` and `a UNION b` as one FROM item: the first table, with the others in its suffix."""
         at = self._index
         if at >= len(self._tokens):
             return None
@@ -189,12 +202,10 @@ class MillpondParser(DuckDBParser):
         if behind >= len(self._tokens) or self._tokens[behind].text.upper() in _SELECTS:
             return None
         members = self._parse_members()
-        table = members[0]
-        table.meta[UNION] = members[1:]  # a node in its own meta could not be copied
-        self._parse_suffix(table)
-        if REDUCE not in table.meta and (alias := self._parse_table_alias()) is not None:
+        table = self._parse_suffix(with_suffix(members[0], union=tuple(members[1:])))
+        if suffix_of(table).reduce is None and (alias := self._parse_table_alias()) is not None:
             table.set("alias", alias)
-            self._parse_suffix(table)
+            table = self._parse_suffix(table)
         return table
 
     def _parse_members(self) -> list[exp.Table]:
@@ -219,42 +230,38 @@ class MillpondParser(DuckDBParser):
             if self._curr and self._curr.token_type == TokenType.ALL:
                 self._advance()
 
-    def _parse_suffix(self, table: exp.Table) -> None:
-        """What may follow the name, or the alias, of a FROM item; kept in the node's meta."""
+    def _parse_suffix(self, table: exp.Table) -> exp.Table:
+        """A FROM item with what follows its name, or its alias."""
         while True:
             if self._curr.token_type == TokenType.L_BRACKET:
-                if WINDOW in table.meta:
+                if window_of(table) is not None:
                     self.raise_error("a second window behind the same stream")
-                table.meta[WINDOW] = parse_window(self)
+                table = with_suffix(table, window=parse_window(self))
             elif self._curr.token_type == TokenType.ALL and self._next.text.upper() == "REVISIONS":
-                table.meta[REVISIONS] = (self._curr.start, self._next.end + 1)
+                table = with_suffix(table, revisions=(self._curr.start, self._next.end + 1))
                 self._advance(2)
             elif begins_reduce(self._curr, self._next, self._after_next()):
-                if REDUCE in table.meta:
+                if suffix_of(table).reduce is not None:
                     self.raise_error("a second REDUCE behind the same stream")
-                table.meta[REDUCE] = parse_reduce(self)
+                table = with_suffix(table, reduce=parse_reduce(self))
             elif self._curr.text.upper() == "FINAL" and self._curr.token_type != TokenType.IDENTIFIER:
-                table.meta[FINAL] = (self._curr.start, self._curr.end + 1)
+                table = with_suffix(table, final=(self._curr.start, self._curr.end + 1))
                 self._advance()
             else:
-                return
+                return table
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        """A subscript, or the window behind an aggregate call."""
-        if this is not None and WINDOW not in this.meta and begins_window(self._curr, self._next, self._after_next()):
-            this.meta[WINDOW] = parse_window(self)
-            return this
-        return super()._parse_bracket(this)
+        """A subscript, or the window behind an aggregate call (or behind what should be one)."""
+        if this is None or isinstance(this, WindowedCall) or window_of(this) is not None:
+            return super()._parse_bracket(this)
+        if not begins_window(self._curr, self._next, self._after_next()):
+            return super()._parse_bracket(this)
+        if isinstance(this, exp.Subquery):
+            return with_suffix(this, window=parse_window(self))
+        return WindowedCall(this=this, window=parse_window(self))
 
     def _after_next(self) -> Token | None:
         return self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
-
-    def _parse_expression(self) -> exp.Expr | None:
-        first = self._curr
-        found = super()._parse_expression()
-        if found is not None and first:
-            found.meta[WRITTEN] = (first.start, self._prev.end + 1)
-        return found
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         token = self._curr
@@ -299,9 +306,9 @@ class MillpondParser(DuckDBParser):
         text = self._next
         found = super()._parse_interval(*args, **kwargs)
         if isinstance(found, exp.Interval) and text.token_type == TokenType.STRING:
-            # sqlglot keeps one number and one unit of the text; the whole is checked later
-            found.meta[INTERVAL] = (text.text, self._prev is text)
-            found.update_positions(text)
+            written = WrittenInterval(**found.args, text=text.text, whole=self._prev is text)
+            written.update_positions(text)
+            return written
         return found
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:

@@ -18,10 +18,6 @@ from millpond.types import Reduction
 from millpond.types.durations import EXPECTED, parse_duration
 from millpond.types.reduction_forms import FORMS
 
-#: Key of a table node's `meta`.
-REDUCE = "millpond_reduce"
-
-
 WORKS = "REDUCE sample(0.4), age('7 days', 0.9), load(), error(0.01) or BY INTERVAL '1 hour'"
 
 #: The most that load() drops when it is not told.

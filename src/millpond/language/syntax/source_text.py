@@ -13,9 +13,6 @@ from millpond.support.spelling import nearest as nearest
 #: A syntax node, a token's (start, end) in the script (end exclusive), or None for the whole statement.
 Place: TypeAlias = "exp.Expr | tuple[int, int] | None"
 
-#: Key of `meta` under which the root of a syntax tree carries its script.
-SCRIPT = "script"
-
 
 def span(node: exp.Expr) -> tuple[int, int] | None:
     """The characters that a node and everything below it cover, as far as its tokens are known."""
@@ -47,13 +44,6 @@ class Source:
     start: int = 0
     end: int | None = None
     whole: exp.Expr | None = None
-
-    @staticmethod
-    def of(select: exp.Expr, text: str, offset: int) -> Source:
-        """The script that a statement's tree carries; without one, `text`, which starts at `offset` of the script."""
-        if script := select.meta.get(SCRIPT):
-            return Source(script, 0, offset, offset + 1, select)
-        return Source(text, offset, offset, offset + 1, select)
 
     def error(self, message: str, place: Place = None, expected: str = "", like: str = "") -> StatementError:
         """A StatementError at `place`; `like` is the nearest known name."""

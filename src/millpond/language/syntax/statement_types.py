@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqlglot import exp
-
+from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import Column, Edge, QueryOptions, StreamDefinition, TableDefinition
 from millpond.types.as_of import AsOf
 
@@ -19,7 +18,6 @@ class Statement:
     text: its own source, without the semicolon. offset: where it starts in `script`. script: the whole script.
     named: where the name of what it is about stands in `script`; None: it names nothing.
     places: where the names of its options stand in `script`.
-    A syntax tree inside a statement carries the script too, so that errors of binding point into it.
     """
 
     text: str
@@ -45,7 +43,7 @@ class DeriveStream(Statement):
     """
 
     name: str
-    select: exp.Query
+    select: WrittenSelect
     options: QueryOptions
     revisions: Literal["forward", "retract", "ignore", "final"] | None = None
     retention: int | None = None
@@ -86,7 +84,7 @@ class CreateQuery(Statement):
     """CREATE [OR REPLACE] QUERY [IF NOT EXISTS] name [WITH (options)] AS SELECT …; not yet bound."""
 
     name: str
-    select: exp.Query
+    select: WrittenSelect
     options: QueryOptions
     replace: bool = False
     if_not_exists: bool = False
@@ -117,14 +115,14 @@ class Show(Statement):
 class Select(Statement):
     """An ad hoc SELECT, not yet bound."""
 
-    select: exp.Query
+    select: WrittenSelect
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(Statement):
-    """EXPLAIN [ANALYZE] of a SELECT (a tree) or of a standing query (its name)."""
+    """EXPLAIN [ANALYZE] of a SELECT or of a standing query (its name)."""
 
-    target: exp.Query | str
+    target: WrittenSelect | str
     analyze: bool = False
 
 

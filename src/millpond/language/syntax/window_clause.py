@@ -14,13 +14,6 @@ from millpond.support.errors import StatementError
 from millpond.types import DAY, HOUR
 from millpond.types.durations import EXPECTED, UNITS, parse_duration, parse_timestamp, to_microseconds
 
-#: Keys of a table node's `meta`.
-WINDOW = "millpond_window"
-REVISIONS = "millpond_revisions"
-#: The window behind a table of an ASOF join: how old a row may be.
-TOLERANCE = "millpond_tolerance"
-FINAL = "millpond_final"
-
 PARAMETERS = (
     "RANGE", "ROWS", "TUMBLING", "SLIDE", "ON", "ORIGIN", "ALIGN", "NOW", "PARTITION BY", "SINCE", "BY", "KIND",
     "OPEN", "CLOSED",

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlglot.errors import ParseError, TokenError
 
+from millpond.language.inference.column_types import TIMES
+from millpond.language.inference.types_of import Item, Typer
 from millpond.language.resolve.scope import RowScope
 from millpond.language.syntax.dialect import SyntaxFault, new_parser, tokenize
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.language.typing.column_types import TIMES
-from millpond.language.typing.types_of import Item, Typer
 from millpond.language.with_options.option_reader import OptionReader
 from millpond.support.errors import StatementError
 from millpond.types import ARRIVAL, Column, StreamDefinition, StreamOptions
@@ -90,7 +90,7 @@ def _condition(reader: OptionReader, text: str, columns: tuple[Column, ...], tim
     try:
         trees = [t for t in new_parser().parse(tokenize(script), script) if t is not None]
         where = trees[0].args.get("where") if len(trees) == 1 else None
-        if where is None or set(k for k, v in trees[0].args.items() if v) - {"expressions", "from_", "where"}:
+        if where is None or set(k for k, v in trees[0].args.items() if v) - {"expressions", "texts", "from_", "where"}:
             raise reader.fault("option 'marks': this is no condition", place, what)
         stream = StreamDefinition("s", columns, StreamOptions(time=time))
         source = Source(script)

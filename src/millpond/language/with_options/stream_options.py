@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
+from millpond.language.inference.column_types import TIMES
 from millpond.language.syntax.source_text import nearest
-from millpond.language.typing.column_types import TIMES
 from millpond.language.with_options.generator_options import generator_options
 from millpond.language.with_options.option_reader import OptionReader
 from millpond.types import ARRIVAL, Column, StreamOptions

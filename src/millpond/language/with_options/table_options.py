@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from millpond.language.inference.column_types import TIMES
 from millpond.language.syntax.source_text import nearest
-from millpond.language.typing.column_types import TIMES
 from millpond.language.with_options.option_reader import OptionReader
 from millpond.language.with_options.stream_options import file_options
 from millpond.support.sql import quote

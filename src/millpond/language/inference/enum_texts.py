@@ -12,7 +12,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from millpond.language.functions.allowed import AGGREGATES
-from millpond.language.syntax.nodes import CheckedCast
+from millpond.language.syntax.nodes import CheckedCast, WindowedCall
 
 #: The declared type of a column, or None.
 Kind = Callable[[exp.Column], "str | None"]
@@ -39,7 +39,7 @@ def enum_beside(node: exp.Expr, kind: Kind) -> str | None:
 
 
 def _type_of(node: exp.Expr, kind: Kind) -> str | None:
-    while isinstance(node, exp.Paren | exp.Filter | exp.WithinGroup):
+    while isinstance(node, exp.Paren | exp.Filter | exp.WithinGroup | WindowedCall):
         within = node.expression if isinstance(node, exp.WithinGroup) else None
         if within is not None and within.expressions and not isinstance(node.this, exp.Column):
             node = within.expressions[0].this  # percentile_disc(0.5) WITHIN GROUP (ORDER BY e)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-from millpond.language.typing.duck import evaluate
-from millpond.language.typing.enum_texts import is_text
+from millpond.language.inference.duck import evaluate
+from millpond.language.inference.enum_texts import is_text
 from millpond.support.sql import text_literal
 
 #: A date, and more: what could be a time with an offset.

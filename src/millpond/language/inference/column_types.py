@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from millpond.language.inference.duck import Refused, describe
 from millpond.language.render.rendering import render
-from millpond.language.typing.duck import Refused, describe
 
 _DType = exp.DType
 

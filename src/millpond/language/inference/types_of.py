@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.language.typing.duck import Refused, typed_relation
 from millpond.support.errors import StatementError
 from millpond.types import Column
 
