@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,36 @@ def write_files(folder: Path, number: int) -> None:
     (folder / "ndjson" / f"{number}.ndjson").write_text("\n".join(lines) + "\n")
 
 
+TYPES = """CREATE STREAM s (ts TIMESTAMPTZ, k ENUM('low', 'mid', 'high'), d DECIMAL(9, 2), h HUGEINT, u UUID, day DATE,
+  at TIME, span INTERVAL, b BOOLEAN, f FLOAT, t UTINYINT, l INTEGER[], a INTEGER[2], st STRUCT(a INTEGER, b TEXT),
+  m MAP(TEXT, INTEGER), z BLOB) WITH (progress='ts', lateness='40 s');"""
+
+
+def typed(number: int) -> dict[str, Rows]:
+    """Rows with a column of each type, NULLs among them."""
+    found = []
+    for i, row in enumerate(batch(number)[::2]):
+        n = 7 * number + i
+        more = {
+            "d": Decimal(n) / 4,
+            "h": n << 70,
+            "u": f"00000000-0000-4000-8000-{n:012}",
+            "day": BASE.date() + dt.timedelta(days=n),
+            "at": dt.time(n % 24, n),
+            "span": dt.timedelta(minutes=n),
+            "b": n % 3 > 0,
+            "f": n / 8,
+            "t": n,
+            "l": [n, None, n + 1],
+            "a": [n, -n],
+            "st": {"a": n, "b": str(n)},
+            "m": [("x", n), ("y", None)],
+            "z": bytes([n, 0]),
+        }
+        found.append({"ts": row["ts"], "k": ("low", "mid", "high")[n % 3], **(more if n % 5 else {})})
+    return {"s": found}
+
+
 KINDS: dict[str, Kind] = {
     "tumbling": Kind(
         BOTH,
@@ -103,7 +134,13 @@ KINDS: dict[str, Kind] = {
             "top": "AS SELECT k, sum(w) AS w FROM r [RANGE TUMBLING 20 SECONDS] GROUP BY k ORDER BY w DESC LIMIT 1",
         },
         past=("q", "few"),
-        asks=("SELECT k, count(*), sum(v) FROM s GROUP BY k ORDER BY k", "SELECT * FROM dead(s)"),
+        asks=(
+            "SELECT k, count(*), sum(v) FROM s GROUP BY k ORDER BY k",
+            "SELECT * FROM dead(s)",
+            "INVOKE q AS OF TIMESTAMP '2026-01-01 00:00:33'",
+            "INVOKE q AS OF EPOCH 4",
+            "INVOKE q AS OF PROGRESS",
+        ),
     ),
     "sliding": Kind(
         BOTH,
@@ -235,13 +272,12 @@ KINDS: dict[str, Kind] = {
             "q": "AS SELECT k, count(*) AS n, sum(v) AS v, list(v) AS l FROM s [PARTITION BY k ROWS 4 SLIDE 3]",
             "whole": "AS SELECT k, max(v) AS v FROM s [ROWS 5 SLIDE 2] WHERE v > 20 GROUP BY k",
             "timed": "AS SELECT count(*) AS n, sum(x) AS x FROM s [RANGE 5 SECONDS SLIDE 2 ROWS BY RANK]",
-            "every": "AS SELECT count(*) AS n FROM s [RANGE 3 SECONDS SLIDE 1 ROW]",
             "arrived": "AS SELECT k, sum(v) AS v FROM s [PARTITION BY k ROWS 3 SLIDE 3 BY ARRIVAL]",
             "best": "AS SELECT k, v, count(*) AS n FROM s [PARTITION BY k ROWS 6 SLIDE 6] GROUP BY v"
             " ORDER BY v DESC LIMIT 1",
         },
         past=("q", "whole", "timed", "arrived"),
-        asks=("SELECT sum(v) AS v FROM s [ROWS 8 SLIDE 8]",),
+        asks=("SELECT sum(v) AS v FROM s [ROWS 8 SLIDE 8]", "INVOKE q AS OF TIMESTAMP '2026-01-01 00:00:33'"),
         feeds=lambda n: {"s": batch(n)},
     ),
     "elements": Kind(
@@ -252,7 +288,6 @@ KINDS: dict[str, Kind] = {
             "all_at": "WITH (every='5 s') AS SELECT RSTREAM(k, v) FROM s [PARTITION BY k ROWS 1]",
             "held": "AS SELECT k, v, x FROM s [PARTITION BY k ROWS 2]",
             "ever": "AS SELECT DISTINCT k FROM s [RANGE UNBOUNDED]",
-            "narrow": "AS SELECT ISTREAM(v + 1 AS v) FROM s [NOW] WHERE k = 'd'",
         },
         past=("q", "leave", "held", "ever"),
         asks=("SELECT k, v FROM s [ROWS 4]", "SELECT ISTREAM(k) FROM s [RANGE 2 SECONDS]"),
@@ -266,11 +301,14 @@ KINDS: dict[str, Kind] = {
             " AND v < w",
             "without": "AS SELECT ISTREAM(k, v) FROM s [RANGE 3 SECONDS] WHERE NOT EXISTS"
             " (SELECT 1 FROM r [RANGE 4 SECONDS] WHERE r.k = s.k)",
-            "unequal": "AS SELECT ISTREAM(v, w) FROM s [ROWS 2] JOIN r [ROWS 2] ON v < w",
             "named": "AS SELECT ISTREAM(s.k, name, v) FROM s [ROWS 3] JOIN t ON t.k = s.k",
         },
         past=("named", "q"),
-        asks=("SELECT s.k, v, w FROM s [ROWS 2] JOIN r [ROWS 5] ON s.k = r.k",),
+        asks=(
+            "SELECT s.k, v, w FROM s [ROWS 2] JOIN r [ROWS 5] ON s.k = r.k",
+            "INVOKE left_ AS OF TIMESTAMP '2026-01-01 00:00:33'",
+            "INVOKE q AS OF EPOCH 4",
+        ),
         beside=write_tables,
     ),
     "joined-in-chains": Kind(
@@ -306,8 +344,6 @@ KINDS: dict[str, Kind] = {
             " EXCEPT SELECT k FROM r [RANGE 4 SECONDS]) q",
             "counted": "AS SELECT k, v, (SELECT count(*) FROM r [RANGE 4 SECONDS] y WHERE y.k = x.k) AS n"
             " FROM s [ROWS 3] x",
-            "medians": "AS SELECT ISTREAM(s.k, median(w) AS w) FROM s [RANGE 3 SECONDS] JOIN r [RANGE 4 SECONDS]"
-            " ON s.k = r.k GROUP BY s.k",
             "named": "AS SELECT ISTREAM(name, count(s.v) AS n) FROM t LEFT JOIN s [RANGE 5 SECONDS] ON t.k = s.k"
             " GROUP BY name",
         },
@@ -336,7 +372,10 @@ KINDS: dict[str, Kind] = {
             "met": "WITH (revise_for='10s') AS SELECT PAIRS(v) FROM s [RANGE 2 SECONDS] SEMI JOIN r [NOW] ON s.k = r.k",
         },
         past=("q", "left_", "lonely"),
-        asks=("SELECT PAIRS(v, w) FROM s [RANGE 1 SECOND] JOIN r [NOW] ON s.k = r.k",),
+        asks=(
+            "SELECT PAIRS(v, w) FROM s [RANGE 1 SECOND] JOIN r [NOW] ON s.k = r.k",
+            "INVOKE left_ AS OF TIMESTAMP '2026-01-01 00:00:33'",
+        ),
     ),
     "pairs-of-the-latest": Kind(
         BOTH,
@@ -504,6 +543,21 @@ KINDS: dict[str, Kind] = {
         asks=("SELECT reason, position, record FROM dead(s)", "SELECT reason, position, record FROM dead(r)"),
         beside=write_files,
         feeds=lambda n: {},
+    ),
+    "types": Kind(
+        TYPES + "CREATE STREAM some AS SELECT ts, k, d, h, u, day, at, span, l, a, st, m, z FROM s WHERE b;",
+        {
+            "q": "AS SELECT k, count(*) AS n, sum(d) AS d, max(h) AS h, min(u) AS u, max(day) AS day, min(at) AS at,"
+            " max(span) AS span, bool_and(b) AS b, avg(f) AS f, sum(t) AS t, first(l) AS l, last(a) AS a,"
+            " list(st) AS st, any_value(m) AS m, max(z) AS z FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k",
+            "ordered": "AS SELECT max(k) AS k, median(k) AS mid, mode(k) AS most, count(DISTINCT u) AS n FROM s"
+            " [RANGE 20 SECONDS SLIDE 10 SECONDS] WHERE k >= 'mid'",
+            "changes": "AS SELECT ISTREAM(k, d, h, u, day, at, b, f, l, st) FROM s [ROWS 2]",
+            "numbered": "AS SELECT k, sum(h) AS h, list(day) AS day FROM s [PARTITION BY k ROWS 2 SLIDE 2]",
+        },
+        past=("ordered", "q", "changes"),
+        asks=("SELECT * FROM some", "SELECT k, sum(d) AS d, max(st) AS st FROM s GROUP BY k ORDER BY k"),
+        feeds=typed,
     ),
     "lives": Kind(
         BOTH,

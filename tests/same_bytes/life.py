@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import os
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,9 +60,11 @@ class Kind:
 
     streams: statements that come first; `{dir}` is a folder of the pond's own. queries: by name, what stands behind
     CREATE QUERY and the name. past: of these a twin `<name>_past` is registered in the middle, with its history; the
-    first twin is dropped again. later: statements in the middle. asks: SELECTs and INVOKEs at the end, beside those
-    that every query gets. settings: of the opening. batches: how many. feeds: rows by stream and number of the batch.
-    prepare: called with the pond after each opening, and with the folder. beside: called before each step.
+    first twin is dropped again. pauses: which query is paused for a batch; None: the first one. later: statements in
+    the middle. asks: SELECTs and INVOKEs at the end, beside those that every query gets. settings: of the opening.
+    batches: how many. feeds: rows by stream and number of the batch. opening: what else a pond is opened with. prepare:
+    called with the pond after each opening. beside: called with the folder and the number of the batch before each of
+    them, and with -1 before the streams are made.
     """
 
     streams: str
@@ -84,8 +87,9 @@ class Life:
     def __init__(self, kind: Kind, folder: Path, shards: int, pond_id: str) -> None:
         self.kind, self.folder, self.shards, self.pond_id = kind, folder, shards, pond_id
         self.clock = VirtualClock()
+        #: Of each file: when it was written, and the checksum of its content.
+        self.written: dict[str, int] = {}
         self.seen: dict[str, str] = {}
-        self.stage = ""
         self.record: Record = {"files": {}, "answers": {}}
         self.whole: dict[str, list[str]] = {}
         self.pond: Any = None
@@ -109,10 +113,8 @@ class Life:
             self.reopen()
             if paused is not None:
                 self.sql(f"ALTER QUERY {paused} RESUME")
-            self.epochs("resumed")
             self.clock.advance(10_000_000)
-            self.epochs("tick", force=True)
-            self.ask("middle", [f"INVOKE {name}" for name in kind.queries])
+            self.epochs("resumed", force=True)
             self.come_later()
             for number in range(half + 1, kind.batches):
                 self.feed(number)
@@ -122,7 +124,7 @@ class Life:
                 self.sql(f"DROP QUERY {kind.past[0]}_past")
             self.reopen()
             self.clock.advance(10_000_000)
-            self.epochs("tick again", force=True)
+            self.epochs("tick")
             self.ask("open", [f"INVOKE {name}" for name in self.kept])
             self.pond.drain(final=True)
             self.note("end")
@@ -209,13 +211,17 @@ class Life:
             self.record["answers"][f"{when}: {text}"] = shown
 
     def note(self, stage: str) -> None:
-        """Note files that are new since the last time; one that has other bytes than before is noted again."""
+        """Note files that are new since the last time; one that was written again with other bytes is noted again."""
         new: dict[str, str] = {}
         for path, name in self.files():
             try:
+                written = path.stat().st_mtime_ns
+                if self.written.get(name) == written:
+                    continue
                 digest = hashlib.sha256(self.content(path)).hexdigest()[:16]
             except FileNotFoundError:
                 continue
+            self.written[name] = written
             if self.seen.get(name) != digest:
                 self.seen[name] = new[name] = digest
         if new:
@@ -240,16 +246,16 @@ class Life:
             return f"{chunks.schema} {sorted(repr(chunk) for chunk in chunks.to_pylist())}".encode()
         return path.read_bytes()
 
-    def files(self) -> list[tuple[Path, str]]:
+    def files(self) -> Iterator[tuple[Path, str]]:
         """Files of epochs, with their names within the pond."""
         pond = self.folder / "pond"
-        found = []
         for top in FOLDERS:
-            for path in sorted((pond / top).rglob("*")):
-                name = path.relative_to(pond).as_posix()
-                if path.suffix in (".parquet", ".arrow") and "/landing/" not in name:
-                    found.append((path, name))
-        return found
+            for folder, within, names in os.walk(pond / top):
+                within[:] = sorted(n for n in within if n not in ("_delta_log", "landing"))
+                for name in sorted(names):
+                    if name.endswith((".parquet", ".arrow")):
+                        path = Path(folder, name)
+                        yield path, path.relative_to(pond).as_posix()
 
     def active(self) -> dict[str, str]:
         """Of every table: how many files its last version has, and a checksum of their names."""
