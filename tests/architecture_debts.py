@@ -50,7 +50,6 @@ SAME_NAMES: set[str] = {
     "files",
     "functions",
     "history",
-    "instants",
     "intake",
     "landmarks",
     "matching",

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millpond.cli.output import TABLE_ROWS, Format, OutputClosed, Writer, csv_texts, json_texts
-from tests.quick import plain_duckdb
+from millpond.cli.output import TABLE_ROWS, Format, OutputClosed, Writer
 
 
 def written(form: Format, *tables: pa.Table) -> tuple[str, str]:
@@ -22,51 +21,6 @@ def written(form: Format, *tables: pa.Table) -> tuple[str, str]:
     for table in tables:
         writer.write(table)
     return out.getvalue(), messages.getvalue()
-
-
-def from_sql(expression: str) -> pa.Table:
-    with plain_duckdb() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        return connection.sql(f"SELECT {expression} AS v UNION ALL SELECT NULL").to_arrow_table()
-
-
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        ("1", "1"),
-        ("true", "true"),
-        ("1.5::DOUBLE", "1.5"),
-        ("2::DOUBLE", "2.0"),
-        ("0.1::FLOAT", "0.1"),
-        ("'nan'::DOUBLE", '"NaN"'),
-        ("'-inf'::DOUBLE", '"-Infinity"'),
-        ("'inf'::FLOAT", '"Infinity"'),
-        ("12.50::DECIMAL(10,2)", "12.50"),
-        ("12.00::DECIMAL(38,2)", "12"),
-        ("170141183460469231731687303715884105727::HUGEINT", "170141183460469231731687303715884105727"),
-        ("'a\"b, é'", '"a\\"b, é"'),
-        ("TIMESTAMP '2013-03-01 10:00:00'", '"2013-03-01T10:00:00.000000Z"'),
-        ("TIMESTAMPTZ '2013-03-01 10:00:00.25+02'", '"2013-03-01T08:00:00.250000Z"'),
-        ("TIMESTAMP_S '2013-03-01 10:00:00'", '"2013-03-01T10:00:00.000000Z"'),
-        ("TIMESTAMP_NS '2013-03-01 10:00:00.123456789'", '"2013-03-01T10:00:00.123456Z"'),
-        ("DATE '2013-03-01'", '"2013-03-01"'),
-        ("TIME '10:00:01.5'", '"10:00:01.500000"'),
-        ("INTERVAL '1 month 2 days 3.5 seconds'", '"P1M2DT3.5S"'),
-        ("'ab'::BLOB", '"YWI="'),
-        ("[1, NULL, 3]", "[1, null, 3]"),
-        ("[[TIMESTAMP '2013-03-01']]", '[["2013-03-01T00:00:00.000000Z"]]'),
-        ("[1, 2]::INTEGER[2]", "[1, 2]"),
-        ("{'a%': 1, 'b': NULL}", '{"a%": 1, "b": null}'),
-        ("MAP {'k': 1}", '{"k": 1}'),
-        ("MAP {1: 'x'}", '[[1, "x"]]'),
-        ("'m'::ENUM('m', 'n')", '"m"'),
-    ],
-)
-def test_every_type_as_json(expression: str, text: str) -> None:
-    out, _ = written(Format.json, from_sql(expression))
-    assert sorted(out.splitlines()) == sorted([f'{{"v": {text}}}', '{"v": null}'])
-    for line in out.splitlines():
-        json.loads(line)
 
 
 def test_slices_of_nested_columns_keep_to_their_rows() -> None:
@@ -94,7 +48,8 @@ SCHEMA = pa.schema([("i", pa.int64()), ("t", pa.string()), ("f", pa.float64()), 
 def test_json_and_csv_read_back(rows: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     out, _ = written(Format.json, table)
-    assert [json.loads(line) for line in out.split("\n")[:-1]] == rows
+    exact = [{**row, "i": str(row["i"])} if row["i"] is not None and abs(row["i"]) > 2**53 else row for row in rows]
+    assert [json.loads(line) for line in out.split("\n")[:-1]] == exact
     # Python's reader tells an empty field from "" only by this mode, and cuts lines as RFC 4180 does.
     out, _ = written(Format.csv, table)
     lines = list(csv.reader(io.StringIO(out, newline=""), strict=True))
@@ -102,7 +57,7 @@ def test_json_and_csv_read_back(rows: list[dict[str, Any]]) -> None:
     for line, row in zip(lines[1:], rows, strict=True):
         assert line[1] == (row["t"] or "")
         assert line[0] == ("" if row["i"] is None else str(row["i"]))
-        assert line[2] == ("" if row["f"] is None else repr(row["f"]))
+        assert (float(line[2]) if line[2] else None) == row["f"]
         assert (json.loads(line[3]) if line[3] else None) == row["l"]
 
 
@@ -143,9 +98,3 @@ def test_a_closed_pipe() -> None:
 
     with pytest.raises(OutputClosed):
         Writer(Format.json, Closed(), io.StringIO()).write(pa.table({"a": [1]}))
-
-
-def test_texts_of_arrays() -> None:
-    assert json_texts(pa.nulls(2)) == ["null", "null"]
-    assert csv_texts(pa.array([None, float("nan"), 1.0])) == ["", "NaN", "1.0"]
-    assert csv_texts(pa.array(["null", None]).dictionary_encode()) == ["null", ""]

@@ -123,7 +123,7 @@ def test_switches_and_help(pond: Any) -> None:
 
 
 def test_json(pond: Any) -> None:
-    assert '{"n": 30}\n' in typed(pond, "SELECT count(*) AS n FROM reading;\n\\q\n", form=Format.json)
+    assert '{"n":30}\n' in typed(pond, "SELECT count(*) AS n FROM reading;\n\\q\n", form=Format.json)
 
 
 def test_changes_show_in_completion(pond: Any) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.server.bodies.encoding import csv_bytes, instant, json_texts, rows_json
+from millpond.server.bodies.encoding import instant
+from millpond.support.texts.json_texts import csv_bytes, json_texts, rows_json
 from tests.server.conftest import Served
 
 COLUMNS = """ts TIMESTAMP, bo BOOLEAN, t TINYINT, i INTEGER, b BIGINT, u UBIGINT, h HUGEINT, f FLOAT, d DOUBLE,
@@ -136,7 +137,7 @@ def test_nested_and_rare_types() -> None:
     assert [json.loads(t) for t in json_texts(array).to_pylist()] == [[{"a": [1, None], "b": "eA=="}], None, []]
     assert [json.loads(t) for t in json_texts(array.slice(1)).to_pylist()] == [None, []]
     interval = pa.array([pa.MonthDayNano([1, 2, 3_500_000_000]), None])
-    assert json_texts(interval).to_pylist() == ['"1 months 2 days 3.5 seconds"', "null"]
+    assert json_texts(interval).to_pylist() == ['"1 month 2 days 00:00:03.5"', "null"]
     assert json_texts(pa.array(["a", None]).dictionary_encode()).to_pylist() == ['"a"', "null"]
     assert json_texts(pa.array([[1.5, float("nan")]], pa.list_(pa.float64(), 2))).to_pylist() == ['[1.5,"NaN"]']
 

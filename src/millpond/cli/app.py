@@ -111,7 +111,8 @@ def status(
     executor: Annotated[str, typer.Option("--executor", hidden=True)] = "inline",
 ) -> None:
     """What a pond holds: its streams with their progress, its queries with their windows."""
-    from millpond.cli.status import as_plain, draw
+    from millpond.cli.status import draw
+    from millpond.support.texts.json_texts import plain
 
     with reporting():
         if not (pond / "pond.json").is_file():
@@ -120,7 +121,7 @@ def status(
         with opened(pond, executor, {}) as handle:
             state = handle.status()
         if as_json:
-            typer.echo(json.dumps(as_plain(state)))
+            typer.echo(json.dumps(plain(state)))
         else:
             draw(state, _console())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rich.console import Console
@@ -73,20 +73,9 @@ def text(value: Any) -> str:
     return moment(value) if isinstance(value, datetime) else str(value)
 
 
-def as_plain(value: Any) -> Any:
-    """The status as values that JSON has; times as ISO 8601."""
-    if isinstance(value, Mapping):
-        return {str(k): as_plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple, set)):
-        return [as_plain(v) for v in value]
-    if isinstance(value, (date, datetime)):
-        return value.isoformat()
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-
 _MOMENTS = {"progress", "high_watermark", "closed"}
 _TITLES = {"rate": "rows/s", "high_watermark": "newest", "dead": "dead letters", "pending_items": "pending"}
 _STREAM_FIELDS = ("rows", "rate", "progress", "high_watermark", "late", "dead", "pending_items", "archive_files")
 _QUERY_FIELDS = ("stream", "status", "reason", "windows", "revisions", "too_late", "closed")
 
-__all__ = ["as_plain", "by_name", "draw", "entries_table", "moment", "text"]
+__all__ = ["by_name", "draw", "entries_table", "moment", "text"]

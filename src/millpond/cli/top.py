@@ -16,9 +16,10 @@ from rich.text import Text
 
 from millpond.api.pond import Pond
 from millpond.cli.session import reached, reporting
-from millpond.cli.status import as_plain, moment, text
+from millpond.cli.status import moment, text
 from millpond.client.remote import RemotePond
 from millpond.support.errors import PondError
+from millpond.support.texts.json_texts import plain
 
 #: Rows of a table that are shown; the busiest come first.
 SHOWN = 20
@@ -61,7 +62,7 @@ def _print(handle: Pond | RemotePond, interval: float, once: bool, as_json: bool
     while True:
         seen = look(handle)
         if as_json:
-            typer.echo(json.dumps(as_plain(seen)))
+            typer.echo(json.dumps(plain(seen)))
         else:
             console.print(draw(seen))
         if once:

@@ -34,8 +34,8 @@ def openapi(operations: Iterable[Operation], version: str, limits: Limits) -> di
             "title": "Millpond",
             "version": version,
             "description": "Live streams and their whole past behind one SQL. In JSON, timestamps are ISO 8601 in UTC; "
-            "decimals and integers beyond 2^53 are strings; binary values are base64; NaN, Infinity and -Infinity "
-            "are strings.",
+            "whole numbers beyond 2^53 and decimals with a fraction are strings; intervals are as DuckDB has them; "
+            "binary values are base64; NaN, Infinity and -Infinity are strings.",
         },
         "paths": paths,
         "components": {

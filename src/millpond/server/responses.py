@@ -8,11 +8,12 @@ from typing import Any
 from starlette.responses import Response
 
 from millpond.support import wire
+from millpond.support.texts.json_texts import plain
 
 
 def json_bytes(value: Any) -> bytes:
     """A value as JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
+    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -16,13 +16,13 @@ from millpond.api.pond import Pond
 from millpond.server.access.auth import Caller, Tokens
 from millpond.server.access.limits import Limits, Load
 from millpond.server.access.owners import Owners
-from millpond.server.bodies.encoding import prepare
 from millpond.server.bodies.pages import HeldAnswers
 from millpond.server.bodies.replies import Replies
 from millpond.server.failures import forbidden, not_found, over_limit
 from millpond.server.metrics import Metrics
 from millpond.server.watch import Watch
 from millpond.support.errors import QueryError
+from millpond.support.texts.json_texts import prepare
 
 T = TypeVar("T")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from typing import Any
-
 import pyarrow as pa
+
+from millpond.support.texts.shown_texts import is_number, shown_texts
 
 #: Rows, columns, and letters of a value that are shown.
 ROWS, COLUMNS, LETTERS = 10, 8, 40
@@ -58,21 +57,17 @@ def _column(table: pa.Table, number: int | None, whole: bool) -> list[str]:
     if number is None:
         return ["…"] * (1 + sum(map(len, some)) + (count > ROWS))
     column = table.column(number)
-    parts = [[_value(v, whole) for v in column.slice(rows.start, len(rows)).to_pylist()] for rows in some]
-    values = [v for n, part in enumerate(parts) for v in ([*(["…"] if n else []), *part])]
+    number_like = is_number(column.type)
+    values: list[str] = []
+    for rows in some:
+        shown = shown_texts(column.slice(rows.start, len(rows)).combine_chunks())
+        values += ["…"] if values else []
+        values += ["NULL" if v is None else v if number_like else _text(v, whole) for v in shown]
     return [_cut(table.column_names[number]), *values]
 
 
-def _value(value: Any, whole: bool) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, dt.datetime):
-        return str(value)
-    return " ".join(str(value).split()) if whole else _cut(str(value))
+def _text(value: str, whole: bool) -> str:
+    return " ".join(value.split()) if whole else _cut(value)
 
 
 def _cut(text: str) -> str:

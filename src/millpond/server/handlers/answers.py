@@ -6,13 +6,14 @@ from typing import Any
 
 from starlette.responses import Response
 
-from millpond.server.bodies.encoding import columns_json, csv_bytes, instant, rows_json
+from millpond.server.bodies.encoding import columns_json, instant
 from millpond.server.bodies.pages import PageCursor, gone
 from millpond.server.failures import bad_request
 from millpond.server.operations import Call
 from millpond.server.responses import json_bytes
 from millpond.support import wire
 from millpond.support.errors import QueryError
+from millpond.support.texts.json_texts import csv_bytes, rows_json
 
 _UNUSUAL = {"as_of", "begin", "end", "cursor"}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from millpond.server.bodies.encoding import rows_json
 from millpond.server.failures import Failure, bad_request
 from millpond.server.operations import Call
 from millpond.server.responses import json_response
+from millpond.support.texts.json_texts import rows_json
 from millpond.types import QueryOptions, to_json
 from millpond.types.options import OptionFault, options_of, read
 

@@ -11,13 +11,14 @@ from starlette.responses import Response, StreamingResponse
 
 from millpond import language as lang
 from millpond.server.access.permissions import check
-from millpond.server.bodies.encoding import columns_json, csv_bytes, rows_json
+from millpond.server.bodies.encoding import columns_json
 from millpond.server.bodies.pages import PageCursor, gone
 from millpond.server.failures import bad_request, of_exception
 from millpond.server.operations import Call
 from millpond.server.responses import json_bytes
 from millpond.support import wire
 from millpond.support.errors import MillpondError, QueryError
+from millpond.support.texts.json_texts import csv_bytes, rows_json
 from millpond.types.results import StatementResult
 
 SQL = "application/sql"

@@ -19,11 +19,11 @@ from starlette.types import Receive, Scope, Send
 
 from millpond.answers.subscription import final_cursor, wanted_of
 from millpond.progress import NEVER
-from millpond.server.bodies.encoding import rows_json
 from millpond.server.failures import Failure, bad_request, of_exception
 from millpond.server.operations import Call
 from millpond.support import wire
 from millpond.support.errors import QueryError
+from millpond.support.texts.json_texts import plain, rows_json
 from millpond.types.results import AnswerBatch, Cursor
 
 #: A comment is sent after this many silent seconds, so that proxies keep the connection and dead ones are noticed.
@@ -186,7 +186,7 @@ async def _left(receive: Receive) -> None:
 
 
 def _event(kind: str, data: dict[str, Any]) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps(data, default=str)}\n\n".encode()
+    return f"event: {kind}\ndata: {json.dumps(plain(data))}\n\n".encode()
 
 
 __all__ = ["EventStream", "subscribe"]

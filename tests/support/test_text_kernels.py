@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.server.bodies.instants import timestamp_texts
-from millpond.server.bodies.integers import integer_texts
-from millpond.server.bodies.weaving import woven
+from millpond.support.texts.integer_texts import integer_texts
+from millpond.support.texts.timestamp_texts import timestamp_texts
+from millpond.support.texts.weaving import woven
 
 PER = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
