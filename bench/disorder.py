@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from bench.common import Clock, emit, log, names_of
 from millpond.manifests.records import QueryProgress
-from millpond.operators.windowed.advance import advance
+from millpond.operators.panes.advance import advance
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
 from millpond.synopses.panes import panes_spec
 from millpond.testing import band, block_sorted, punctuations

@@ -30,10 +30,6 @@ MANY_PARAMETERS: set[str] = {
     "operators.filters.profiling.profile_tuples",
     "operators.relation.advance.advance_relation",
     "operators.relation.early.with_early",
-    "operators.rows.advance.advance_rows",
-    "operators.windowed.advance.advance",
-    "operators.windowed.catching_up.catch_up",
-    "operators.windowed.smoothing.smoothed",
     "synopses.finish.fold_windows",
 }
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from millpond.operators.registry import KINDS
 from tests.architecture_debts import (
     BACKWARD,
     CIRCLES,
@@ -246,6 +247,21 @@ def _is_package(name: str) -> bool:
 
 def test_imports_go_down_only() -> None:
     _check(backward(), BACKWARD, "imports that go up")
+
+
+def test_operators_do_not_import_each_other() -> None:
+    kinds = {f"operators.{kind.__module__.split('.')[2]}" for kind in KINDS}
+    found = {
+        f"{module} -> {target}"
+        for module, targets in imports().items()
+        for target in targets
+        if (mine := _kind_of(module, kinds)) and (theirs := _kind_of(target, kinds)) and mine != theirs
+    }
+    assert not found
+
+
+def _kind_of(module: str, kinds: set[str]) -> str:
+    return next((k for k in kinds if module == k or module.startswith(f"{k}.")), "")
 
 
 def test_there_are_no_circles() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from millpond.manifests.places import state_folder
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, most_tuples, settled, tuples_of
-from millpond.operators.panes.state import PANES
+from millpond.operators.windowed.stored import PANES
 from millpond.support.errors import MillpondError
 from millpond.synopses import connection, merge_partials, partial, spec_of
 from millpond.tables import read_chunks

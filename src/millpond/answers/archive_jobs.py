@@ -23,7 +23,9 @@ from millpond.archive.segments import row_schema
 from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
-from millpond.operators.windowed.history import HistoryMap, Until, close_history
+from millpond.operators.past_windows import close_history
+from millpond.operators.windowed.closing import Closing
+from millpond.operators.windowed.history import HistoryMap
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
@@ -190,8 +192,10 @@ class _Grouped:
             folded = last_row_windows(db, spec, query, merge_partials(db, spec, parts))
             answers = None if folded is None else finish_windows(db, query, spec.time, folded)
         else:
-            options, until = QueryOptions(since="start"), Until(self.ends.bound, self.ends.high)
-            answers, _ = close_history(db, spec, query, options, parts, QueryProgress(), until)
+            bound, high = self.ends.bound, self.ends.high
+            reached = bound if high is None else high
+            closing = Closing(query, QueryOptions(since="start"), "drop", QueryProgress(), bound, bound, reached)
+            answers, _ = close_history(db, spec, parts, closing)
         return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 
 

@@ -16,7 +16,7 @@ from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.operators.panes.adapting import current, first_open, recorded
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, row_bytes
-from millpond.operators.panes.state import PANES
+from millpond.operators.windowed.stored import PANES
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct
 from millpond.synopses import PanesSpec, connection, merge_partials

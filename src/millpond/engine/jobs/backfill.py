@@ -34,9 +34,10 @@ from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.quarantine import Failures, quarantine
 from millpond.manifests.records import Published, QueryProgress, read_published, start_of
 from millpond.operators.announcing import announced
-from millpond.operators.panes.state import pane_chunk
+from millpond.operators.past_windows import close_history, state_chunk
+from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.group_bounds import group_bounds
-from millpond.operators.windowed.history import HistoryMap, Until, close_history, merge_history
+from millpond.operators.windowed.history import HistoryMap, merge_history
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.operators.windowed.needs import keep_since, read_since
 from millpond.progress import NEVER, StreamProgress
@@ -404,7 +405,7 @@ def _written(pond: str, plan: Any, shard: int, parcels: Sequence[Parcel], failur
         low = synopsis.spec.panes.pane(min(each.keep for each in closed.values()))
         kept = still_needed(db, synopsis.spec, panes, low)
         if kept.num_rows:
-            state = [pane_chunk(synopsis.owner, synopsis.spec, epoch, kept)]
+            state = [state_chunk(synopsis.owner, synopsis.spec, epoch, kept)]
     name = f"b{synopsis.owner}-{shard:04d}.parquet"
     return {
         "progress": {str(number): to_json(each.progress) for number, each in closed.items()},
@@ -420,8 +421,9 @@ def _close(plan: Any, synopsis: Synopsis, standing: Standing, parts: list[pa.Tab
     query, options = standing.windowed, standing.definition.options
     start = from_json(QueryProgress, plan["starts"][str(standing.id)])
     groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
-    ends = Until(announced(options, plan["bound"]), plan["high"], groups)
-    answers, after = close_history(connection(), synopsis.spec, query, options, parts, start, ends)
+    bound = announced(options, plan["bound"])
+    closing = Closing(query, options, "drop", start, bound, bound, plan["high"], groups)
+    answers, after = close_history(connection(), synopsis.spec, parts, closing)
     keep = keep_since(synopsis, standing, stream, after.closed, plan["high"])
     if answers is None or not answers.num_rows:
         return _Closed(after, None, keep, [])

@@ -7,32 +7,34 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import late_of, progress_of
-from millpond.manifests.places import query_owner
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_together
+from millpond.operators.panes.advance import advance, open_answers
+from millpond.operators.panes.catching_up import catch_up
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, settled, tuples_of
 from millpond.operators.panes.prefixes import fold_prefix
-from millpond.operators.panes.state import PANES, PaneState, pane_chunk
-from millpond.operators.windowed.advance import Advanced, advance, revise_for
-from millpond.operators.windowed.catching_up import catch_up
-from millpond.operators.windowed.early import open_answers
+from millpond.operators.panes.smoothing import due as flush_due
+from millpond.operators.panes.smoothing import smoothed, wait
+from millpond.operators.panes.state import PaneState, pane_chunk
+from millpond.operators.windowed.advance import Advanced, revise_for
+from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import open_pane, settled_pane
-from millpond.operators.windowed.operator import Closing, WindowOperator
-from millpond.operators.windowed.smoothing import due as flush_due
-from millpond.operators.windowed.smoothing import smoothed
+from millpond.operators.windowed.operator import WindowOperator
+from millpond.operators.windowed.stored import PANES
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec
 from millpond.synopses.panes import merge_panes, partial_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk
-from millpond.types import KindWindow, WindowQuery
+from millpond.types import KindWindow, WindowedQuery, WindowQuery
 from millpond.windows import Cover, Panes, first_end_after, last_end_until
 
 
@@ -107,23 +109,15 @@ class PanesOperator(WindowOperator):
         """See `WindowOperator`."""
         return PaneState(task.version, task.segments, task.shard, self.owner, self.spec, state.delta, since)
 
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced:
         """See `WindowOperator`."""
-        query, options = query_of(closing.standing), closing.standing.definition.options
-        return advance(
-            db, self.spec, query, options, closing.late, state, closing.before, closing.until,
-            closing.known, closing.given, closing.groups, closing.high,
-        )  # fmt: skip
+        return advance(db, self.spec, state, closing)
 
     def catch_up(
-        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing
+        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced:
         """See `WindowOperator`."""
-        query, options = query_of(closing.standing), closing.standing.definition.options
-        return catch_up(
-            db, self.spec, query, options, closing.late, state, parts, closing.before,
-            closing.until, closing.known, closing.given, closing.groups, closing.high,
-        )  # fmt: skip
+        return catch_up(db, self.spec, state, parts, closing)
 
     def open_now(
         self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
@@ -131,15 +125,15 @@ class PanesOperator(WindowOperator):
         """See `WindowOperator`."""
         return open_answers(db, self.spec, query_of(standing), standing.definition.options, state, high, progress)
 
-    def smooth(
-        self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing, result: Advanced, clock: int
-    ) -> Advanced:
+    def smooth(self, task: MergeTask, state: Any, closing: Closing[Any], result: Advanced, owner: str) -> Advanced:
         """See `WindowOperator`."""
-        query, options = query_of(closing.standing), closing.standing.definition.options
-        return smoothed(
-            db, self.spec, query, options, state, closing.before, result, closing.until, clock,
-            query_owner(closing.standing.id), closing.high,
-        )  # fmt: skip
+        return smoothed(task.db, self.spec, state, closing, result, task.manifest.clock, owner)
+
+    def waiting(
+        self, db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: QueryProgress
+    ) -> npt.NDArray[np.bool_]:
+        """See `WindowOperator`."""
+        return wait(db, query, answers, progress)
 
     def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
         """See `WindowOperator`."""

@@ -7,30 +7,20 @@ same bytes: floating sums are added in the order of the files, and forgotten whe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.places import state_folder
 from millpond.operators.panes.forms import TUPLES, Forms, are_tuples, as_partials, keeps_lists, settled
 from millpond.operators.panes.prefixes import fold_prefix
-from millpond.progress import FOREVER
-from millpond.synopses import PanesSpec, connection, merge_partials
-from millpond.synopses.partials.dispatch import Spec
+from millpond.operators.windowed.stored import KEPT_ROWS, PANES, StoredState
+from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.partials.late_exclusions import CUT, without_cut
-from millpond.synopses.rows import RowsSpec
-from millpond.tables import Chunk, Segment, read_chunks
-from millpond.tables.shard_cache import ShardCache, Version
+from millpond.tables import Chunk, Segment
+from millpond.tables.shard_cache import ShardCache
 from millpond.windows.panes import FAR
-
-#: Rows of a synopsis kept in memory beyond what open windows need.
-KEPT_ROWS = 500_000
-
-PANES = "panes"
 
 
 @dataclass
@@ -49,23 +39,14 @@ _kept: ShardCache[_Kept] = ShardCache()
 
 
 @dataclass
-class PaneState:
-    """State of one synopsis in one shard, before and after the epoch's delta.
+class PaneState(StoredState[PanesSpec]):
+    """Pane rows of one synopsis in one shard, before and after the epoch's delta.
 
-    Arguments:
-        version: the state with the running epoch. segments: the shard's committed state files, oldest first.
-        delta: merged partials of this epoch. forms: the delta in the forms that are stored.
-        since: for a query that answered last before this epoch: what came from it on is delta (see `parts`, `show`).
-        settled: see `prefixes.fold_prefix`. eager: keys of groups that are kept as partials (see `adapting`).
+    Args:
+        forms: the delta in the forms that are stored. settled: see `prefixes.fold_prefix`.
+        eager: keys of groups that are kept as partials (see `adapting`).
     """
 
-    version: Version
-    segments: Sequence[Segment]
-    shard: int
-    owner: str
-    spec: Spec
-    delta: pa.Table
-    since: int | None = None
     forms: Forms | None = None
     settled: int = -FAR
     eager: pa.Table | None = None
@@ -73,25 +54,14 @@ class PaneState:
     _with_delta: tuple[_Kept, Forms] | None = field(default=None, init=False)
     _views: dict[tuple[str, int], pa.Table] = field(default_factory=dict, init=False)
 
-    @property
-    def db(self) -> duckdb.DuckDBPyConnection:
-        """The connection of this thread, which may be another one after an error."""
-        return connection()
-
     def parts(self) -> list[pa.Table]:
-        """Stored pane rows from epoch `since` on, with their cuts."""
+        """See `StoredState`: as partials."""
         since = self.since or 0
         stored = self._read(self.segments, None, lambda epoch: epoch >= since)
-        return stored if self.spec.form == "eager" else [as_partials(self.db, self._panes_spec, t) for t in stored]
-
-    @property
-    def _panes_spec(self) -> PanesSpec:
-        """What is kept, where it is panes; a table of rows overrides what needs to know."""
-        assert isinstance(self.spec, PanesSpec)
-        return self.spec
+        return stored if self.spec.form == "eager" else [as_partials(self.db, self.spec, t) for t in stored]
 
     def show(self, delta: pa.Table) -> None:
-        """Take `delta` as what came since."""
+        """See `StoredState`."""
         self.delta, self.forms, self._with_delta = delta, None, None
         self._views.clear()
 
@@ -112,16 +82,12 @@ class PaneState:
             return _from(forms.partials, low)
         if (name, low) not in self._views:
             tuples = _from(forms.tuples, low)
-            parts = [_from(forms.partials, low), as_partials(self.db, self._panes_spec, tuples)]
+            parts = [_from(forms.partials, low), as_partials(self.db, self.spec, tuples)]
             self._views[name, low] = merge_partials(self.db, self.spec, parts)
         return self._views[name, low]
 
     def _as_of_before(self, low: int, forms: Forms) -> _Kept:
         return _Kept(low, forms, self.files_named())
-
-    def files_named(self) -> dict[str, int]:
-        """The state files as of the epoch before, with the end of their event time."""
-        return {s.path: s.high for s in self.segments}
 
     def rewrites(self, files: Mapping[str, int], low: int, schema: pa.Schema) -> bool:
         """Whether reading gives other bytes from pane `low` on than when `files` were there.
@@ -129,7 +95,7 @@ class PaneState:
         Arguments:
             schema: of pane rows of the synopsis. Files that are gone were put together, or expired.
         """
-        if not _rounds(self._panes_spec, schema):
+        if not _rounds(self.spec, schema):
             return False
         left = self.files_named()
         return any(path not in left and self.spec.panes.pane(high) >= low for path, high in files.items())
@@ -142,7 +108,7 @@ class PaneState:
             return None
         kept, epoch = found.value, found.epoch
         low, panes = kept.low, self.spec.panes
-        if any(_rounds(self._panes_spec, t.schema) for t in kept.forms.tables):
+        if any(_rounds(self.spec, t.schema) for t in kept.forms.tables):
             # Files that are gone were put together or expired: their panes are no longer what reading gives.
             left = self.files_named()
             low = max([low, *(panes.pane(high) + 1 for path, high in kept.files.items() if path not in left)])
@@ -186,19 +152,17 @@ class PaneState:
         if self._before is None or self._before.low > low:
             self.before(low)
         whole = self._after()
-        rounds = any(_rounds(self._panes_spec, t.schema) for t in (*whole.tables, self.delta))
+        rounds = any(_rounds(self.spec, t.schema) for t in (*whole.tables, self.delta))
         if rewritten and rounds:
             return
         assert self._before is not None
         held = self._before.low
         if sum(t.num_rows for t in whole.tables) > KEPT_ROWS and held < low:
             held, whole = low, Forms(_from(whole.partials, low), _from(whole.tuples, low))
-        if (
-            whole.tuples.num_rows and not rounds and not keeps_lists(self._panes_spec)
-        ):  # else the order of the files counts
-            whole = settled(self.db, self._panes_spec, [whole.partials], [whole.tuples], self.eager)
+        if whole.tuples.num_rows and not rounds and not keeps_lists(self.spec):  # else the order of the files counts
+            whole = settled(self.db, self.spec, [whole.partials], [whole.tuples], self.eager)
         if rewritten:
-            whole = Forms(fold_prefix(self.db, self._panes_spec, whole.partials, self.settled), whole.tuples)
+            whole = Forms(fold_prefix(self.db, self.spec, whole.partials, self.settled), whole.tuples)
         _kept.put(self.version, self.owner, self.shard, _Kept(held, whole, self.files_named()))
 
     def _load(self, low: int, wanted: Callable[[int], bool] | None) -> Forms:
@@ -210,7 +174,7 @@ class PaneState:
         return Forms(self._merged_partials([t for t in tables if not are_tuples(t)]), tuples)
 
     def _merged_partials(self, parts: list[pa.Table]) -> pa.Table:
-        if len(parts) < 2 or not any(_rounds(self._panes_spec, p.schema) for p in parts):
+        if len(parts) < 2 or not any(_rounds(self.spec, p.schema) for p in parts):
             return merge_partials(self.db, self.spec, parts)
         # File by file, as epochs did it: floating sums that are added in another order differ in their last bits, and
         # a repeated epoch must give the same bytes.
@@ -232,26 +196,12 @@ class PaneState:
     ) -> list[pa.Table]:
         """Stored pane rows, chunk by chunk, of chunks that reach to pane `low` and whose epoch is wanted."""
         since = None if low is None else self.spec.panes.start(low)
-        paths = [
-            os.path.join(state_folder(self.version.pond), s.path) for s in segments if since is None or s.high >= since
-        ]
-        chunks = read_chunks(
-            paths,
-            {self.owner},
-            lambda _owner, kind, epoch, _low, high: (
-                kind in (PANES, TUPLES) and (since is None or high >= since) and (wanted is None or wanted(epoch))
-            ),
-        )
-        return [c.table for c in chunks]
+        return self.read(segments, since, wanted, (PANES, TUPLES))
 
 
-def pane_chunk(owner: str, spec: Spec, epoch: int, table: pa.Table) -> Chunk:
+def pane_chunk(owner: str, spec: PanesSpec, epoch: int, table: pa.Table) -> Chunk:
     """The chunk that stores pane rows of either form."""
     bounds = pc.min_max(table["pane"]).as_py()
-    if isinstance(
-        spec, RowsSpec
-    ):  # how long rows are needed is not a matter of time; compaction leaves out what is not
-        return Chunk(owner, PANES, epoch, bounds["min"], FOREVER, table)
     kind = TUPLES if are_tuples(table) else PANES
     return Chunk(owner, kind, epoch, spec.panes.start(bounds["min"]), spec.panes.start(bounds["max"] + 1) - 1, table)
 

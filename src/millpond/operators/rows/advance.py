@@ -1,4 +1,4 @@
-"""Advance queries over windows that end with rows: from rows in place of panes, beside `advance` and `catch_up`.
+"""Advance windows that end with rows, from the rows themselves.
 
 A window is closed when progress is beyond its end: rows of equal event time may still come until then. Late rows move
 the numbers of all rows behind them, so the closed windows of their partitions that end from the earliest one on are
@@ -7,7 +7,8 @@ answered anew, and what differs is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import duckdb
@@ -15,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.records import QueryProgress
+from millpond.operators.windowed.advance import Advanced, advanced
+from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import difference
 from millpond.progress import NEVER
-from millpond.synopses import RowsSpec, finish_windows
+from millpond.synopses import RowsSpec, finish_windows, merge_partials
 from millpond.synopses.row_answers import earliest_time, fold_row_windows, touched
 from millpond.types import RowWindowQuery
-
-Revisions = Callable[[int, int], pa.Table | None]
 
 
 class RowState(Protocol):
@@ -38,36 +39,46 @@ class RowState(Protocol):
         ...
 
 
-def advance_rows(
+class ShownRows(RowState, Protocol):
+    """A state whose delta can be exchanged."""
+
+    def show(self, delta: pa.Table) -> None:
+        """From now on the state is that before, and `delta`."""
+        ...
+
+
+def advance(
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, state: RowState, closing: Closing[RowWindowQuery]
+) -> Advanced:
+    """Close windows, and revise closed ones that late rows of the delta change."""
+    changed, fresh = None, None
+    query, closed, delta = closing.query, closing.before.closed, state.delta
+    if closing.late == "revise" and closed > NEVER and delta.num_rows:
+        behind = delta.filter(pc.less(delta["pane"], closed))
+        low = max(earliest_time(behind), closing.before.start) if behind.num_rows else closed
+        if low < closed:
+            old, new = touched(db, spec, behind, state.before(low), state.after(low))
+            was, now = (row_answers(db, spec, query, rows, low, closed) for rows in (old, new))
+            changed = difference(db, query, was, now, closing.given(low, closed), closing.options.pairs)
+    if closing.until > closed:
+        fresh = row_answers(db, spec, query, state.after(closed), closed, closing.until)
+    return advanced(replace(closing, groups=None), [changed], [fresh], None)
+
+
+def catch_up(
     db: duckdb.DuckDBPyConnection,
     spec: RowsSpec,
-    query: RowWindowQuery,
-    late: str,
-    state: RowState,
-    progress: QueryProgress,
-    bound: int,
-    revisions: Revisions,
-    pairs: bool = False,
-) -> tuple[pa.Table | None, pa.Table | None]:
-    """What late rows of the delta change in closed windows, and the answers of windows that progress has closed.
+    state: ShownRows,
+    parts: Sequence[pa.Table],
+    closing: Closing[RowWindowQuery],
+) -> Advanced:
+    """Close the windows that nobody answered, and revise those closed before; cuts are a matter of the rows.
 
-    Arguments:
-        late, progress, bound, revisions: as of `advance`. pairs: as of `difference`.
+    Args:
+        state: what was there when the query answered last. parts: rows that came since.
     """
-    changed, fresh = None, None
-    closed = progress.closed
-    delta = state.delta
-    if late == "revise" and closed > NEVER and delta.num_rows:
-        behind = delta.filter(pc.less(delta["pane"], closed))
-        if behind.num_rows:
-            low = max(earliest_time(behind), progress.start)
-            if low < closed:
-                old, new = touched(db, spec, behind, state.before(low), state.after(low))
-                was, now = (row_answers(db, spec, query, rows, low, closed) for rows in (old, new))
-                changed = difference(db, query, was, now, revisions(low, closed), pairs)
-    if bound > closed:
-        fresh = row_answers(db, spec, query, state.after(closed), closed, bound)
-    return changed, fresh
+    state.show(merge_partials(db, spec, list(parts)))
+    return advance(db, spec, state, replace(closing, reached=closing.known))
 
 
 def row_answers(
@@ -79,3 +90,17 @@ def row_answers(
         return None
     answers = finish_windows(db, query, spec.time, folded)
     return answers if answers.num_rows else None
+
+
+def open_answers(
+    db: duckdb.DuckDBPyConnection,
+    spec: RowsSpec,
+    query: RowWindowQuery,
+    state: RowState,
+    high: int,
+    progress: QueryProgress,
+) -> pa.Table | None:
+    """What the windows that are open would answer now: those whose last row has come."""
+    if high <= NEVER or high < progress.closed:
+        return None
+    return row_answers(db, spec, query, state.after(progress.closed), progress.closed, high + 1)

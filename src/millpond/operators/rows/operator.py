@@ -12,13 +12,12 @@ from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
 from millpond.manifests.records import QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
-from millpond.operators.panes.state import pane_chunk
-from millpond.operators.rows.state import RowState
-from millpond.operators.windowed.advance import Advanced, advance
-from millpond.operators.windowed.catching_up import catch_up
-from millpond.operators.windowed.early import open_row_answers
+from millpond.operators.rows.advance import advance, catch_up, open_answers
+from millpond.operators.rows.state import RowState, row_chunk
+from millpond.operators.windowed.advance import Advanced
+from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import Closing, WindowOperator
+from millpond.operators.windowed.operator import WindowOperator
 from millpond.progress import FOREVER
 from millpond.synopses.rows import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
@@ -62,7 +61,7 @@ class RowsOperator(WindowOperator):
         known = progress_of(self.catalog, spec, task.manifest.progress)
         delta, too_late = on_time(spec, together(list(parts)), known.bound, known.high)
         state = self._state(task, delta, None)
-        chunks = [pane_chunk(self.owner, spec, epoch, delta)] if delta.num_rows else []
+        chunks = [row_chunk(self.owner, epoch, delta)] if delta.num_rows else []
         return state, chunks, delta, too_late
 
     def _state(self, task: MergeTask, delta: pa.Table, since: int | None) -> RowState:
@@ -72,23 +71,15 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`."""
         return self._state(task, state.delta, since)
 
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced:
         """See `WindowOperator`."""
-        query, options = closing.standing.windowed, closing.standing.definition.options
-        return advance(
-            db, self.spec, query, options, closing.late, state, closing.before, closing.until,
-            closing.known, closing.given, closing.groups, closing.high,
-        )  # fmt: skip
+        return advance(db, self.spec, state, closing)
 
     def catch_up(
-        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing
+        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced:
         """See `WindowOperator`."""
-        query, options = closing.standing.windowed, closing.standing.definition.options
-        return catch_up(
-            db, self.spec, query, options, closing.late, state, parts, closing.before,
-            closing.until, closing.known, closing.given, closing.groups, closing.high,
-        )  # fmt: skip
+        return catch_up(db, self.spec, state, parts, closing)
 
     def open_now(
         self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
@@ -96,7 +87,7 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`."""
         query = standing.windowed
         assert isinstance(query, RowWindowQuery)
-        return open_row_answers(db, self.spec, query, state, high, progress)
+        return open_answers(db, self.spec, query, state, high, progress)
 
     def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
         """See `WindowOperator`: there may be a row to end a window with."""
@@ -121,4 +112,4 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`."""
         epoch, low = max(c.epoch for c in chunks), self.spec.panes.pane(self.needed_since(task))
         table = fold(task.db, self.spec, together([c.table for c in chunks]), low)
-        return [pane_chunk(self.owner, self.spec, epoch, table)] if table.num_rows else []
+        return [row_chunk(self.owner, epoch, table)] if table.num_rows else []

@@ -1,4 +1,4 @@
-"""The state of a synopsis of rows in one shard: as `PaneState`, for windows that end with rows.
+"""The state of a synopsis of rows in one shard: what windows that end with rows are made of.
 
 What open windows need (the tail) is kept in memory, folded, so that an epoch costs what its rows cost. Rows behind it,
 which late rows may bring back, are kept unfolded as long as they are few; else they are read from files when needed.
@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from millpond.operators.panes.state import KEPT_ROWS, PaneState
+from millpond.operators.windowed.stored import KEPT_ROWS, PANES, StoredState
+from millpond.progress import FOREVER
 from millpond.synopses.rows import RowsSpec, fold, together
+from millpond.tables import Chunk
 from millpond.tables.shard_cache import ShardCache
 
 
@@ -34,7 +37,7 @@ _kept: ShardCache[_KeptRows] = ShardCache()
 
 
 @dataclass
-class RowState(PaneState):
+class RowState(StoredState[RowsSpec]):
     """Rows of one synopsis in one shard, before and after the epoch's delta; `low` is an instant in microseconds."""
 
     _rows: _KeptRows | None = field(default=None, init=False)
@@ -58,25 +61,16 @@ class RowState(PaneState):
         since = [s for s in self.segments if s.path not in kept.files and s.last_epoch > epoch]
         if any(s.level or s.first_epoch <= epoch for s in since):
             return None  # put together across what is kept
-        came = self._read(since, None, None)
+        came = self.read(since, None, None)
         deep = None if kept.deep is None else [*kept.deep, *came]
         if deep is not None and sum(p.num_rows for p in deep) > KEPT_ROWS:
             deep = None
         return replace(kept, tail=together([kept.tail, *came]), deep=deep)
 
-    @property
-    def _rows_spec(self) -> RowsSpec:
-        assert isinstance(self.spec, RowsSpec)
-        return self.spec
-
-    def show(self, delta: pa.Table) -> None:
-        """Take `delta` as what came since."""
-        self.delta = delta
-
     def before(self, low: int) -> pa.Table:
         """What windows that end at `low` or later need of the rows as of the epoch before."""
         if low not in self._folded:
-            self._folded[low] = fold(self.db, self._rows_spec, self._source(low), low)
+            self._folded[low] = fold(self.db, self.spec, self._source(low), low)
         return self._folded[low]
 
     def after(self, low: int) -> pa.Table:
@@ -89,7 +83,7 @@ class RowState(PaneState):
     def keep(self, low: int, rewritten: bool) -> None:
         """Keep the state for the next epoch: what windows that end at `low` or later need, and a stretch behind it."""
         at = max((k for k in self._folded if k <= low), default=low)
-        tail = fold(self.db, self._rows_spec, self.after(at), low).combine_chunks()
+        tail = fold(self.db, self.spec, self.after(at), low).combine_chunks()
         deep, deep_low = None, low
         if self._rows is not None and self._rows.deep is not None:
             parts = [*self._rows.deep, self.delta] if self.delta.num_rows else self._rows.deep
@@ -106,8 +100,13 @@ class RowState(PaneState):
         if rows is None or rows.deep is None or rows.deep_low > low:
             since = self.since
             wanted = None if since is None else lambda epoch: epoch < since
-            read = together(self._read(self.segments, None, wanted))  # all rows have a say in numbers
-            found = fold(self.db, self._rows_spec, read, low)
+            read = together(self.read(self.segments, None, wanted))  # all rows have a say in numbers
+            found = fold(self.db, self.spec, read, low)
             self._rows = rows = _KeptRows(low, found, low, [found])
             return found
         return together(rows.deep)
+
+
+def row_chunk(owner: str, epoch: int, table: pa.Table) -> Chunk:
+    """The chunk that stores rows. How long they are needed is not a matter of time; compaction tells."""
+    return Chunk(owner, PANES, epoch, pc.min(table["pane"]).as_py(), FOREVER, table)

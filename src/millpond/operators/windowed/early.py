@@ -27,15 +27,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millpond.manifests.records import QueryProgress
-from millpond.operators.rows.advance import RowState, row_answers
 from millpond.operators.windowed.advance import Advanced, numbers
-from millpond.operators.windowed.evaluation import Evaluation, State, difference, end_pane
+from millpond.operators.windowed.evaluation import difference
 from millpond.progress import FOREVER, NEVER
-from millpond.synopses import PanesSpec, query_table
+from millpond.synopses import query_table
 from millpond.synopses.finish import identity
-from millpond.synopses.rows import RowsSpec
-from millpond.types import STATUS, QueryOptions, RowWindowQuery, WindowedQuery, WindowQuery
-from millpond.windows import first_end_after
+from millpond.types import STATUS, QueryOptions, WindowedQuery, WindowQuery
 
 #: Kind of the state chunks that hold what was shown early: answers with revision and op.
 EARLY = "early"
@@ -50,7 +47,7 @@ class Speculation:
 
     query, options: the query's.
     shown: instant -> answers shown early of windows that end from it on, any revision (chunks of kind `EARLY`).
-    current: what the open windows would answer now; see `open_answers` for windows on panes.
+    current: what the open windows would answer now.
     clock: the clock reading of the epoch. stirred: whether the epoch took rows of the query's stream.
     waiting: which answers, of windows that progress has passed, have not gone out when a query is so far.
     """
@@ -210,45 +207,6 @@ def settle(
         _together(parts) if parts else None,
         _together(known) if known else None,
     )
-
-
-def open_answers(
-    db: duckdb.DuckDBPyConnection,
-    spec: PanesSpec,
-    query: WindowQuery,
-    options: QueryOptions,
-    state: State,
-    high: int,
-    progress: QueryProgress,
-) -> pa.Table | None:
-    """What the windows on panes that are open now would answer: those that end up to the first end behind `high`.
-
-    Arguments:
-        state: pane rows of everything that has come. high: high watermark of the stream. progress: of the query, now.
-    """
-    # Windows without a row are not shown early, wherever the query reports them.
-    task = Evaluation(db, spec, query, replace(options, empty="skip"), state, lambda low, high: None)
-    if high <= NEVER:
-        return None
-    after, until = (
-        end_pane(spec, task.window, progress.closed),
-        end_pane(spec, task.window, first_end_after(task.window, high)),
-    )
-    return task.close(after, until, None, False) if until > after else None
-
-
-def open_row_answers(
-    db: duckdb.DuckDBPyConnection,
-    spec: RowsSpec,
-    query: RowWindowQuery,
-    state: RowState,
-    high: int,
-    progress: QueryProgress,
-) -> pa.Table | None:
-    """As `open_answers`, of windows that end with rows: those whose last row has come."""
-    if high <= NEVER or high < progress.closed:
-        return None
-    return row_answers(db, spec, query, state.after(progress.closed), progress.closed, high + 1)
 
 
 def _from(table: pa.Table, since: int) -> pa.Table:

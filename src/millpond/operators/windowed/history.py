@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -17,9 +17,6 @@ from millpond.archive.segments import row_schema
 from millpond.archive.summed.serving import entry_partials
 from millpond.catalog.unions import entering, own_names
 from millpond.manifests.places import summaries_folder
-from millpond.manifests.records import QueryProgress
-from millpond.operators.windowed.catching_up import catch_up
-from millpond.operators.windowed.group_bounds import GroupBounds
 from millpond.operators.windowed.lookups import joined_rows, of_stream, tolerant_join
 from millpond.sources.own_marks import counted
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
@@ -32,7 +29,7 @@ from millpond.synopses.tolerance import tolerant_partial
 from millpond.synopses.whole_rows import plain_spec, with_weight_one
 from millpond.tables.chunks import pack
 from millpond.tables.executors import Parcel
-from millpond.types import QueryOptions, StreamDefinition, WindowedQuery
+from millpond.types import StreamDefinition, WindowedQuery
 from millpond.windows.panes import WHOLE
 
 
@@ -142,76 +139,9 @@ class HistoryMap:
         return with_weight_one(connection(), spec, self.query, plain, row_schema(reader.stream).empty_table())
 
 
-@dataclass
-class HistoryState:
-    """A state that holds nothing but its delta (see `evaluation.State`). whole: rows, of which all have a say."""
-
-    delta: pa.Table = field(default_factory=lambda: pa.table({}))
-    whole: bool = False
-
-    def show(self, delta: pa.Table) -> None:
-        """Exchange the delta."""
-        self.delta = delta
-
-    def before(self, low: int) -> pa.Table:
-        """Nothing was there before."""
-        return pa.table({})
-
-    def after(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on."""
-        if self.whole:
-            return self.delta
-        return self.delta.filter(pc.greater_equal(self.delta["pane"], low)) if self.delta.num_rows else self.delta
-
-
-@dataclass(frozen=True)
-class Until:
-    """Which windows are answered: those that end until `bound`; groups: their own bounds.
-
-    high: the largest event time of the stream; None: `bound`.
-    """
-
-    bound: int
-    high: int | None = None
-    groups: GroupBounds | None = None
-
-
-def close_history(
-    db: duckdb.DuckDBPyConnection,
-    spec: Spec,
-    query: WindowedQuery,
-    options: QueryOptions,
-    parts: list[pa.Table],
-    progress: QueryProgress,
-    until: Until,
-) -> tuple[pa.Table | None, QueryProgress]:
-    """Answers of the windows that end after `progress.closed` and until a bound.
-
-    A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that were
-    open then, exactly as it did live. Under 'revise' all rows count.
-    """
-    state = HistoryState(whole=isinstance(spec, RowsSpec))
-    result = catch_up(
-        db,
-        spec,
-        query,
-        options,
-        "drop",
-        state,
-        parts,
-        progress,
-        until.bound,
-        until.bound,
-        lambda _low, _high: None,
-        until.groups,
-        until.high,
-    )
-    return result.answers, result.progress
-
-
 def merge_history(db: duckdb.DuckDBPyConnection, spec: Spec, parts: list[pa.Table]) -> pa.Table:
     """Pane rows as state: all windows that are still open were open when any of the rows came."""
     return without_cut(db, spec, merge_cuts(db, spec, parts))
 
 
-__all__ = ["HistoryMap", "HistoryState", "Until", "close_history", "merge_history"]
+__all__ = ["HistoryMap", "merge_history"]

@@ -6,11 +6,13 @@ import os
 import time as clock
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,16 +24,17 @@ from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.announcing import announced
 from millpond.operators.contract import Answering, CompactTask, MergeTask, Step
 from millpond.operators.windowed.advance import Advanced, horizon_of
+from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
-from millpond.operators.windowed.group_bounds import GroupBounds, group_bounds
+from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
-from millpond.operators.windowed.smoothing import wait
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, read_chunks
+from millpond.types import WindowedQuery
 
 
 class WindowState(Protocol):
@@ -60,24 +63,6 @@ class WindowState(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Closing:
-    """What one epoch asks of the windows of one query.
-
-    late: what late rows do. before: how far it had answered. until: windows that end by then close now.
-    known, high: high watermark before and after the epoch. groups: bounds of groups that are ahead.
-    """
-
-    standing: Standing
-    late: str
-    before: QueryProgress
-    until: int
-    known: int
-    high: int
-    groups: GroupBounds | None
-    given: Any
-
-
 class WindowOperator(Answering):
     """Windows over the state of one synopsis, which all its queries share."""
 
@@ -97,12 +82,12 @@ class WindowOperator(Answering):
         """The state as of epoch `since`."""
 
     @abstractmethod
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing) -> Advanced:
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced:
         """Close windows, and revise those that rows of the epoch change."""
 
     @abstractmethod
     def catch_up(
-        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing
+        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced:
         """Answer what the query missed, as if it had answered all the time."""
 
@@ -112,11 +97,15 @@ class WindowOperator(Answering):
     ) -> pa.Table | None:
         """What windows that are open would answer now."""
 
-    def smooth(
-        self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing, result: Advanced, clock: int
-    ) -> Advanced:
-        """The answers that go out in this epoch where a query spreads them."""
+    def smooth(self, task: MergeTask, state: Any, closing: Closing[Any], result: Advanced, owner: str) -> Advanced:
+        """The answers that go out in this epoch where a query, stored as `owner`, spreads them."""
         return result
+
+    def waiting(
+        self, db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: QueryProgress
+    ) -> npt.NDArray[np.bool_]:
+        """Which of some answers of windows that progress has passed have not gone out, when a query is so far."""
+        return np.zeros(answers.num_rows, bool)
 
     @abstractmethod
     def low_of(self, standing: Standing, answered: int) -> int:
@@ -235,7 +224,7 @@ class WindowOperator(Answering):
         spread = options.flush != "at once"
         # Windows that close are answered by and by where the query says so: at first nothing but revisions.
         closing = Closing(
-            standing, late, before, before.closed if spread else until, known.high, reached.high, groups,
+            query, options, late, before, before.closed if spread else until, known.high, reached.high, groups,
             partial(_given, task, owner),
         )  # fmt: skip
         if since is None:
@@ -244,7 +233,7 @@ class WindowOperator(Answering):
             missed = self.as_of(task, state, since)
             result = self.catch_up(task.db, missed, [*missed.parts(), stored], closing)
         if spread:
-            result = self.smooth(task.db, state, replace(closing, until=until), result, manifest.clock)
+            result = self.smooth(task, state, replace(closing, until=until), result, owner)
         if options.early is not None:
             stirred = any(s.stream in spec.streams for s in manifest.splits)
             speculation = Speculation(
@@ -254,7 +243,7 @@ class WindowOperator(Answering):
                 partial(self.open_now, task.db, state, standing, reached.high),
                 manifest.clock,
                 stirred,
-                partial(wait, task.db, query),
+                partial(self.waiting, task.db, query),
             )
             result = with_early(task.db, speculation, before, result)
         return result

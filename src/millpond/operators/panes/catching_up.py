@@ -14,16 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import QueryProgress
-from millpond.operators.windowed.advance import Advanced, advance, advanced, behind, horizon_of, revise_for
+from millpond.operators.panes.advance import behind
+from millpond.operators.windowed.advance import Advanced, advanced, horizon_of, revise_for
+from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
-from millpond.operators.windowed.group_bounds import GroupBounds
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.panes import regroup
-from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, separate
-from millpond.types import QueryOptions, RowWindowQuery, WindowedQuery
+from millpond.types import WindowQuery
 from millpond.windows import Cover
 from millpond.windows.panes import FAR
 
@@ -38,39 +37,27 @@ class Shown(State, Protocol):
 
 def catch_up(
     db: duckdb.DuckDBPyConnection,
-    spec: Spec,
-    query: WindowedQuery,
-    options: QueryOptions,
-    late: str,
+    spec: PanesSpec,
     state: Shown,
     parts: Sequence[pa.Table],
-    progress: QueryProgress,
-    bound: int,
-    high: int,
-    revisions: Callable[[int, int], pa.Table | None],
-    groups: GroupBounds | None = None,
-    reached: int | None = None,
+    closing: Closing[WindowQuery],
 ) -> Advanced:
-    """Close the windows behind `progress` until `bound`, and revise those closed before.
+    """Close the windows that nobody answered, and revise those closed before.
 
     Windows are answered in ascending ranges; before each one the late rows become visible that count from there on.
 
-    Arguments:
-        state: what was there when the query answered last.
-        parts: pane rows that came since, with their cuts.
-        late, bound, high, revisions, groups, reached: as for `advance`.
+    Args:
+        state: what was there when the query answered last. parts: pane rows that came since, with their cuts.
     """
-    if not isinstance(spec, PanesSpec) or isinstance(query, RowWindowQuery):  # cuts are a matter of its rows
-        state.show(merge_partials(db, spec, list(parts)))
-        return advance(db, spec, query, options, late, state, progress, bound, high, revisions)
-    task = Evaluation(db, spec, query, options, state, revisions)
+    query, options, progress, bound = closing.query, closing.options, closing.before, closing.until
+    high, groups = closing.known, closing.groups
+    task = Evaluation(db, spec, query, options, state, closing.given)
     window, cover = task.window, task.cover
-    reached = high if reached is None else reached
-    closed, until = task.until(progress.closed, high), task.until(bound, reached)
-    before, after = task.edges(progress, bound, groups, high, reached)
+    closed, until = task.until(progress.closed, high), task.until(bound, closing.reached)
+    before, after = task.edges(progress, bound, groups, high, closing.reached)
     furthest, last = before.most, max(until, after.most)
     own = groups is not None and bool(before.further or after.further)
-    revising = late == "revise"
+    revising = closing.late == "revise"
     spare = revise_for(query, options) if revising else options.delay
     horizon = end_pane(spec, window, horizon_of(query, options, progress, high)) if revising else closed
     on_time, marked = separate(parts)
@@ -92,7 +79,7 @@ def catch_up(
             pair = (before.map(partial(max, low)), after.map(partial(min, limit))) if own else None
             fresh.append(task.close(max(low, closed), limit, first, bound >= FOREVER and limit == last, pair))
         low = limit
-    return advanced(query, progress, changed, fresh, bound, first, too_late if revising else 0, groups)
+    return advanced(closing, changed, fresh, first, too_late if revising else 0)
 
 
 class _Ranges:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from millpond.manifests.records import Held, QueryProgress
 from millpond.operators.panes.state import PaneState
 from millpond.operators.windowed.advance import Advanced, advanced, numbers
+from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, below
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
@@ -103,24 +104,21 @@ def due(query: StandingQuery, options: QueryOptions, progress: QueryProgress, cl
 def smoothed(
     db: duckdb.DuckDBPyConnection,
     spec: PanesSpec,
-    query: WindowQuery,
-    options: QueryOptions,
     state: PaneState,
-    before: QueryProgress,
+    closing: Closing[WindowQuery],
     revised: Advanced,
-    bound: int,
     clock: int,
     user: str,
-    high: int,
 ) -> Advanced:
     """An epoch of a query, `user`, whose answers are spread.
 
-    Arguments:
-        state: pane rows of everything that has come. high: high watermark of the stream.
-        revised: what the epoch gives for windows that had closed before it, with those that wait among them.
+    Args:
+        state: pane rows of everything that has come. revised: what the epoch gives for windows that had closed before
+            it, with those that wait among them. clock: the epoch's clock reading.
     """
-    left, portions = plan(query, options, before.held, before.closed, bound, clock)
-    task = Evaluation(db, spec, query, options, state, _none)
+    query, before, high = closing.query, closing.before, closing.reached
+    left, portions = plan(query, closing.options, before.held, before.closed, closing.until, clock)
+    task = Evaluation(db, spec, query, closing.options, state, _none)
     ends = {task.until(h.until, high) for h in before.held}
     _keep_up(state, user, ends)
     changed = _without_waiting(db, query, revised.answers, before)
@@ -129,7 +127,7 @@ def smoothed(
         closed, until = (task.until(end, high) for end in (portion.after, portion.until))
         rows = _rows_of(portion, state, user, task.closing_since(closed), until)
         fresh.append(task.close_over(rows, closed, until, None, False))
-    result = advanced(query, before, [changed], fresh, bound, revised.progress.first, 0)
+    result = advanced(replace(closing, groups=None), [changed], fresh, revised.progress.first)
     progress = replace(result.progress, too_late=revised.progress.too_late, held=left)
     given = None if changed is None or not changed.num_rows else numbers(query, changed)
     return replace(result, progress=progress, revisions=given)

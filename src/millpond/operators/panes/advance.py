@@ -1,0 +1,77 @@
+"""Advance windows that end at instants: those that progress has closed, and the closed ones that late rows revise.
+
+Pure functions of pane state before and after, and of bounds; live epochs use them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import duckdb
+import pyarrow as pa
+
+from millpond.manifests.records import QueryProgress
+from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
+from millpond.operators.windowed.closing import Closing
+from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
+from millpond.operators.windowed.group_bounds import Edges
+from millpond.progress import FOREVER, NEVER
+from millpond.synopses import PanesSpec
+from millpond.types import QueryOptions, WindowQuery
+from millpond.windows import Cover, first_end_after
+
+
+def advance(db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, closing: Closing[WindowQuery]) -> Advanced:
+    """Close windows, and revise closed ones that rows of the delta touch."""
+    query, progress, bound, high = closing.query, closing.before, closing.until, closing.known
+    task = Evaluation(db, spec, query, closing.options, state, closing.given)
+    closed, until = task.until(progress.closed, high), task.until(bound, closing.reached)
+    before, after = task.edges(progress, bound, closing.groups, high, closing.reached)
+    own, furthest = bool(before.further or after.further), before.most
+    revising = closing.late == "revise" and (progress.closed > NEVER or furthest > closed)
+    horizon = end_pane(spec, task.window, horizon_of(query, closing.options, progress, high)) if revising else closed
+    first = earliest(progress.first, first_end(spec, task.window, state.delta, horizon))
+    changed, fresh, too_late = None, None, 0
+    if revising and state.delta.num_rows:
+        touched, too_late = behind(state.delta, task.cover, horizon, before)
+        if touched.num_rows:
+            changed = task.revise(touched, horizon, furthest, progress.first, first, before if own else None)
+    if after != before:
+        pair = (before, after) if own else None
+        fresh = task.close(closed, max(until, after.most), first, bound >= FOREVER, pair)
+    return advanced(closing, [changed], [fresh], first, too_late)
+
+
+def behind(rows: pa.Table, cover: Cover, horizon: int, closed: int | Edges) -> tuple[pa.Table, int]:
+    """The pane rows that lie in windows with horizon < end <= closed, and how many rows come too late for any."""
+    if not rows.num_rows:
+        return rows, 0
+    pane = rows["pane"].to_numpy()
+    late = pane < (closed.of(rows) if isinstance(closed, Edges) else closed)
+    lost = late & (cover.lasts(pane) <= horizon)
+    return rows.filter(pa.array(late & ~lost)), int(rows["n"].to_numpy()[lost].sum())
+
+
+def open_answers(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: WindowQuery,
+    options: QueryOptions,
+    state: State,
+    high: int,
+    progress: QueryProgress,
+) -> pa.Table | None:
+    """What the windows on panes that are open now would answer: those that end up to the first end behind `high`.
+
+    Arguments:
+        state: pane rows of everything that has come. high: high watermark of the stream. progress: of the query, now.
+    """
+    # Windows without a row are not shown early, wherever the query reports them.
+    task = Evaluation(db, spec, query, replace(options, empty="skip"), state, lambda low, high: None)
+    if high <= NEVER:
+        return None
+    after, until = (
+        end_pane(spec, task.window, progress.closed),
+        end_pane(spec, task.window, first_end_after(task.window, high)),
+    )
+    return task.close(after, until, None, False) if until > after else None
