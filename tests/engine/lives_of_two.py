@@ -90,11 +90,10 @@ class Life:
             self.asked = False
 
     def feed(self, *seconds: float) -> None:
-        """Rows with these event times, one epoch, and some time after it."""
+        """Rows with these event times, some time after those before, and one epoch."""
+        self.clock.advance(2_000_000)
         self.pond.ingest("s", [{"ts": at(t), "k": "ab"[int(t) % 2], "v": int(t)} for t in seconds])
         self.pond.drain()
-        self.clock.advance(2_000_000)
-        self.pond.step()
 
     def lead(self) -> None:
         """All of it."""
@@ -105,8 +104,10 @@ class Life:
             self.feed(1, 3, 12)
             self.feed(14, 15, 25)
         self.register()
-        for start in (30, 45, 60, 75):
+        for start in (45, 60, 75):
             self.feed(start, start + 1, start + 13, start - 9)
+        self.clock.advance(8_000_000)
+        pond.drain()
         self.ask("ALTER QUERY bad PAUSE")
         self.feed(90, 91, 80)
         self.ask("ALTER QUERY bad RESUME")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from millpond.catalog import Catalog, Standing
 from millpond.engine.control.reporting import memory_bytes
 from millpond.engine.core import Core
 from millpond.functions import display
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import QueryProgress, StreamCounts
 from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER, StreamProgress
@@ -110,9 +112,10 @@ def _source(catalog: Catalog, stream: StreamDefinition) -> str:
 def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
     with core.lock:
         published, catalog = core.published, core.catalog
-    queries = {}
+    queries, failures = {}, Failures(catalog, "the queries as they are shown")
     for standing in catalog.shown_queries():
         progress_of = published.queries.get(str(standing.id), QueryProgress())
+        [coverage] = failures.each([standing], partial(coverage_of, core), Coverage(NEVER, NEVER, progress_of.closed))
         queries[standing.definition.name] = {
             "id": standing.id,
             "version": standing.definition.version,
@@ -123,7 +126,7 @@ def _window_queries(core: Core) -> dict[str, dict[str, Any]]:
             "revisions": progress_of.revisions,
             "too_late": progress_of.too_late,
             "closed": moment(progress_of.closed),
-            "covered_from": moment((coverage := coverage_of(core, standing)).start),
+            "covered_from": moment(coverage.start),
             "coverage": coverage_text(coverage),
         }
     return queries

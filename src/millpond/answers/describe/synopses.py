@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, assert_never
 
 import pyarrow as pa
 
 from millpond.answers.describe.explain_windows import duration, moment, open_text
-from millpond.catalog import Catalog, Standing, Store
+from millpond.catalog import Catalog, Standing, Store, Synopsis
 from millpond.engine.control.sizes import Size
 from millpond.engine.core import Core
 from millpond.functions import display
+from millpond.manifests.quarantine import Failures
 from millpond.synopses.panes import window_behind
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.rows import RowsSpec
@@ -66,8 +68,9 @@ def show_synopses(core: Core) -> pa.Table:
         catalog, segments = core.catalog, core.state.segments
     with core.pinned():
         sizes = core.reporter.sizes.of(segments)
-    rows = []
-    for s in catalog.synopses.values():
+    parts: dict[str, Callable[[], dict[str, Any]]] = {}
+
+    def of_panes(s: Synopsis) -> dict[str, Any]:
         summaries = [f"a summary of {catalog.streams[c.stream].name}" for c in catalog.kept_by(s.owner)]
         kind = "row window" if isinstance(s.spec, RowsSpec) else "panes"
         about = {
@@ -78,8 +81,9 @@ def show_synopses(core: Core) -> pa.Table:
             "components": len(s.spec.components),
             "state": s.spec.form,
         }
-        rows.append(_row(catalog, s.owner, kind, about, sizes.get(s.owner, Size()), summaries))
-    for store in catalog.stores.values():
+        return _row(catalog, s.owner, kind, about, sizes.get(s.owner, Size()), summaries)
+
+    def of_rows(store: Store) -> dict[str, Any]:
         about = {
             "stream": ", ".join(catalog.streams[n].name for n in store.spec.streams),
             "pane": "rows",
@@ -88,8 +92,13 @@ def show_synopses(core: Core) -> pa.Table:
             "components": len(store.spec.columns),
             "state": "rows",
         }
-        rows.append(_row(catalog, store.owner, "rows", about, sizes.get(store.owner, Size()), []))
-    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+        return _row(catalog, store.owner, "rows", about, sizes.get(store.owner, Size()), [])
+
+    parts |= {owner: partial(of_panes, synopsis) for owner, synopsis in catalog.synopses.items()}
+    parts |= {owner: partial(of_rows, store) for owner, store in catalog.stores.items()}
+    failures = Failures(catalog, "SHOW SYNOPSES")
+    found = [failures.attempt(owner, part) for owner, part in parts.items()]
+    return pa.Table.from_pylist([row for row in found if row is not None], schema=_SCHEMA)
 
 
 def _row(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from millpond.answers.describe.explain_windows import duration, moment
 from millpond.catalog import Standing
 from millpond.engine.core import Core
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import QueryProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
@@ -53,12 +54,15 @@ def show_progress(core: Core) -> pa.Table:
         if isinstance(source, DerivedSource) and source.withheld:
             handed = f"{source.withheld} announcements rolled up, {source.handed_on} handed on"
             rows[-1 - len(state.partitions)]["generator"] += f"; to what its readers need: {handed}"
-    for standing in catalog.shown_queries():
-        known = published.queries.get(str(standing.id), QueryProgress())
-        streams = catalog.streams_of(standing)
-        rows.append(_query_row(standing, known, [(s, published.progress.get(str(s.id), StreamProgress()))
-                                                 for s in streams], published.clock))  # fmt: skip
-        rows += _mark_rows(standing, known, streams)
+
+    def of_query(standing: Standing) -> list[dict[str, Any]]:
+        known, streams = published.queries.get(str(standing.id), QueryProgress()), catalog.streams_of(standing)
+        states = [(s, published.progress.get(str(s.id), StreamProgress())) for s in streams]
+        return [_query_row(standing, known, states, published.clock), *_mark_rows(standing, known, streams)]
+
+    none: list[dict[str, Any]] = []
+    for found in Failures(catalog, "SHOW PROGRESS").each(catalog.shown_queries(), of_query, none):
+        rows += found
     return pa.table({name: pa.array([r.get(name) for r in rows], kind) for name, kind in _COLUMNS.items()})
 
 

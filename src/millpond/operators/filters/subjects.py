@@ -14,6 +14,7 @@ from functools import cached_property
 from millpond.adapt.filter_plans import FilterOptions
 from millpond.catalog import Catalog, Standing
 from millpond.functions import display, function_of, references_in
+from millpond.manifests.quarantine import Failures
 from millpond.synopses.conjunctions import Conjunction, conjunction_of
 from millpond.types import JoinPlan, QueryOptions, RelationQuery, StreamDefinition
 from millpond.types.join_graphs import JoinGraph, graph_of
@@ -157,8 +158,9 @@ def subjects(catalog: Catalog) -> Iterator[Subject]:
     """The conditions with registered functions that map tasks evaluate, and the pipelines of joins of many inputs."""
     if catalog.functions:
         yield from _filters(catalog)
-    for standing in catalog.queries.values():
-        yield from pipelines_of(standing)
+    none: list[PipelineSubject] = []
+    for found in Failures(catalog, "orders of joins").each(catalog.running(), lambda q: list(pipelines_of(q)), none):
+        yield from found
 
 
 def pipelines_of(standing: Standing) -> Iterator[PipelineSubject]:
