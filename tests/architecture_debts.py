@@ -58,7 +58,6 @@ SAME_NAMES: set[str] = {
     "relational",
     "relations",
     "remote",
-    "row_queries",
     "rows",
     "sampling",
     "segments",

@@ -281,6 +281,25 @@ def test_what_a_client_loads() -> None:
     assert not {"duckdb", "pyspark", "sqlglot", "starlette", "deltalake"} & set(loaded)
 
 
+def test_plans_are_pure() -> None:
+    """What plans statements reads facts: no pond, no lock, no clock, no file, no chance."""
+    impure = {"os", "time", "threading", "random", "uuid", "secrets", "tempfile", "pathlib", "shutil"}
+    planning = {n for n in modules() if n.startswith("commands.") and not n.startswith("commands.execution")}
+    found = {
+        f"{module} -> {target}"
+        for module in planning
+        for target in [*imports()[module], *_outside(modules()[module])]
+        if target in impure or target == "engine.core" or target.startswith("commands.execution")
+    }
+    assert planning and not found
+
+
+def _outside(tree: ast.Module) -> set[str]:
+    """The modules that a module imports from elsewhere."""
+    found = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    return found | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
 def test_folders_stay_small() -> None:
     _check({f for f, n in folders().items() if n > MOST_FILES}, LARGE_FOLDERS, f"more than {MOST_FILES} files")
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from millpond.commands import altered_columns
+from millpond.commands.execution import performing
 from millpond.support.errors import StatementError
 
 Factory = Callable[..., Any]
@@ -205,7 +205,7 @@ def test_row_queries_take_a_wider_type_up(inline_pond: Factory, monkeypatch: pyt
 
 def refuse_sums(pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Widen while a query cannot be bound: nothing changes."""
-    from millpond.commands import row_queries as module
+    from millpond.commands.execution import refitting as module
 
     bind = module._bind
 
@@ -300,7 +300,7 @@ def test_a_row_query_that_comes_while_a_column_is_widened(
     """It is bound to the old type, and comes too late for those that the statement binds anew."""
     pond = inline_pond(eager_rows=1)
     streams(pond)
-    fitted = altered_columns.fitted
+    fitted = performing.fitted
     with ThreadPoolExecutor(1) as other:
         came = []
 
@@ -311,7 +311,7 @@ def test_a_row_query_that_comes_while_a_column_is_widened(
             time.sleep(0.05)  # for it to look whether a column was altered
             return found
 
-        monkeypatch.setattr(altered_columns, "fitted", beside)
+        monkeypatch.setattr(performing, "fitted", beside)
         pond.sql("ALTER STREAM s ALTER COLUMN n SET TYPE BIGINT")
         query = came[0].result(timeout=30)
     feed(pond, False, stray=True)

@@ -14,6 +14,8 @@ import pytest
 import millpond
 from millpond.archive.summed import summary_upkeep
 from millpond.archive.summed.entry_files import live_name, settled_name
+from millpond.commands.execution.sight import facts_of
+from millpond.commands.planned import Ids
 from millpond.commands.summary_copies import set_summaries
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.engine.jobs import maintenance
@@ -107,8 +109,12 @@ def test_added_and_removed_on_a_live_stream(tmp_path: Path) -> None:
         feed(pond, 0, 3, upkeep=False)
         core = pond._core
         stream = core.catalog.stream("flight")
-        names = pond._interpreter.rows.names
-        event = set_summaries(core, stream, parse_design(f"plain + {HOURLY}").summaries, names)
+
+        def declared(design: str) -> dict[str, Any]:
+            facts = facts_of(core)
+            return set_summaries(facts, Ids(facts), stream, parse_design(design).summaries)
+
+        event = declared(f"plain + {HOURLY}")
         core.catalog_log.record(event)
         feed(pond, 3, 5, upkeep=False)
         there = {s.path for s in core.summaries.segments}
@@ -118,13 +124,13 @@ def test_added_and_removed_on_a_live_stream(tmp_path: Path) -> None:
         assert len(core.summaries.segments) == 5, "those before, by upkeep"
         assert counted(pond) == expected(0, 4)
         # The same again changes nothing, another retention is only that.
-        core.catalog_log.record(set_summaries(core, stream, parse_design(f"plain + {HOURLY} keep 9d").summaries, names))
+        core.catalog_log.record(declared(f"plain + {HOURLY} keep 9d"))
         [summary] = core.catalog.summaries_of(stream.id)
         assert (
             summary.id == json.loads(json.dumps(event))["summaries"][0]["id"]
             and summary.retention == 9 * 86_400 * 10**6
         )
-        core.catalog_log.record(set_summaries(core, stream, (), names))
+        core.catalog_log.record(declared("plain"))
         assert not core.catalog.synopses
         pond.maintain()
         assert not core.summaries.segments

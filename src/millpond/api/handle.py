@@ -24,7 +24,7 @@ from millpond.answers.row_queries.selection import evaluate
 from millpond.answers.subscription import subscribe
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
-from millpond.commands.interpreter import Interpreter
+from millpond.commands.execution.interpreter import Interpreter
 from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import PondError, QueryError

@@ -13,6 +13,7 @@ import datetime as dt
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,16 +24,20 @@ from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import start_ready
 from millpond.answers.subscription import subscribe
 from millpond.api.feeds import Feeds
+from millpond.api.function_methods import Functions
 from millpond.api.handle import QueryHandle
 from millpond.archive.planning.reduction_functions import drop_reduction, register_reduction
-from millpond.commands.altered_columns import finish_columns
 from millpond.commands.dry_run import check_script
-from millpond.commands.interpreter import Interpreter
-from millpond.commands.user_functions import Functions, UserFunctions
-from millpond.commands.window_kinds import WindowKinds
+from millpond.commands.execution.function_keeping import UserFunctions
+from millpond.commands.execution.interpreter import Interpreter
+from millpond.commands.execution.kind_keeping import WindowKinds
+from millpond.commands.execution.performing import execute
+from millpond.commands.execution.refitting import finish_columns
+from millpond.commands.execution.sight import facts_of
+from millpond.commands.query_commands import NewQuery, plan_query
+from millpond.commands.setting_commands import begin_statistics
 from millpond.engine.control.draining import Drain
 from millpond.engine.control.loop import InlineLoop, SparkLoop, step
-from millpond.engine.control.system_stream import begin
 from millpond.engine.core import Core, open_core
 from millpond.engine.jobs.maintenance import maintain, sweep_orphans
 from millpond.language import pointing_into
@@ -67,8 +72,7 @@ class Pond(Functions):
         sweep_orphans(core)
         finish_columns(core)
         if core.settings.statistics:
-            with core.lock:
-                begin(core)
+            execute(core, begin_statistics)
         self._loop: InlineLoop | SparkLoop = SparkLoop(core, start) if start is not None else InlineLoop(core)
         self._interpreter = Interpreter(core, self.drain, self._loop.kick)
         self._feeds = Feeds(core, self.sql, self._loop.kick)
@@ -120,7 +124,7 @@ class Pond(Functions):
         Raises: StatementError for the first statement that is wrong.
         """
         self._check()
-        check_script(script, self._interpreter.rows.names)
+        check_script(script, facts_of(self._core))
 
     def sql(self, script: str) -> StatementResult:
         """Execute a script and return the result of its last statement."""
@@ -319,8 +323,9 @@ class Pond(Functions):
         try:
             for query, text, name in zip(bound, texts, names, strict=True):
                 if not isinstance(query, RowQuery):
-                    with self._core.lock, pointing_into(text):
-                        windows.append(self._interpreter.windows.register(name, query, options, text, None)[0])
+                    wanted = NewQuery(name, query, options, text)
+                    with pointing_into(text):
+                        windows.append(execute(self._core, partial(plan_query, new=wanted)).made)
             numbers = rows.add(new, limit) if new else []
         except BaseException:
             for number in windows:

@@ -2,7 +2,7 @@
 
 `state` folds events into an immutable catalog and is pure; `log` keeps the events durable; `sharing` decides which
 synopsis serves a query. `register` keeps the row queries, of which there may be very many: they have a log and indexes
-of their own. How statements become events is decided in `millpond.commands.interpreter`, not here.
+of their own. How statements become events is decided in `millpond.commands.execution.interpreter`, not here.
 """
 
 from millpond.catalog.log import CatalogLog

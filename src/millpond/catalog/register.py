@@ -390,6 +390,26 @@ class Register(Reading):
             self._next_id = max(self._next_id, least) + 1
             return self._next_id - 1
 
+    @property
+    def next_id(self) -> int:
+        """From it on ids are free, until somebody reserves one."""
+        with self._lock:
+            return self._next_id
+
+    def reserve_ids(self, first: int, count: int) -> bool:
+        """Take the ids from `first` on; False when one of them has been given meanwhile, and then none is taken."""
+        with self._lock:
+            if first < self._next_id and count:
+                return False
+            self._next_id = max(self._next_id, first + count)
+            return True
+
+    def reserve_block(self, count: int) -> int:
+        """So many ids for things of the catalog's; the first of them."""
+        with self._lock:
+            self._next_id += count
+            return self._next_id - count
+
     @contextmanager
     def claim(self, name: str, replaces: int | None = None) -> Iterator[bool]:
         """While it is open nobody else can take a name; gives False when a selection has it or takes it now.

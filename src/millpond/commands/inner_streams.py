@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.commands.planned import Event, Ids, MakeStream, Step
+from millpond.commands.pond_facts import Facts
+from millpond.commands.query_state import Wanted, plan_standing
 from millpond.language.rewrite.unnamed_streams import named, stream_of
 from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER, StreamProgress
@@ -36,38 +36,43 @@ from millpond.types import (
     union_from_json,
 )
 
-#: Registers the query of a stream: (its name, query, options, text) -> the standing query, and the event that does so.
-Plan = Callable[[str, StandingQuery, QueryOptions], "tuple[Standing, dict[str, object]]"]
-
 #: What the option `since` says.
 Since = int | Literal["start"] | None
 
 
-class InnerStreams:
-    """Makes streams without a name on an open pond. `core.lock` must be held."""
+@dataclass(frozen=True)
+class Settled:
+    """A query over streams that are there, with its options; and the streams that are made for it.
 
-    def __init__(self, core: Core, plan: Plan) -> None:
-        self.core, self._plan = core, plan
+    steps: what is to be done before the events are recorded, which make them.
+    """
 
-    @contextmanager
-    def made(
-        self, query: StandingQuery | Staged, options: QueryOptions
-    ) -> Iterator[tuple[StandingQuery, QueryOptions]]:
-        """A query over streams that are there, and with what options; those that were made go if it fails.
+    query: StandingQuery
+    options: QueryOptions
+    steps: tuple[Step, ...] = ()
+    events: tuple[Event, ...] = ()
 
-        Raises: Refusal where a column cannot be carried.
-        """
-        if not isinstance(query, Staged):
-            yield query, options
-            return
-        made: list[int] = []
-        try:
-            yield self._settled(query, options, made)
-        except BaseException:
-            self._drop(made)
-            raise
 
-    def _settled(self, staged: Staged, options: QueryOptions, made: list[int]) -> tuple[StandingQuery, QueryOptions]:
+def settle(facts: Facts, ids: Ids, query: StandingQuery | Staged, options: QueryOptions) -> Settled:
+    """Find or make the streams without a name that a query reads.
+
+    Raises:
+        Refusal: a column cannot be carried.
+    """
+    return _Settling(facts, ids, options).settled(query) if isinstance(query, Staged) else Settled(query, options)
+
+
+class _Settling:
+    """Settles one query: `facts` are those after what has been made so far."""
+
+    def __init__(self, facts: Facts, ids: Ids, options: QueryOptions) -> None:
+        self.facts, self.ids, self.options = facts, ids, options
+        self.steps: list[Step] = []
+        self.events: list[Event] = []
+
+    def settled(self, staged: Staged) -> Settled:
+        """The query over streams that are there."""
+        options = self.options
         query = settled = staged.query
         names: dict[str, str] = {}
         bound = self._answered(staged)
@@ -85,11 +90,8 @@ class InnerStreams:
                 since=_since(query, since, bound), revise_for=late + below,
                 held_rows=options.held_rows, memory_rows=options.memory_rows,
             )  # fmt: skip
-            stream = self._shared(each, inner, own)
-            if stream is None:
-                stream = self._make(each, inner, own)
-                made.append(stream.id)
-            progress = self.core.published.progress.get(str(stream.id), StreamProgress())
+            stream = self._shared(each, inner, own) or self._make(each, inner, own)
+            progress = self.facts.published.progress.get(str(stream.id), StreamProgress())
             fresh = fresh or progress.bound <= NEVER
             names[each.name] = stream.name
             settled = named(settled, each.name, stream.name)
@@ -98,7 +100,7 @@ class InnerStreams:
         if fresh and options.since is None:
             # It knows of no windows that have ended yet; those that have by now are not reported.
             options = replace(options, since=bound if bound > NEVER else "start")
-        return settled, options
+        return Settled(settled, options, tuple(self.steps), tuple(self.events))
 
     def _answered(self, query: Staged) -> int:
         """The event time before which all is known of the streams that a query's own streams are made of."""
@@ -113,15 +115,15 @@ class InnerStreams:
         return min(known.values())
 
     def _bound(self, name: str) -> int:
-        stream = self.core.catalog.stream(name)
+        stream = self.facts.catalog.stream(name)
         assert stream is not None
-        return self.core.published.progress.get(str(stream.id), StreamProgress()).bound
+        return self.facts.published.progress.get(str(stream.id), StreamProgress()).bound
 
     def _shared(self, each: InnerStream, query: StandingQuery, options: QueryOptions) -> StreamDefinition | None:
         """A stream that is there and has what is needed."""
-        if not self.core.settings.share:
+        if not self.facts.settings.share:
             return None
-        key, catalog = _key(each, query, options), self.core.catalog
+        key, catalog = _key(each, query, options), self.facts.catalog
         for stream in catalog.streams.values():
             if (
                 stream.derived is None
@@ -135,11 +137,12 @@ class InnerStreams:
         return None
 
     def _make(self, each: InnerStream, query: StandingQuery, options: QueryOptions) -> StreamDefinition:
-        core = self.core
+        catalog = self.facts.catalog
         name = self._free(each.name.split(" within ")[0])
-        standing, event = self._plan(name, query, options)
+        planned = plan_standing(self.facts, Wanted(self.ids.take(), name, query, options, query.text))
+        standing = planned.standing
         assert isinstance(query, RelationalQuery)  # else it is no stream
-        sources = [s for i in query.inputs for n in i.names if (s := core.catalog.stream(n)) is not None]
+        sources = [s for i in query.inputs for n in i.names if (s := catalog.stream(n)) is not None]
         definition = stream_of(each, name, sorted({s.id for s in sources}), standing.id)
         assert definition.derived is not None
         derivation = replace(
@@ -147,33 +150,29 @@ class InnerStreams:
         )
         kept = [s.options.retention for s in sources]
         retention = None if None in kept else max(k for k in kept if k is not None)
-        number = core.register.reserve_id(standing.id + 1)
         definition = replace(
-            definition, id=number, derived=derivation, options=replace(definition.options, retention=retention)
+            definition,
+            id=self.ids.take(),
+            derived=derivation,
+            options=replace(definition.options, retention=retention),
         )
         try:
             carriers(definition)
         except MillpondError as error:
             raise Refusal(str(error), expected="a CAST to a type that streams carry") from None
-        core.make_stream(definition)
-        core.catalog_log.record(event | {"do": "create_stream", "definition": to_json(definition)})
+        event = planned.event | {"do": "create_stream", "definition": to_json(definition)}
+        self.steps += [*planned.checks, MakeStream(definition)]
+        self.events.append(event)
+        self.facts = self.facts.with_events(event)
         return definition
 
     def _free(self, called: str) -> str:
         """A name that nobody has given to anything."""
-        catalog, register = self.core.catalog, self.core.register
-        for number in itertools.count(catalog.next_id):
+        for number in itertools.count(self.facts.catalog.next_id):
             name = f"{called} #{number}"
-            if catalog.lookup(name) is None and register.id_of(name) is None:
+            if self.facts.catalog.lookup(name) is None and self.facts.row_query_id(name) is None:
                 return name
         raise AssertionError
-
-    def _drop(self, made: Sequence[int]) -> None:
-        """Drop streams that were made for a query that is not registered after all."""
-        for number in reversed(made):
-            stream = self.core.catalog.streams.get(number)
-            if stream is not None and stream.derived is not None:  # it goes with its query, and with who reads it
-                self.core.catalog_log.record({"do": "drop_query", "id": stream.derived.query})
 
 
 def _key(each: InnerStream, query: StandingQuery, options: QueryOptions) -> str:

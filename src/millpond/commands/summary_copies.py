@@ -8,8 +8,9 @@ from typing import Any
 
 from millpond import language as lang
 from millpond.catalog import Summary, Synopsis
-from millpond.commands.window_queries import WindowQueries
-from millpond.engine.core import Core
+from millpond.commands.naming import Names
+from millpond.commands.planned import Event, Ids
+from millpond.commands.pond_facts import Facts
 from millpond.language.resolve.schema import Schema
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import Refusal, StatementError
@@ -22,7 +23,7 @@ _LIKE = "a summary is a query such as SELECT k, count(*), avg(v) FROM s [RANGE 1
 
 
 @dataclass(frozen=True)
-class _Names:
+class _WithStream:
     """The names of a pond, and a stream that is being made."""
 
     schema: Schema
@@ -55,7 +56,7 @@ def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> Wind
     statements = lang.parse(declared.query)
     if len(statements) != 1 or not isinstance(statements[0], lang.Select):
         raise _refused(f"'{declared.query}' is no query; {_LIKE}")
-    query = lang.bind_query(statements[0].select, _Names(schema, stream))
+    query = lang.bind_query(statements[0].select, _WithStream(schema, stream))
     if query.stream.lower() != stream.name.lower() or query.feeds:
         raise _refused(f"a summary of {stream.name} reads {stream.name} and nothing else: '{declared.query}'")
     if query.lookup is not None:
@@ -80,16 +81,16 @@ def _refused(message: str) -> Refusal:
     return Refusal(message, "archive")
 
 
-def set_summaries(core: Core, stream: StreamDefinition, declared: Sequence[Declared], schema: Schema) -> dict[str, Any]:
+def set_summaries(facts: Facts, ids: Ids, stream: StreamDefinition, declared: Sequence[Declared]) -> Event:
     """The event that gives a stream these summaries; those that it has already go on, with the retention they have now.
 
-    Entries for rows that are there are made in the background, and nobody waits for them. `core.lock` must be held.
+    Entries for rows that are there are made in the background, and nobody waits for them.
 
-    Raises: as `bind_summary`.
+    Raises:
+        Refusal: as `bind_summary`.
     """
-    first_epoch = max(core.last_manifest, core.published.epoch) + 1
-    history = stream.id in core.streams and WindowQueries(core).has_history(stream.id)
-    catalog = core.catalog
+    catalog = facts.catalog
+    history = stream.id in catalog.streams and facts.sight.has_history(stream.id)
     known = {(s.query, s.lazy): s for s in catalog.summaries_of(stream.id)}
     synopses = dict(catalog.synopses)
     made: list[Summary] = []
@@ -99,23 +100,22 @@ def set_summaries(core: Core, stream: StreamDefinition, declared: Sequence[Decla
         if old is not None:
             made.append(replace(old, retention=one.keep.time, size=one.keep.size))
             continue
-        query = bind_summary(stream, one, schema)
-        number = core.register.reserve_id(max([catalog.next_id, stream.id + 1, *(s.id + 1 for s in made)]))
+        query = bind_summary(stream, one, Names(facts))
+        number = ids.take()
         spec = panes_spec(query, stream)
         owner = ""
         if not one.lazy:
             synopsis = _shared(synopses, spec)
             if synopsis is None:
-                synopsis = Synopsis(f"{spec.key}.{first_epoch}.{number}", spec, first_epoch)
+                synopsis = Synopsis(f"{spec.key}.{facts.next_epoch}.{number}", spec, facts.next_epoch)
                 synopses[synopsis.owner] = synopsis
                 new.append(synopsis)
             assert isinstance(synopsis.spec, PanesSpec)
             owner, spec = synopsis.owner, synopsis.spec
-        removed = None
-        start = NEVER
+        removed, start = None, NEVER
         if history:
-            removed = core.streams[stream.id].archive.snapshot[1]
-            start = core.published.progress.get(str(stream.id), StreamProgress()).bound
+            removed = facts.sight.archive(stream.id).removed
+            start = facts.published.progress.get(str(stream.id), StreamProgress()).bound
         made.append(
             Summary(
                 number,
@@ -127,7 +127,7 @@ def set_summaries(core: Core, stream: StreamDefinition, declared: Sequence[Decla
                 one.keep.size,
                 removed,
                 owner,
-                first_epoch,
+                facts.next_epoch,
                 start,
             )
         )

@@ -500,16 +500,16 @@ class _Reader:
             if_not_exists = self.take("IF", "NOT", "EXISTS")
             place = self.place
             column = self.column()
-            return AlterColumns(
-                name=name, action="add", column=column, place=place, if_not_exists=if_not_exists, **self.common
-            )
+            self.places["column"] = place
+            return AlterColumns(name=name, action="add", column=column, if_not_exists=if_not_exists, **self.common)
         self.take("COLUMN")
         place = self.place
         known = self.name("a column")
         if self.take("SET"):
             self.take("DATA")
         self.expect("TYPE", what="SET TYPE …")
-        return AlterColumns(name=name, action="type", column=Column(known, self.type()), place=place, **self.common)
+        self.places["column"] = place
+        return AlterColumns(name=name, action="type", column=Column(known, self.type()), **self.common)
 
     @property
     def place(self) -> tuple[int, int]:

@@ -102,18 +102,21 @@ class Refusal(QueryError):
         message: what is wrong, one sentence.
         option: the option that is at fault.
         words: else the words of the text that are, the first that stands there.
-        expected: what would be right.
+        expected: what would be right. nearest: the known name most like one that is not known.
 
         >>> Refusal("'every' is for RSTREAM", option="every").option
         'every'
     """
 
-    def __init__(self, message: str, option: str = "", words: tuple[str, ...] = (), expected: str = "") -> None:
+    def __init__(
+        self, message: str, option: str = "", words: tuple[str, ...] = (), expected: str = "", nearest: str = ""
+    ) -> None:
         super().__init__(message)
-        self.option, self.words, self.expected = option, words, expected
+        self.option, self.words, self.expected, self.nearest = option, words, expected, nearest
 
     def __str__(self) -> str:
-        return f"{self.args[0]}; {self.expected}" if self.expected else str(self.args[0])
+        hint = f"did you mean '{self.nearest}'?" if self.nearest else ""
+        return "; ".join(part for part in (str(self.args[0]), self.expected, hint) if part)
 
 
 class EngineError(MillpondError):

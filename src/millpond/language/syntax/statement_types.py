@@ -182,11 +182,10 @@ class AlterStream(Statement):
 class AlterColumns(Statement):
     """ALTER STREAM name ADD COLUMN [IF NOT EXISTS] column type, or ALTER COLUMN column SET TYPE type.
 
-    column: the new column, or the one that is there with its new type. place: where its name stands in the script.
+    column: the new column, or the one that is there with its new type; `places` has the place of its name as 'column'.
     """
 
     name: str
     action: Literal["add", "type"]
     column: Column
-    place: tuple[int, int]
     if_not_exists: bool = False

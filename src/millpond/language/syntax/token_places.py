@@ -46,7 +46,7 @@ def pointing(statement: Statement) -> Iterator[None]:
         yield
     except Refusal as refusal:
         start, end = _fault_place(refusal, statement) or statement.named or _first(statement)
-        raise StatementError(refusal.args[0], statement.script, start, end, refusal.expected) from None
+        raise StatementError(refusal.args[0], statement.script, start, end, refusal.expected, refusal.nearest) from None
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def pointing_into(text: str) -> Iterator[None]:
         place = _fault_place(refusal, Statement(text=text, offset=0, script=text))
         if place is None:
             raise
-        raise StatementError(refusal.args[0], text, *place, refusal.expected) from None
+        raise StatementError(refusal.args[0], text, *place, refusal.expected, refusal.nearest) from None
 
 
 def _fault_place(refusal: Refusal, statement: Statement) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""From `CREATE STREAM x AS SELECT …` to the definition of a derived stream: its columns, event time and options."""
+"""CREATE STREAM … AS SELECT: a stream of a query's answers, or of another stream's rows; they begin together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from sqlglot import exp
 
 from millpond import language as lang
 from millpond.catalog import Standing
-from millpond.commands.inner_streams import revised_for
+from millpond.commands.inner_streams import revised_for, settle
+from millpond.commands.naming import Names, check_free
+from millpond.commands.planned import Event, Ids, MakeStream, Plan, Record, Step
+from millpond.commands.pond_facts import Facts
+from millpond.commands.query_checks import check_options
+from millpond.commands.query_state import Wanted, plan_standing
 from millpond.sources.formats.carriers import carriers
-from millpond.support.errors import MillpondError, StatementError
+from millpond.support.errors import MillpondError, Refusal
 from millpond.types import (
     ARRIVAL,
     COVERED,
@@ -25,23 +30,73 @@ from millpond.types import (
     RelationalQuery,
     RowQuery,
     Span,
+    Staged,
     StandingQuery,
     StreamDefinition,
     StreamOptions,
+    to_json,
 )
 
 #: Columns of answers that say when they count, the first that is there.
 _TIMES = ("at", "window_end")
 
 
+def derive_stream(facts: Facts, statement: lang.DeriveStream) -> Plan:
+    """Plan CREATE STREAM … AS. Raises: Refusal; StatementError where the SELECT cannot be bound."""
+    if statement.if_not_exists and isinstance(facts.catalog.lookup(statement.name), StreamDefinition):
+        return Plan(f"stream {statement.name} exists")
+    check_free(facts, statement.name)
+    check_sources(statement)
+    bound = lang.bind_standing(statement.select, Names(facts))
+    return _of_rows(facts, statement, bound) if isinstance(bound, RowQuery) else _of_answers(facts, statement, bound)
+
+
+def _of_rows(facts: Facts, statement: lang.DeriveStream, selection: RowQuery) -> Plan:
+    source = facts.catalog.stream(selection.sides[0].stream)
+    assert source is not None
+    history = facts.sight.has_history(source.id)
+    definition = stream_of_rows(statement, selection, source, facts.next_epoch, history)
+    waits = definition.derived is not None and definition.derived.history
+    ids = Ids(facts)
+    return _made(replace(definition, id=ids.take()), (), (), {}, waits, ids)
+
+
+def _of_answers(facts: Facts, statement: lang.DeriveStream, bound: StandingQuery | Staged) -> Plan:
+    ids = Ids(facts)
+    settled = settle(facts, ids, bound, statement.options)
+    facts = facts.with_events(*settled.events)
+    sources = [s for n in streams_read(settled.query) if (s := facts.catalog.stream(n)) is not None]
+    options = answer_options(replace(statement, options=settled.options), settled.query, sources)
+    check_options(facts.catalog, settled.query, options)
+    planned = plan_standing(facts, Wanted(ids.take(), statement.name, settled.query, options, statement.text))
+    definition = stream_of_answers(statement, planned.standing, sorted({s.id for s in sources}))
+    steps, waits = (*settled.steps, *planned.checks), planned.standing.status == "backfilling"
+    return _made(replace(definition, id=ids.take()), steps, settled.events, planned.event, waits, ids)
+
+
+def _made(
+    definition: StreamDefinition,
+    steps: tuple[Step, ...],
+    before: tuple[Event, ...],
+    query: Event,
+    waits: bool,
+    ids: Ids,
+) -> Plan:
+    """The plan that makes a stream. before: what is recorded first. query: the event that registers its query."""
+    event = query | {"do": "create_stream", "definition": to_json(definition)}
+    record = Record((*before, event), (definition.name,))
+    message = f"stream {definition.name} created" + ("; back-filling from the archive" if waits else "")
+    return Plan(message, (*steps, MakeStream(definition), record), ids.used)
+
+
 def check_sources(statement: lang.DeriveStream) -> None:
     """Refuse a stream that reads itself. Other cycles cannot come about: a stream is made of what is there.
 
-    Raises: StatementError with the place.
+    Raises: Refusal with the place.
     """
     for table in statement.select.tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and table.name.lower() == statement.name.lower():
-            raise _fault(statement, f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
+            raise _refused(f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
 
 
 def streams_read(query: StandingQuery) -> list[str]:
@@ -57,7 +112,7 @@ def answer_options(
     """The options of the standing query over `sources` whose answers become rows."""
     if isinstance(query, RelationalQuery) and not query.makes_stream:
         message = "a relation without ISTREAM, DSTREAM or RSTREAM is no stream"
-        raise _fault(statement, message, "ISTREAM(SELECT …) for what comes in, RSTREAM for all of it", "SELECT")
+        raise _refused(message, "ISTREAM(SELECT …) for what comes in, RSTREAM for all of it", "SELECT")
     if statement.revisions == "retract":
         return replace(statement.options, pairs=not isinstance(query, RelationalQuery))
     union = not isinstance(query, RelationalQuery) and query.feeds
@@ -71,14 +126,14 @@ def answer_options(
 def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:
     """The stream whose rows are the answers of a query over `sources`; its id is still to be given.
 
-    Raises: StatementError when two columns have one name, or a type cannot be carried.
+    Raises: Refusal when two columns have one name, or a type cannot be carried.
     """
     revisions = statement.revisions or "forward"
     dropped = (COVERED, EXACT) if revisions == "forward" else (COVERED, EXACT, "revision")
     columns = [c for c in standing.definition.columns if c.name not in dropped]
     columns += [Column("op", "VARCHAR")] if revisions in ("forward", "retract") else []
     if revisions == "retract" and statement.late == "drop":
-        raise _fault(statement, "what takes an answer back is late, and late='drop' would leave it out", "", "late")
+        raise _refused("what takes an answer back is late, and late='drop' would leave it out", "", "late")
     time = next(t for t in _TIMES if any(c.name == t for c in columns))
     derivation = Derivation(
         tuple(sources), standing.id, revisions=revisions, first_epoch=standing.first_epoch, text=statement.text
@@ -93,35 +148,35 @@ def stream_of_rows(
 
     Arguments:
         first_epoch: the first epoch whose rows it gets. history: whether the source has had rows before.
-    Raises: StatementError when the SELECT is more than a filter and a projection, or leaves out the event time.
+    Raises: Refusal when the SELECT is more than a filter and a projection, or leaves out the event time.
     """
     query, options = selection.query, statement.options
     if len(selection.sides) > 1:
-        raise _fault(statement, "a derived stream without a window reads one stream", "a filter of one stream", "FROM")
+        raise _refused("a derived stream without a window reads one stream", "a filter of one stream", "FROM")
     if isinstance(query, GroupScan) or query.distinct or query.order_by or query.limit is not None or query.offset:
-        raise _fault(
-            statement, "groups, DISTINCT, ORDER BY and LIMIT need a window: a stream's rows never end",
+        raise _refused(
+            "groups, DISTINCT, ORDER BY and LIMIT need a window: a stream's rows never end",
             f"FROM {source.name} [RANGE … SLIDE …]", "SELECT",
         )  # fmt: skip
     if query.reduce is not None:
-        raise _fault(statement, "a derived stream has every row of its source", "no REDUCE", "REDUCE")
+        raise _refused("a derived stream has every row of its source", "no REDUCE", "REDUCE")
     if selection.sides[0].span != Span(Edge(), Edge("now")):
-        raise _fault(statement, "BEGIN … END is for queries that are invoked", "WHERE", "BEGIN")
+        raise _refused("BEGIN … END is for queries that are invoked", "WHERE", "BEGIN")
     plain = QueryOptions()
     for name in ("empty", "revise_for", "every"):
         if getattr(options, name) != getattr(plain, name):
-            raise _fault(statement, f"'{name}' is for streams of windows, and this one has none", "", name)
+            raise _refused(f"'{name}' is for streams of windows, and this one has none", "", name)
     if statement.revisions is not None:
-        raise _fault(statement, "'revisions' is for streams of answers: rows do not change", "", "revisions")
+        raise _refused("'revisions' is for streams of answers: rows do not change", "", "revisions")
     if source.takes_back and not any(o.name == "op" and o.expression == '"op"' for o in query.select):
         message = f"rows of {source.name} take others back, which their column op says: it has to be handed on"
-        raise _fault(statement, message, "SELECT …, op", "SELECT")
+        raise _refused(message, "SELECT …, op", "SELECT")
     columns = tuple(Column(o.name, o.type) for o in query.select)
     own = '"' + source.options.time.replace('"', '""') + '"'
     time = next((o.name for o in query.select if o.expression == own), None)
     if time is None:
         what = f"the event time '{source.options.time}' is not among the columns of stream '{statement.name}'"
-        raise _fault(statement, what, f"SELECT {source.options.time}, …", "SELECT")
+        raise _refused(what, f"SELECT {source.options.time}, …", "SELECT")
     since = options.since if isinstance(options.since, int) else None
     derivation = Derivation(
         (source.id,), None, selection.sides[0].where, query.select, first_epoch=first_epoch,
@@ -138,21 +193,20 @@ def _checked(
     for column in columns:
         if column.name.lower() == ARRIVAL:
             message = f"a derived stream has no '{ARRIVAL}' of its own"
-            raise _fault(statement, message, f"SELECT {ARRIVAL} AS arrived, …", "SELECT")
+            raise _refused(message, f"SELECT {ARRIVAL} AS arrived, …", "SELECT")
         if column.name.lower() in names:
             message = f"stream '{statement.name}' would have two columns '{column.name}'"
-            raise _fault(statement, message, "AS with another name", column.name)
+            raise _refused(message, "AS with another name", column.name)
         names.add(column.name.lower())
     options = StreamOptions(source="derived", time=time, late=late, retention=statement.retention)
     definition = StreamDefinition(statement.name, columns, options, 0, derivation)
     try:
         carriers(definition)
     except MillpondError as error:
-        raise _fault(statement, str(error), "a CAST to a type that streams carry", "SELECT") from None
+        raise _refused(str(error), "a CAST to a type that streams carry", "SELECT") from None
     return definition
 
 
-def _fault(statement: lang.DeriveStream, message: str, expected: str, at: str) -> StatementError:
-    """An error that points at a word of the statement."""
-    start, end = statement.places.get(at) or lang.token_place(statement, at)
-    return StatementError(message, statement.script, start, end, expected)
+def _refused(message: str, expected: str, at: str) -> Refusal:
+    """An error that points at an option, or a word, of the statement."""
+    return Refusal(message, at, (at,), expected)

@@ -1,0 +1,107 @@
+"""SELECT, INVOKE, EXPLAIN, SHOW: what is asked, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from millpond import language as lang
+from millpond.catalog import Registered, Standing
+from millpond.commands.naming import Names, query_named, stream_named
+from millpond.commands.pond_facts import Facts
+from millpond.commands.query_checks import check_options, check_reduction
+from millpond.support.errors import QueryError, Refusal, StatementError
+from millpond.types import Query, QueryOptions, RowQuery, ScanQuery, Staged, StreamDefinition
+
+#: What a SELECT is when its names are bound: about rows, windows or a relation of streams, or about answers and tables.
+Bound: TypeAlias = "Query | Staged | ScanQuery | lang.TableQuery"
+
+
+@dataclass(frozen=True)
+class AskOnce:
+    """An ad hoc SELECT."""
+
+    bound: Query | ScanQuery | lang.TableQuery
+
+
+@dataclass(frozen=True)
+class AskStanding:
+    """INVOKE of a query, as the statement says."""
+
+    standing: Standing | Registered
+    statement: lang.Invoke
+
+
+@dataclass(frozen=True)
+class AskShow:
+    """SHOW. streams: of SHOW ARCHIVE, those that are named; none: all."""
+
+    statement: lang.Show
+    streams: tuple[StreamDefinition, ...] = ()
+
+
+@dataclass(frozen=True)
+class AskPlan:
+    """EXPLAIN of a stream, of a standing query, or of a SELECT."""
+
+    subject: StreamDefinition | Standing | Registered | Bound
+    analyze: bool
+
+
+Question: TypeAlias = AskOnce | AskStanding | AskShow | AskPlan
+
+
+def ask_select(facts: Facts, statement: lang.Select) -> Question:
+    """What a SELECT asks. Raises: StatementError where it cannot be bound; Refusal."""
+    bound = lang.bind_select(statement.select, Names(facts))
+    match bound:
+        case Staged():
+            raise _only_standing(statement)
+        case RowQuery():
+            check_reduction(bound.query)
+        case lang.TableQuery():
+            pass
+        case _:
+            check_options(facts.catalog, bound, QueryOptions())
+    return AskOnce(bound)
+
+
+def ask_invoke(facts: Facts, statement: lang.Invoke) -> Question:
+    """What INVOKE asks. Raises: Refusal."""
+    standing = query_named(facts, statement.query)
+    if isinstance(standing, Standing):
+        if standing.status == "quarantined":
+            raise QueryError(
+                f"query '{standing.definition.name}' is quarantined: {standing.reason}; CREATE OR REPLACE mends it"
+            )
+        if statement.begin is not None or statement.end is not None:
+            raise Refusal(
+                f"'{statement.query}' is a window query, whose window is RANGE; BEGIN … END is for row queries",
+                words=("BEGIN", "END"),
+            )
+    return AskStanding(standing, statement)
+
+
+def ask_show(facts: Facts, statement: lang.Show) -> Question:
+    """What SHOW asks. Raises: Refusal."""
+    named = () if statement.name is None else (stream_named(facts, statement.name),)
+    return AskShow(statement, named)
+
+
+def ask_explain(facts: Facts, statement: lang.Explain) -> Question:
+    """What EXPLAIN asks. Raises: StatementError where a SELECT cannot be bound; Refusal."""
+    if not isinstance(statement.target, str):
+        bound = lang.bind_select(statement.target, Names(facts))
+        return AskPlan(bound, statement.analyze)
+    stream = facts.catalog.stream(statement.target)
+    if stream is not None and not stream.is_inner:
+        return AskPlan(stream, statement.analyze)
+    return AskPlan(query_named(facts, statement.target), statement.analyze)
+
+
+def _only_standing(statement: lang.Select) -> StatementError:
+    start = statement.offset
+    return StatementError(
+        "a window over a join of streams is a standing query: pairs are kept for it as they form", statement.script,
+        start, start + 1, "CREATE QUERY q AS SELECT … WITH (since='start'), and SELECT … FROM q",
+    )  # fmt: skip

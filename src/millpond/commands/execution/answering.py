@@ -1,0 +1,123 @@
+"""Answers to what statements ask."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import pyarrow as pa
+
+from millpond import language as lang
+from millpond.answers.adhoc import select_stream
+from millpond.answers.describe.archive import show_archive
+from millpond.answers.describe.describe import explain, explain_stream, show
+from millpond.answers.describe.explain_row_queries import explain_selection
+from millpond.answers.describe.explain_staged import explain_staged
+from millpond.answers.describe.explain_windows import moment
+from millpond.answers.expired_history import gone_note, said_with
+from millpond.answers.fidelity import note_of
+from millpond.answers.invocation import invoke
+from millpond.answers.relational import explain_relational, select_relational
+from millpond.answers.relations import select_relations
+from millpond.answers.row_queries.selection import evaluate, select_once
+from millpond.catalog import Registered, Standing
+from millpond.commands.answer_commands import AskOnce, AskPlan, AskShow, AskStanding, Bound, Question
+from millpond.commands.execution.table_reading import table_note
+from millpond.engine.core import Core
+from millpond.types import (
+    GroupScan,
+    PairsQuery,
+    Query,
+    RelationQuery,
+    RowQuery,
+    RowScan,
+    RowWindowQuery,
+    ScanQuery,
+    Staged,
+    StreamDefinition,
+    WindowQuery,
+)
+
+
+def answer(core: Core, question: Question) -> tuple[pa.Table, str]:
+    """The answer to a question, and what there is to say of it."""
+    match question:
+        case AskOnce(bound):
+            return _once(core, bound)
+        case AskStanding(standing, statement):
+            return _invoked(core, standing, statement)
+        case AskShow(statement, streams):
+            if statement.what == "archive":
+                return show_archive(core, streams or core.catalog.shown_streams()), ""
+            return show(core, statement.what), ""
+        case AskPlan(subject, analyze):
+            return _explained(core, subject, analyze), ""
+        case _:
+            assert_never(question)
+
+
+def _once(core: Core, bound: Query | ScanQuery | lang.TableQuery) -> tuple[pa.Table, str]:
+    """The answer of a SELECT, with a note about queries whose answers are not complete yet."""
+    match bound:
+        case RowQuery():
+            table = select_once(core, bound).table
+            notes = [said_with(core, table, bound)]
+        case WindowQuery() | RowWindowQuery() | GroupScan() | RowScan():
+            table = select_stream(core, bound)
+            tables = () if bound.lookup is None else bound.lookup.tables
+            notes = [said_with(core, table, bound), table_note(core, [t.name for t in tables])]
+        case RelationQuery() | PairsQuery():
+            table = select_relational(core, bound)
+            notes = [note_of(table), table_note(core, [t.name for t in bound.tables])]
+        case lang.TableQuery():
+            notes = [_unfinished(core, bound)]
+            table = select_relations(core, bound)
+            notes.append(table_note(core, [r.name for r in bound.relations if r.kind == "table"]))
+        case _:
+            assert_never(bound)
+    return table, "; ".join(note for note in notes if note)
+
+
+def _unfinished(core: Core, bound: lang.TableQuery) -> str:
+    """What is to be said of queries whose answers are read, and not all there."""
+    read = [q for r in bound.relations if (q := core.catalog.query(r.name)) is not None]
+    notes = [
+        f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "") for q in read if q.status != "live"
+    ]
+    return f"answers so far; query {', '.join(notes)}" if notes else ""
+
+
+def _invoked(core: Core, standing: Standing | Registered, statement: lang.Invoke) -> tuple[pa.Table, str]:
+    """The answer, and for a row query which prefix of its streams it saw."""
+    if isinstance(standing, Registered):
+        found = evaluate(core, standing, statement.as_of, statement.begin, statement.end)
+        seen = f"as of epoch {found.epoch}, now {moment(found.now)}, progress {moment(found.progress)}"
+        gone = gone_note(core, standing.selection) if statement.begin is None else ""
+        return found.table, "; ".join(n for n in (seen, note_of(found.table), gone) if n)
+    table = invoke(core, standing, statement.as_of)
+    return table, note_of(table)
+
+
+def _explained(core: Core, subject: StreamDefinition | Standing | Registered | Bound, analyze: bool) -> pa.Table:
+    match subject:
+        case StreamDefinition():
+            return explain_stream(core, subject, analyze)
+        case Registered():
+            return explain_selection(core, subject.selection, subject, analyze)
+        case Standing():
+            if subject.inputs:
+                return explain_relational(core, subject.relational, subject, analyze)
+            return explain(core, subject.windowed, subject, analyze)
+        case Staged():
+            return explain_staged(core, subject)
+        case RowQuery():
+            return explain_selection(core, subject, None, analyze)
+        case RelationQuery() | PairsQuery():
+            return explain_relational(core, subject, None)
+        case WindowQuery() | RowWindowQuery() | GroupScan() | RowScan():
+            return explain(core, subject, None, analyze)
+        case lang.TableQuery():
+            return pa.table(
+                {"plan": ["answers, tables and side streams, joined by DuckDB in one process", subject.sql]}
+            )
+        case _:
+            assert_never(subject)

@@ -1,0 +1,231 @@
+"""Carrying out plans on an open pond: what is planned is checked against the pond, made, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from deltalake.exceptions import DeltaError
+
+from millpond.answers.row_queries.ready import ready_of
+from millpond.commands.execution.function_files import keep_function
+from millpond.commands.execution.refitting import finish, fitted, note_pending
+from millpond.commands.execution.row_query_adding import add_row_queries
+from millpond.commands.execution.sight import facts_of
+from millpond.commands.execution.table_reading import TablesAhead, make_table, refresh
+from millpond.commands.naming import taken
+from millpond.commands.planned import (
+    AddRowQuery,
+    AlterColumns,
+    AlterStream,
+    ChangeSettings,
+    CheckHistory,
+    CheckPath,
+    Drain,
+    DropKind,
+    DropRowQuery,
+    DropStreams,
+    DropTable,
+    KeepFunction,
+    KeepKind,
+    KeepUri,
+    MakeStream,
+    MakeTable,
+    Plan,
+    Record,
+    RefreshTable,
+    SetRowStatus,
+    Step,
+)
+from millpond.commands.pond_facts import Facts
+from millpond.engine.core import Core
+from millpond.engine.jobs.readable import check_relation, check_windows
+from millpond.sources.listing import check_path
+from millpond.support.errors import QueryError, Refusal, SourceError
+from millpond.tables.stores import reason_of
+from millpond.windows import registered
+
+#: Ids that are kept for a plan which others were quicker than.
+_BLOCK = 16
+
+
+def _cannot_drain(final: bool) -> None:
+    raise AssertionError(final)
+
+
+@dataclass(frozen=True)
+class Hands:
+    """What performing needs beside the pond's parts.
+
+    drain: waits until all that the sources hold is committed. ahead: tables in databases that have been read.
+    """
+
+    drain: Callable[[bool], None] = _cannot_drain
+    ahead: TablesAhead = field(default_factory=TablesAhead)
+
+
+class Overtaken(Exception):
+    """The pond is not what it was when the plan was made: plan again."""
+
+
+def execute(core: Core, planning: Callable[[Facts], Plan], hands: Hands | None = None) -> Plan:
+    """Plan, carry the plan out, and give it, its message as what there is to say.
+
+    Args:
+        hands: None: nothing is read ahead, and nothing drained.
+
+    Raises:
+        Refusal, StatementError, QueryError: of the plan, and of what only the pond itself shows; then nothing has been
+            recorded.
+    """
+    with core.lock:
+        facts = facts_of(core)
+        while True:
+            plan = planning(facts)
+            if not core.register.reserve_ids(facts.next_id, plan.ids):  # row queries come without the lock
+                first = core.register.reserve_block(plan.ids + _BLOCK)
+                plan = planning(replace(facts_of(core), next_id=first))
+                assert plan.ids <= _BLOCK
+            try:
+                return replace(plan, message=perform(core, plan, hands or Hands()))
+            except Overtaken:
+                facts = facts_of(core)
+
+
+def perform(core: Core, plan: Plan, hands: Hands) -> str:
+    """Carry a plan out; what there is to say. Raises: as `execute`; Overtaken."""
+    said = ""
+    for step in plan.steps:
+        said = _perform(core, step, hands) or said
+    return said or plan.message
+
+
+def _perform(core: Core, step: Step, hands: Hands) -> str | None:
+    """Carry one step out; what there is to say in place of the plan's message."""
+    match step:
+        case Record():
+            _record(core, step)
+        case CheckPath(path):
+            _check_path(path)
+        case CheckHistory(standing, synopsis):
+            if synopsis is None:
+                check_relation(core, standing)
+            else:
+                check_windows(core, standing, synopsis)
+        case MakeStream():
+            _make_stream(core, step)
+        case AddRowQuery(query):
+            add_row_queries(core, [query])
+        case DropRowQuery(query):
+            core.register.drop(query)
+            ready_of(core).forget(query)
+        case SetRowStatus(query, paused):
+            core.register.set_status(query, "paused" if paused else "live")
+        case DropStreams():
+            _drop_streams(core, step)
+        case AlterStream(definition):
+            core.streams[definition.id].definition = definition
+        case AlterColumns():
+            _alter_columns(core, step)
+        case ChangeSettings(values):
+            for name, value in values.items():
+                core.change_setting(name, value)
+            if "hot_bytes" in values:
+                ready_of(core).resize(values["hot_bytes"])
+            if values.get("statistics"):
+                core.reporter.forget()  # what has been told before is told anew
+        case MakeTable():
+            with _claimed(core, step.record):
+                make_table(core, step, hands.ahead)
+        case KeepUri(table, uri):
+            core.tables.keep_uri(table, uri)
+        case DropTable(table):
+            core.tables.drop(table)
+        case RefreshTable(table):
+            return refresh(core, table)
+        case KeepFunction(definition, function):
+            keep_function(core.path, definition, function)
+        case KeepKind(reference, kind):
+            registered.share(core.path, reference, kind)
+            registered.put(reference, kind)
+        case DropKind(reference):
+            registered.drop(reference)
+            registered.withdraw(core.path, [k.reference for k in core.catalog.kinds.values()])
+        case Drain(final):
+            hands.drain(final)
+        case _:
+            assert_never(step)
+    return None
+
+
+@contextmanager
+def _claimed(core: Core, record: Record) -> Iterator[None]:
+    """While it is open, nobody takes the names that events give. Raises: Refusal where somebody has one."""
+    with ExitStack() as claims:
+        for name in record.claims:
+            if not claims.enter_context(core.register.claim(name, record.replaces)):
+                raise taken(name)
+        yield
+
+
+def _record(core: Core, record: Record) -> None:
+    with _claimed(core, record):
+        core.catalog_log.record(*record.events)
+
+
+def _check_path(path: str) -> None:
+    try:
+        check_path(path)
+    except SourceError as error:
+        raise Refusal(str(error), words=(path,), expected="a path whose folder exists") from None
+
+
+def _make_stream(core: Core, step: MakeStream) -> None:
+    try:
+        core.make_stream(step.definition)
+    except (DeltaError, OSError) as error:
+        if step.asked is None:
+            raise
+        raise Refusal(
+            f"there can be no archive at {step.asked}: {reason_of(error)}",
+            words=(step.asked,),
+            expected="a place that can be written to; its options are given where the pond is opened (storage={…})",
+        ) from None
+
+
+def _drop_streams(core: Core, step: DropStreams) -> None:
+    """Raises: Overtaken where a row query has come that the plan does not know."""
+    register = core.register
+    rows = {stream: register.close_stream(stream) for stream in step.streams}
+    try:
+        if not {query for queries in rows.values() for query in queries} <= step.rows:
+            raise Overtaken
+        _record(core, step.record)
+    except BaseException:
+        for stream in step.streams:
+            register.reopen_stream(stream)
+        raise
+    for stream, queries in rows.items():
+        if queries:
+            register.drop_stream(stream)
+
+
+def _alter_columns(core: Core, step: AlterColumns) -> None:
+    definition = step.definition
+    with core.catalogs.altering():
+        reading = [] if step.widened is None else core.register.reading(definition.id, step.widened)
+        try:
+            selections = fitted(core, reading, definition)
+        except QueryError as error:
+            raise Refusal(str(error), "column", expected="DROP QUERY first") from None
+        if selections:  # a crash between the two leaves it to the next opening
+            note_pending(core, reading)
+        _record(core, step.record)
+        core.storage.alter_columns(definition)
+        ready_of(core).altered(definition.id)
+        if selections:
+            core.register.fit(selections)
+            finish(core)
+            ready_of(core).fitted(definition.id, list(selections))

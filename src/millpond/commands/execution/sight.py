@@ -1,0 +1,97 @@
+"""Facts of an open pond, and what is asked of it while a statement is planned."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import replace
+
+from millpond.answers.describe.functions import users_of
+from millpond.catalog import Catalog, Registered
+from millpond.commands.pond_facts import ArchiveFacts, Facts
+from millpond.engine.core import Core
+from millpond.manifests.records import read_manifest
+
+
+class LiveNames:
+    """The names of an open pond as they are whenever one is looked up; see `naming.Known`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog as of the last event."""
+        return self._core.catalog
+
+    def row_query_id(self, name: str) -> int | None:
+        """The id of the row query of that name, or None."""
+        return self._core.register.id_of(name)
+
+
+class LiveSight:
+    """What an open pond tells; see `pond_facts.Sight`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def row_query_id(self, name: str) -> int | None:
+        """The id of the row query of that name, or None."""
+        return self._core.register.id_of(name)
+
+    def row_query(self, number: int) -> Registered:
+        """A row query. Raises: QueryError when there is none of that id."""
+        return self._core.register.get(number)
+
+    def row_name(self, number: int) -> str:
+        """What a row query is called."""
+        return self._core.register.name(number)
+
+    def row_names(self) -> list[str]:
+        """Names of row queries, the newest at the end."""
+        return self._core.register.names()
+
+    def rows_on(self, stream: int) -> list[int]:
+        """Ids of the row queries that read a stream."""
+        return [int(q) for q in self._core.register.on_stream(stream)]
+
+    def has_history(self, stream: int) -> bool:
+        """Whether epochs have taken anything of a stream, the running one included."""
+        core = self._core
+        if core.published.intake.get(str(stream), 0):
+            return True
+        if core.last_manifest <= core.published.epoch:
+            return False
+        return read_manifest(core.path, core.last_manifest).intake.get(str(stream), 0) > 0
+
+    def archive(self, stream: int) -> ArchiveFacts:
+        """What lies in the archive of a stream."""
+        if stream not in self._core.streams:
+            return ArchiveFacts()
+        files, removed = self._core.streams[stream].archive.snapshot
+        lows, highs = min((f.low for f in files), default=None), max((f.high for f in files), default=None)
+        return ArchiveFacts(sum(f.rows for f in files), lows, highs, removed)
+
+    def absolute(self, path: str) -> str:
+        """A path of a file with its folders, whatever folder the process is in later."""
+        return os.path.abspath(os.path.expanduser(path))
+
+    def users_of(self, reference: str) -> list[str]:
+        """The names of what calls a registered function."""
+        (users,) = users_of(self._core, [reference])
+        return users
+
+
+def facts_of(core: Core) -> Facts:
+    """The facts of an open pond; hold `core.lock` from here on to when what is planned from them is done."""
+    return Facts(
+        core.catalog,
+        core.published,
+        replace(core.settings),
+        core.opened_with,
+        max(core.last_manifest, core.published.epoch) + 1,
+        max(core.catalog.next_id, core.register.next_id),
+        core.ownership.opening,
+        uuid.uuid4().hex[:12],
+        LiveSight(core),
+    )

@@ -1,0 +1,153 @@
+"""CREATE STREAM, ALTER STREAM: a stream that is declared, and how its past and its columns are from now on.
+
+    ALTER STREAM reading SET (archive = 'replicate(0.5, 0.9 keep 730d) keep 30d')
+    ALTER STREAM reading ALTER COLUMN mph SET TYPE DOUBLE
+
+Upkeep brings what is there in line with another archive; columns are altered while queries run, and nothing that is
+there is written again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millpond import language as lang
+from millpond.archive import parse_design
+from millpond.archive.retention import is_cut
+from millpond.commands.naming import check_free, stream_named
+from millpond.commands.planned import AlterColumns, AlterStream, CheckPath, Event, Ids, MakeStream, Plan, Record, Step
+from millpond.commands.pond_facts import Facts
+from millpond.commands.summary_copies import set_summaries
+from millpond.sources.formats.carriers import carriers
+from millpond.support.errors import MillpondError, Refusal
+from millpond.support.spelling import nearest
+from millpond.types import Column, StreamDefinition, to_json
+
+
+def create_stream(facts: Facts, statement: lang.CreateStream) -> Plan:
+    """Plan CREATE STREAM. Raises: Refusal."""
+    definition, asked = statement.definition, statement.definition.options.archive_at
+    if statement.if_not_exists and isinstance(facts.catalog.lookup(definition.name), StreamDefinition):
+        return Plan(f"stream {definition.name} exists")
+    check_free(facts, definition.name)
+    ids = Ids(facts)
+    definition = replace(with_design(with_place(definition, facts.token)), id=ids.take())
+    events: list[Event] = [{"do": "create_stream", "definition": to_json(definition)}]
+    if summaries := parse_design(definition.options.archive).summaries:
+        events.append(set_summaries(facts, ids, definition, summaries))
+    steps: list[Step] = []
+    if definition.options.source == "files":
+        steps.append(CheckPath(definition.options.path or ""))
+    steps += [MakeStream(definition, asked), Record(tuple(events), (definition.name,))]
+    return Plan(f"stream {definition.name} created", tuple(steps), ids.used)
+
+
+def with_design(definition: StreamDefinition) -> StreamDefinition:
+    """A stream with its design in canonical form."""
+    design = parse_design(definition.options.archive)
+    return replace(definition, options=replace(definition.options, archive=str(design)))
+
+
+def with_place(definition: StreamDefinition, token: str) -> StreamDefinition:
+    """A stream that is new, with a place of its own below the one in an object store that was asked for.
+
+    Nobody else writes there, whatever ponds are sent to one place, and whichever of them are made of a backup.
+
+    Args:
+        token: letters that nobody has used yet.
+    """
+    at = definition.options.archive_at
+    own = None if at is None else f"{at}/{definition.name.lower()}-{token}"
+    return replace(definition, options=replace(definition.options, archive_at=own))
+
+
+def alter_stream(facts: Facts, statement: lang.AlterStream) -> Plan:
+    """Plan ALTER STREAM … SET.
+
+    Raises:
+        Refusal: queries rely on what would change, or a summary cannot be bound.
+    """
+    stream, catalog = stream_named(facts, statement.name), facts.catalog
+    altered = with_design(replace(stream, options=replace(stream.options, **statement.options)))
+    if altered == stream:
+        return Plan(f"stream {stream.name} is like that already")
+    if is_cut(altered) and not is_cut(stream):
+        users = catalog.called(q for q in catalog.on_stream(stream.id) if not q.definition.retained)
+        if users:
+            raise Refusal(
+                f"rows of '{stream.name}' were to be kept for ever when {', '.join(users)} were registered: their"
+                " answers cannot tell that retention has cut windows; DROP QUERY first, and create them again then",
+                "retention" if "retention" in statement.options else "archive",
+            )
+    ids = Ids(facts)
+    events: list[Event] = [{"do": "alter_stream", "id": stream.id, "definition": to_json(altered)}]
+    before, after = (parse_design(s.options.archive).summaries for s in (stream, altered))
+    if after != before:
+        events.append(set_summaries(facts, ids, altered, after))
+    changed = [n for n in ("archive", "retention") if getattr(altered.options, n) != getattr(stream.options, n)]
+    steps = (Record(tuple(events)), AlterStream(altered))
+    return Plan(f"stream {stream.name} altered: {' and '.join(changed)}", steps, ids.used)
+
+
+def alter_columns(facts: Facts, statement: lang.AlterColumns) -> Plan:
+    """Plan ALTER STREAM … ADD COLUMN and … ALTER COLUMN … SET TYPE. Raises: Refusal."""
+    stream = stream_named(facts, statement.name)
+    if stream.derived is not None:
+        what = f"stream '{stream.name}' is derived: its columns are those of its SELECT"
+        raise _refused(what, "another derived stream with further columns")
+    if stream.options.source == "system":
+        raise _refused(f"the columns of '{stream.name}' are the system's", "another stream")
+    return _add(statement, stream) if statement.action == "add" else _widen(facts, statement, stream)
+
+
+def _add(statement: lang.AlterColumns, stream: StreamDefinition) -> Plan:
+    column = statement.column
+    if stream.column(column.name) is not None:
+        if statement.if_not_exists:
+            return Plan(f"stream {stream.name} has a column {column.name}")
+        raise _refused(f"stream '{stream.name}' has a column '{column.name}'", "a new name")
+    definition = replace(stream, columns=(*stream.columns, column))
+    try:
+        carriers(definition)
+    except MillpondError as error:
+        raise _refused(str(error), "a type that streams carry") from None
+    message = f"stream {stream.name} has a column {column.name}, which is NULL in the rows so far"
+    return Plan(message, (AlterColumns(definition, _altered(definition)),))
+
+
+def _widen(facts: Facts, statement: lang.AlterColumns, stream: StreamDefinition) -> Plan:
+    name = statement.column.name
+    old = next((c for c in stream.columns if c.name.lower() == name.lower()), None)
+    if old is None:
+        like = nearest(name, [c.name for c in stream.columns])
+        raise _refused(f"there is no column '{name}' in {stream.name}", "a column of the stream", like)
+    new = Column(old.name, statement.column.type)
+    if old.type == new.type:
+        return Plan(f"column {old.name} is {old.type} already")
+    if old.name.lower() == stream.options.time.lower():
+        raise _refused(f"'{old.name}' is the event time, whose type stays", "another column")
+    if not lang.is_wider(old.type, new.type):
+        wider = lang.wider_than(old.type)
+        what = f"column '{old.name}' is {old.type}, of which {new.type} does not hold every value"
+        raise _refused(what, wider or f"a stream of another name: nothing is wider than {old.type}")
+    definition = replace(stream, columns=tuple(new if c is old else c for c in stream.columns))
+    record = _altered(definition, column=old.name, type=old.type)
+    before, after = facts.catalog, facts.with_events(*record.events).catalog
+    going_on = after.called(q for n, q in after.queries.items() if q.definition != before.queries[n].definition)
+    note = ""
+    if going_on:
+        go = "goes" if len(going_on) == 1 else "go"
+        note = (
+            f"; {', '.join(going_on)} {go} on with {old.type}, for which rows that need {new.type} are dead"
+            " letters: CREATE OR REPLACE QUERY takes the new type up"
+        )
+    message = f"column {old.name} of stream {stream.name} is {new.type}{note}"
+    return Plan(message, (AlterColumns(definition, record, old.name),))
+
+
+def _altered(definition: StreamDefinition, **more: str) -> Record:
+    return Record(({"do": "alter_stream", "id": definition.id, "definition": to_json(definition), **more},))
+
+
+def _refused(message: str, expected: str, like: str = "") -> Refusal:
+    return Refusal(message, "column", expected=expected, nearest=like)
