@@ -19,7 +19,6 @@ LARGE_FOLDERS: set[str] = {
 LONG_FUNCTIONS: set[str] = {
     "answers.describe.describe.explain",
     "answers.relational.explain_relational",
-    "catalog.state.apply",
     "operators.filters.adaptive_filter.Screen._screen",
     "operators.relation.advance.advance_relation",
     "synopses.finish.fold_windows",

@@ -11,7 +11,7 @@ from typing import Any
 
 import millpond
 from millpond.catalog import Catalog, Register
-from millpond.catalog.state import apply
+from millpond.catalog.events import apply
 from millpond.commands.inner_streams import key_as_written_now
 from millpond.synopses import PanesSpec, RowsSpec
 from millpond.types import KindWindow, LandmarkWindow, TimeWindow, Window, from_json, union_from_json

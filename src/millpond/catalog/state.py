@@ -1,4 +1,4 @@
-"""The catalog as a pure fold over events: `apply(catalog, event) -> catalog`.
+"""What a catalog knows at one version, as one immutable value; `events` has what changes it.
 
 Names are case-insensitive and share one namespace; ids are never used twice, so a recreated name is a new thing.
 """
@@ -6,32 +6,25 @@ Names are case-insensitive and share one namespace; ids are never used twice, so
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeVar, assert_never
+from typing import Any, Literal
 
 from millpond.progress import NEVER
 from millpond.relations import Rows
-from millpond.support.sql import quote
 from millpond.synopses import PanesSpec
 from millpond.synopses.partials.dispatch import Spec
-from millpond.synopses.partials.specs import SynopsisSpec
 from millpond.types import (
     FunctionDefinition,
     KindDefinition,
     KindWindow,
-    PairsQuery,
     QueryDefinition,
-    QueryOptions,
     RelationalQuery,
-    RelationQuery,
-    RowWindowQuery,
     StandingQuery,
     StreamDefinition,
     TableDefinition,
     WindowedQuery,
     WindowQuery,
-    from_json,
 )
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
@@ -302,185 +295,6 @@ class Catalog:
         return [q for q in self.queries.values() if q.status != "quarantined"]
 
 
-def apply(catalog: Catalog, event: dict[str, Any]) -> Catalog:
-    """The catalog after `event`, a JSON value as `log` stores it: `{"do": …, …}`."""
-    after = replace(catalog, version=catalog.version + 1)
-    do = event["do"]
-    if do == "create_stream":
-        if "standing" in event:  # a stream of its answers
-            after = replace(apply(catalog, event | {"do": "create_query"}), version=after.version)
-        definition = from_json(StreamDefinition, event["definition"])
-        return replace(after, streams={**catalog.streams, definition.id: definition}, next_id=definition.id + 1)
-    if do in ("create_table", "alter_table"):
-        table = from_json(TableDefinition, event["definition"])
-        return replace(after, tables={**catalog.tables, table.id: table}, next_id=max(catalog.next_id, table.id + 1))
-    if do == "create_query":
-        standing = from_json(Standing, event["standing"])
-        synopses = dict(catalog.synopses)
-        if "synopsis" in event:
-            synopsis = from_json(Synopsis, event["synopsis"])
-            synopses[synopsis.owner] = synopsis
-        stores = dict(catalog.stores)
-        for value in event.get("stores", ()):
-            store = from_json(Store, value)
-            stores[store.owner] = store
-        after = replace(after, stores=stores)
-        queries = {k: q for k, q in catalog.queries.items() if k != event.get("replaces")}
-        after = replace(after, synopses=synopses, queries={**queries, standing.id: standing}, next_id=standing.id + 1)
-        # A stream that a query is to read is there before the query.
-        return _without_unused(after) if "replaces" not in event else _without_unread(_without_unused(after))
-    if do == "create_kind":
-        kind = from_json(KindDefinition, event["definition"])
-        return replace(after, kinds={**catalog.kinds, kind.name.lower(): kind}, next_id=kind.id + 1)
-    if do == "drop_kind":
-        return replace(after, kinds={k: d for k, d in catalog.kinds.items() if k != event["name"].lower()})
-    if do == "create_function":
-        function = from_json(FunctionDefinition, event["definition"])
-        functions = {**catalog.functions, function.name: function}
-        return replace(after, functions=functions, next_id=function.id + 1)
-    if do == "drop_function":
-        return replace(after, functions={k: f for k, f in catalog.functions.items() if k != event["name"]})
-    if do == "drop_query":
-        kept = {k: q for k, q in catalog.queries.items() if k != event["id"]}
-        return _without_unread(_without_unused(replace(after, queries=kept)))
-    if do == "set_summaries":
-        return _with_summaries(after, event)
-    if do == "forsake":
-        summaries = {k: replace(s, owner="" if s.owner == event["synopsis"] else s.owner)
-                     for k, s in catalog.summaries.items()}  # fmt: skip
-        return _without_unused(replace(after, summaries=summaries))
-    if do == "drop_stream":
-        after = replace(after, streams={k: s for k, s in catalog.streams.items() if k != event["id"]})
-        return _without_unread(_with_summaries(after, {"stream": event["id"]}))
-    if do == "drop_table":
-        return replace(after, tables={k: t for k, t in catalog.tables.items() if k != event["id"]})
-    if do == "alter_stream":
-        definition = from_json(StreamDefinition, event["definition"])
-        altered = replace(after, streams={**catalog.streams, definition.id: definition})
-        return narrow(altered, definition.id, event["column"], event["type"]) if "type" in event else altered
-    if do == "set_status":
-        standing = replace(catalog.queries[event["id"]], status=event["status"], reason=event.get("reason", ""))
-        return replace(after, queries={**catalog.queries, standing.id: standing})
-    if do == "reshare":
-        return _reshared(after, event)
-    if do == "set_setting":
-        return replace(after, settings={**catalog.settings, event["name"]: event["value"]})
-    if do == "reset_setting":
-        return replace(after, settings={n: v for n, v in catalog.settings.items() if n != event["name"]})
-    if do == "set_options":
-        standing = catalog.queries[event["id"]]
-        changed = replace(standing.definition, options=from_json(QueryOptions, event["options"]))
-        standing = replace(standing, definition=changed, floor=max(standing.floor, event.get("floor", NEVER)))
-        return replace(after, queries={**catalog.queries, standing.id: standing})
-    if do == "create_reduction":
-        return replace(after, reductions={**catalog.reductions, event["name"]: event["file"]})
-    if do == "drop_reduction":
-        return replace(after, reductions={k: f for k, f in catalog.reductions.items() if k != event["name"]})
-    raise ValueError(f"unknown catalog event {do!r}")
-
-
-def _reshared(catalog: Catalog, event: dict[str, Any]) -> Catalog:
-    """The catalog with queries that went over to other state, some of it new; what nobody uses any more goes."""
-    synopses = {s.owner: s for value in event["synopses"] for s in [from_json(Synopsis, value)]}
-    stores = {s.owner: s for value in event["stores"] for s in [from_json(Store, value)]}
-    moved = {
-        number: replace(catalog.queries[number], synopsis=synopsis, inputs=tuple(inputs))
-        for number, synopsis, inputs in event["queries"]
-    }
-    return _without_unused(
-        replace(
-            catalog,
-            synopses=catalog.synopses | synopses,
-            stores=catalog.stores | stores,
-            queries=catalog.queries | moved,
-        )
-    )
-
-
-def _with_summaries(catalog: Catalog, event: dict[str, Any]) -> Catalog:
-    """The catalog with other summaries of one stream, and the synopses that are new with them."""
-    made = [from_json(Summary, value) for value in event.get("summaries", ())]
-    synopses = {s.owner: s for value in event.get("synopses", ()) for s in [from_json(Synopsis, value)]}
-    others = {k: s for k, s in catalog.summaries.items() if s.stream != event["stream"]}
-    return _without_unused(
-        replace(
-            catalog,
-            summaries=others | {s.id: s for s in made},
-            synopses={**catalog.synopses, **synopses},
-            next_id=max([catalog.next_id, *(s.id + 1 for s in made)]),
-        )
-    )
-
-
-def narrow(catalog: Catalog, stream: int, column: str, kind: str) -> Catalog:
-    """Queries over a stream one of whose columns became wider go on with the type that they know.
-
-    Arguments:
-        column, kind: the column and the type it had.
-    """
-    synopses = {k: replace(s, spec=_narrowed(s.spec, stream, column, kind)) for k, s in catalog.synopses.items()}
-    stores = {k: replace(s, spec=_narrowed(s.spec, stream, column, kind)) for k, s in catalog.stores.items()}
-    queries = dict(catalog.queries)
-    for number, standing in catalog.queries.items():
-        query = standing.definition.query
-        match query:
-            case RelationQuery() | PairsQuery():
-                specs = [stores[owner].spec for owner in standing.inputs]
-                inputs = tuple(replace(i, narrowed=s.narrowed) for i, s in zip(query.inputs, specs, strict=True))
-                query = replace(query, inputs=inputs)
-            case WindowQuery() | RowWindowQuery():
-                query = replace(query, narrowed=synopses[standing.synopsis].spec.narrowed)
-            case _:
-                assert_never(query)
-        queries[number] = replace(standing, definition=replace(standing.definition, query=query))
-    return replace(catalog, synopses=synopses, stores=stores, queries=queries)
-
-
-S = TypeVar("S", bound=SynopsisSpec | Rows)
-
-
-def _narrowed(spec: S, stream: int, column: str, kind: str) -> S:
-    """The spec, which takes a column of a stream that it reads as `kind`; a union calls it as its first stream does."""
-    ours: str | None = column if spec.stream == stream else None
-    if isinstance(spec, SynopsisSpec):
-        if spec.feeds:
-            feed = next((f for f in spec.feeds if f.stream == stream and column in f.columns), None)
-            ours = None if feed is None else spec.feeds[0].columns[feed.columns.index(column)]
-        reads = ours is not None and quote(ours) in spec.texts
-    else:
-        reads = column in spec.columns or quote(column) in " ".join([spec.condition or "", *spec.checks])
-    return replace(spec, narrowed=_with(spec.narrowed, ours, kind)) if reads and ours is not None else spec
-
-
-def _with(narrowed: tuple[tuple[str, str], ...], column: str, kind: str) -> tuple[tuple[str, str], ...]:
-    """The first type stays: what was narrowed before is narrow enough."""
-    return narrowed if quote(column) in dict(narrowed) else (*narrowed, (quote(column), kind))
-
-
 def _kind_of(query: StandingQuery) -> str | None:
     """The reference of the registered kind of a query's windows; None: they are of another."""
     return query.window.kind if isinstance(query, WindowQuery) and isinstance(query.window, KindWindow) else None
-
-
-def _without_unread(catalog: Catalog) -> Catalog:
-    """The catalog without streams that queries made for themselves and none reads any more."""
-    while True:
-        read = {s for synopsis in catalog.synopses.values() for s in synopsis.spec.streams}
-        read |= {s for store in catalog.stores.values() for s in store.spec.streams}
-        unread = {s.id: s.derived.query for s in catalog.streams.values() if s.is_inner and s.derived is not None
-                  and s.id not in read}  # fmt: skip
-        if not unread:
-            return catalog
-        streams = {k: s for k, s in catalog.streams.items() if k not in unread}
-        queries = {k: q for k, q in catalog.queries.items() if k not in unread.values()}
-        catalog = _without_unused(replace(catalog, streams=streams, queries=queries))
-
-
-def _without_unused(catalog: Catalog) -> Catalog:
-    used = {q.synopsis for q in catalog.queries.values()} | {s.owner for s in catalog.summaries.values()}
-    stored = {owner for q in catalog.queries.values() for owner in q.inputs}
-    return replace(
-        catalog,
-        synopses={k: s for k, s in catalog.synopses.items() if k in used},
-        stores={k: s for k, s in catalog.stores.items() if k in stored},
-    )

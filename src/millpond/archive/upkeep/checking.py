@@ -22,7 +22,7 @@ from millpond.archive.copies import copies_on_disk, copy_folder, eager_copies, s
 from millpond.archive.design.sampling import PLACES
 from millpond.archive.segments import HIDDEN, times_of
 from millpond.catalog import Catalog
-from millpond.catalog.state import apply
+from millpond.catalog.events import apply
 from millpond.manifests.records import Manifest, Published, read_manifest, read_published
 from millpond.sources.tables.versions import TableState, table_folder, version_path
 from millpond.support.errors import PondError
