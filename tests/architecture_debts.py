@@ -6,7 +6,6 @@ BACKWARD: set[str] = set()
 CIRCLES: set[str] = {
     "answers.describe.describe answers.describe.explain_row_queries",
     "answers.relational answers.relations",
-    "engine.jobs.backfill engine.jobs.relation_backfill engine.jobs.tables",
     "relations.contents relations.runs relations.stores",
 }
 

@@ -20,7 +20,7 @@ from millpond.archive.design import layout
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import ScanSplit
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.engine.jobs import maintenance
+from millpond.archive.upkeep import compaction
 from tests.archive.ponds import START, opened, plan, rows, scan
 from tests.oracle.sampling import u
 
@@ -40,7 +40,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small row groups, blocks, and merges of two files, so that everything happens often."""
     monkeypatch.setattr(segments, "GROUP_ROWS", 16)
     monkeypatch.setattr(layout, "BLOCK_ROWS", 8)
-    monkeypatch.setattr(maintenance, "FAN_IN", 2)
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
 
 
 class Oracle:

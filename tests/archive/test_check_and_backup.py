@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 import millpond
 from millpond.archive.design import layout
 from millpond.archive.planning.reduction_functions import _loaded
+from millpond.archive.upkeep import compaction
 from millpond.archive.upkeep.backup import backup, restore
 from millpond.archive.upkeep.checking import check_archives
 from millpond.cli.app import app
-from millpond.engine.jobs import maintenance
 from millpond.support.errors import PondError
 from tests.archive.ponds import opened, rows, scan, take
 
@@ -29,7 +29,7 @@ from tests.archive.ponds import opened, rows, scan, take
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows, merges of two files."""
     monkeypatch.setattr(layout, "BLOCK_ROWS", 50)
-    monkeypatch.setattr(maintenance, "FAN_IN", 2)
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
 
 
 def faults(pond: Path) -> list[str]:

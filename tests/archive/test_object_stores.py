@@ -25,7 +25,7 @@ import millpond
 from millpond.answers import adhoc
 from millpond.archive.upkeep.backup import backup, restore
 from millpond.archive.upkeep.checking import check_archives
-from millpond.engine.jobs import maintenance
+from millpond.engine.jobs import sweeping
 from millpond.support.errors import StatementError
 from millpond.tables import stores
 from tests.archive.ponds import rows, values
@@ -208,7 +208,7 @@ def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatc
                 other.submit(core.lock.release).result()
             return next(answers)
 
-        monkeypatch.setattr(maintenance, "remove_elsewhere", slow)
+        monkeypatch.setattr(sweeping, "remove_elsewhere", slow)
         pond.sql("DROP STREAM s")
         pond.drain()
         pond.maintain()

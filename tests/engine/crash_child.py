@@ -24,10 +24,12 @@ from typing import Any
 
 import millpond.api.pond
 import millpond.archive.design.layout as layout
+import millpond.archive.upkeep.compaction as compaction
 import millpond.archive.upkeep.copy_maintenance as vacuum
 import millpond.engine.control.epoch as epoch
 import millpond.engine.jobs.backfill as backfill
-import millpond.engine.jobs.maintenance as maintenance
+import millpond.engine.jobs.backfill_queue as backfill_queue
+import millpond.engine.jobs.sweeping as sweeping
 import millpond.engine.tasks.merging as merging
 import millpond.manifests.epochs as epochs
 import millpond.operators.copies.operator as copies
@@ -98,14 +100,14 @@ MOMENTS = {
     "backfill-before": Moment(backfill, "run_backfill", "before"),
     "backfill-mapped": Moment(backfill, "_merge", "before"),
     "backfill-written": Moment(backfill, "write_chunks", "after"),
-    "backfill-unrecorded": Moment(backfill, "write_json", "before", lambda path, *a: path.endswith(".json")),
-    "backfill-recorded": Moment(backfill, "write_json", "after", lambda path, *a: path.endswith(".json")),
+    "backfill-unrecorded": Moment(backfill_queue, "write_json", "before", lambda path, *a: path.endswith(".json")),
+    "backfill-recorded": Moment(backfill_queue, "write_json", "after", lambda path, *a: path.endswith(".json")),
     "backfill-after": Moment(backfill, "run_backfill", "after"),
     "adoption-decided": Moment(CatalogLog, "record", "after", lambda s, *e: e and e[0]["do"] == "set_status"),
-    "merge-written": Moment(maintenance, "write_section", "after"),
+    "merge-written": Moment(compaction, "write_section", "after"),
     "merge-before": Moment(SegmentTable, "commit", "before", _merge),
     "merge-after": Moment(SegmentTable, "commit", "after", _merge),
-    "sweep": Moment(maintenance, "remove", "after"),
+    "sweep": Moment(sweeping, "remove", "after"),
     "intake-before": Moment(IntakeLog, "append", "before"),
     "intake-after": Moment(IntakeLog, "append", "after"),
     "catalog-before": Moment(CatalogLog, "record", "before"),
@@ -209,7 +211,7 @@ class Scenario:
             with open(marker, encoding="utf-8") as file:
                 reached = int(file.read() or 0)
         self.stage = reached
-        maintenance.FAN_IN = 2
+        compaction.FAN_IN = 2
         layout.BLOCK_ROWS = 2
         self.pond = millpond.api.pond.open(
             os.path.join(work, "pond"),

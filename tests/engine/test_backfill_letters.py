@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import millpond
-from millpond.engine.control import loop
 from millpond.engine.jobs import backfill
 
 Factory = Callable[..., Any]
@@ -83,7 +82,7 @@ def test_once_whatever_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         pond.drain(final=False)
         pond.sql(f"CREATE QUERY q WITH (since='start') AS {QUERIES[name]}")
         core = pond._core
-        (owner,) = loop.waiting_owners(core)
+        (owner,) = core.backfills.waiting()
         backfill.run_backfill(core, owner)
         backfill.run_backfill(core, owner)  # again: it had joined late, say
         assert letters(pond) == []

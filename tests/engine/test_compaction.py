@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.jobs.maintenance import FAN_IN, MERGED_ROWS, MOST_ROWS, SMALL_ROWS, chosen_for_merge
+from millpond.archive.upkeep.compaction import FAN_IN, MERGED_ROWS, MOST_ROWS, SMALL_ROWS, chosen_for_merge
 from millpond.tables import Segment
 
 BYTES_PER_ROW = 20

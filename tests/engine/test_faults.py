@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+import millpond.archive.upkeep.compaction as compaction
 import millpond.engine.jobs.backfill as backfill
-import millpond.engine.jobs.maintenance as maintenance
 from millpond.engine.control.loop import step
 from millpond.support.errors import PondError, QueryError
 
@@ -118,11 +118,11 @@ def test_an_epoch_of_many_files_is_merged_in_parts(inline_pond: Factory, monkeyp
     monkeypatch.setattr("millpond.tables.executors.InlineExecutor.cores", 12)
     pond.step()
     assert len(runtime.archive.segments) == 12
-    monkeypatch.setattr(maintenance, "FAN_IN", 2)
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
     size = max(s.size for s in runtime.archive.segments)
-    monkeypatch.setattr(maintenance, "SMALL_FILE", size + 1)
+    monkeypatch.setattr(compaction, "SMALL_FILE", size + 1)
     for _ in range(8):
-        maintenance.compact_archive(core, runtime)
+        compaction.compact_archive(core.archives, runtime)
     assert len(runtime.archive.segments) < 12
     assert [r[0].second for r in pond.sql("SELECT ts FROM s ORDER BY ts").rows()] == list(range(12))
 

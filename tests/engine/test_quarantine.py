@@ -312,6 +312,7 @@ def test_upkeep_that_fails_for_one_part_goes_on_with_the_others(
     inline_pond: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from millpond.engine.jobs import maintenance
+    from millpond.manifests.epochs import Epochs
 
     pond, done = made(inline_pond), []
 
@@ -319,7 +320,7 @@ def test_upkeep_that_fails_for_one_part_goes_on_with_the_others(
         raise RuntimeError(PLANTED)
 
     monkeypatch.setattr(maintenance, "maintain_summaries", fails)
-    monkeypatch.setattr(maintenance, "prune_records", lambda *_: done.append("pruned"))
+    monkeypatch.setattr(Epochs, "prune", lambda *_: done.append("pruned"))
     with pytest.raises(RuntimeError, match=PLANTED):
         pond.maintain()
     assert done == ["pruned"]

@@ -14,11 +14,11 @@ import pytest
 import millpond
 from millpond.archive.summed import summary_upkeep
 from millpond.archive.summed.entry_files import live_name, settled_name
+from millpond.archive.upkeep.expiry import expire
 from millpond.commands.execution.sight import facts_of
 from millpond.commands.planned import Ids
 from millpond.commands.summary_copies import set_summaries
 from millpond.engine.control.epoch import begin_epoch, run_epoch
-from millpond.engine.jobs import maintenance
 from millpond.support.errors import QueryError, StatementError
 from millpond.types.archive_design import parse_design
 
@@ -164,7 +164,7 @@ def test_between_two_commits_no_row_counts_twice(tmp_path: Path, monkeypatch: py
         archive = core.streams[stream.id].archive
         monkeypatch.setattr(archive, "commit", lambda *a, **k: (_ for _ in ()).throw(OSError("stopped")))
         with pytest.raises(OSError, match="stopped"):
-            maintenance.expire(core.archives, core.streams[stream.id])
+            expire(core.archives, core.streams[stream.id])
         first = min(archive.segments, key=lambda s: s.low).path
         names = {s.path for s in core.summaries.segments}
         assert settled_name(summary.id, first) in names and live_name(summary.id, first) not in names

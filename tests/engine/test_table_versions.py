@@ -193,7 +193,7 @@ def test_a_table_that_was_never_read_fails_the_query_not_the_pond(tmp_path: Path
 
 
 def test_versions_that_nobody_needs_go_and_restarts_keep_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millpond.engine.control.epoch.KEPT", {"manifests": 1, "published": 2})
+    monkeypatch.setattr("millpond.manifests.epochs.KEPT", {"manifests": 1, "published": 2})
     source = tmp_path / "t.csv"
     pond = millpond.open(tmp_path / "pond", executor="inline")
     pond.sql(f"""

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import millpond.engine.control.loop as loop
+from millpond.engine.jobs.backfill_queue import Backfills
 from tests.oracle import Case, Epoch, Revision, Script, StreamSpec, assert_rows_equal, latest, revisions, trace
 from tests.oracle.case import span
 from tests.properties.harness import Pond, floor, options, pond, wanted
@@ -27,12 +27,10 @@ LATE = pytest.mark.parametrize("late", ["drop", "revise"])
 @contextmanager
 def held_back(held: list[bool]) -> Iterator[None]:
     """While the last of `held` is true, back-fills wait."""
-    before = loop.waiting_owners
-    loop.waiting_owners = lambda core: [] if held[-1] else before(core)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        before = Backfills.waiting
+        patch.setattr(Backfills, "waiting", lambda self: [] if held[-1] else before(self))
         yield
-    finally:
-        loop.waiting_owners = before
 
 
 def _pause_or_resume(data: st.DataObject, p: Pond, paused: bool, name: str = "q") -> bool:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.archive.summed import summary_upkeep as summaries
-from millpond.engine.jobs import maintenance
+from millpond.archive.upkeep import compaction
 from tests.oracle import Case, assert_rows_equal
 from tests.oracle.case import span
 from tests.oracle.revisions import final_answers
@@ -28,7 +28,7 @@ from tests.properties.streams import cuts, streams
 def eager_upkeep() -> Any:
     """Files and entries are merged by twos."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(maintenance, "FAN_IN", 2)
+    patch.setattr(compaction, "FAN_IN", 2)
     patch.setattr(summaries, "FAN_IN", 2)
     yield
     patch.undo()

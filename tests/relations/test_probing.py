@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.engine.jobs import maintenance
+from millpond.archive.upkeep import compaction
 from millpond.language.plan import continuous, probed_inputs
 from millpond.relations import stretches
 from millpond.synopses import connection
@@ -73,9 +73,9 @@ steps = st.lists(
 @pytest.fixture(autouse=True, scope="module")
 def merged_early() -> Iterator[None]:
     """Archive files are merged by twos."""
-    before, maintenance.FAN_IN = maintenance.FAN_IN, 2
+    before, compaction.FAN_IN = compaction.FAN_IN, 2
     yield
-    maintenance.FAN_IN = before
+    compaction.FAN_IN = before
 
 
 def play(sql: str, options: str, late: str, drawn: Any, looked_up: bool) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import millpond.engine.jobs.maintenance as maintenance
+import millpond.archive.upkeep.compaction as compaction
 
 Factory = Callable[..., Any]
 
@@ -53,7 +53,7 @@ def test_a_row_that_no_longer_holds_is_gone(pond: Any) -> None:
 def test_compaction_and_restart_change_nothing(
     pond: Any, inline_pond: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "FAN_IN", 2)
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
     feed(pond, 0, 1, 3, 12)
     feed(pond, 5, 13)
     pond.sql(
@@ -75,7 +75,7 @@ def test_compaction_and_restart_change_nothing(
 
 
 def test_answers_of_a_dropped_query_are_not_found_by_its_namesake(pond: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "FAN_IN", 2)
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
     feed(pond, 0, 12)
     feed(pond, 25)
     pond.sql("DROP QUERY q")
@@ -89,7 +89,7 @@ def test_answers_of_a_dropped_query_are_not_found_by_its_namesake(pond: Any, mon
 
 def test_retention_and_expiry_keep_answers(inline_pond: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows and state go, answers stay, and the number of files is bounded."""
-    monkeypatch.setattr(maintenance, "FAN_IN", 3)
+    monkeypatch.setattr(compaction, "FAN_IN", 3)
     pond = inline_pond(compact_files=3)
     pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts', retention='1 minute')")
     pond.sql("CREATE QUERY q WITH (revise_for='30 seconds') AS SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import millpond
 import millpond.answers.row_queries.hot as hot
 import millpond.answers.row_queries.matching as matching
-import millpond.engine.jobs.maintenance as maintenance
+import millpond.archive.upkeep.compaction as compaction
 from millpond.answers.row_queries.ready import ready_of
 from tests.quick import quick_folder
 from tests.results.row_queries import BASE, COLUMNS, CONDITIONS, LATENESS, Bounds, Row, bounds, naive, traces
@@ -77,7 +77,7 @@ def test_every_invocation_equals_the_definition(data: st.DataObject) -> None:
     patch = pytest.MonkeyPatch()
     try:
         patch.setattr(hot, "FULL_ROWS", data.draw(st.sampled_from([2, 8, 16_384])))
-        patch.setattr(maintenance, "FAN_IN", 2)
+        patch.setattr(compaction, "FAN_IN", 2)
         patch.setattr(matching, "QUICK_ROWS", data.draw(st.sampled_from([0, 3_000_000])))
         with opened(
             hot_bytes=data.draw(st.sampled_from(SIZES)), eager_rows=data.draw(st.sampled_from([1, 10**9]))

@@ -10,7 +10,7 @@ import pytest
 
 import millpond
 import millpond.answers.row_queries.hot as hot
-import millpond.engine.jobs.maintenance as maintenance
+import millpond.archive.upkeep.compaction as compaction
 from millpond.answers.row_queries.selection import start_ready
 from millpond.support.errors import QueryError
 from tests.quick import quick_folder
@@ -20,7 +20,7 @@ PER_EPOCH, EPOCHS = 40, 15
 
 
 def test_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "FAN_IN", 2)
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
     monkeypatch.setattr(hot, "FULL_ROWS", 64)
     with quick_folder() as folder, millpond.open(folder, "inline", hot_bytes=60_000, eager_rows=30) as pond:
         everything_at_once(pond)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import millpond.engine.jobs.maintenance as maintenance
+import millpond.archive.upkeep.compaction as compaction
 from millpond.support.errors import QueryError
 from millpond.types.results import Cursor
 
@@ -69,7 +69,7 @@ def test_from_any_row_on(inline_pond: Factory) -> None:
 
 
 def test_a_cursor_outlives_restart_and_compaction(inline_pond: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "FAN_IN", 2)
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
     pond = made(inline_pond())
     feed(pond, 0, 25)
     feed(pond, 25, 36)

@@ -39,7 +39,8 @@ from millpond.commands.setting_commands import begin_statistics
 from millpond.engine.control.draining import Drain
 from millpond.engine.control.loop import InlineLoop, SparkLoop, step
 from millpond.engine.core import Core, open_core
-from millpond.engine.jobs.maintenance import maintain, sweep_orphans
+from millpond.engine.jobs.maintenance import maintain
+from millpond.engine.jobs.sweeping import sweep_orphans
 from millpond.language import pointing_into
 from millpond.sources.ingest import to_table, unknown_stream
 from millpond.support.errors import PondError, QueryError, SourceError
@@ -69,7 +70,7 @@ class Pond(Functions):
         self._kinds = WindowKinds(core, window_kinds)
         self._functions = UserFunctions(core)
         self._closed = False
-        sweep_orphans(core)
+        sweep_orphans(core.storage, core.epochs, core.backfills.finished())
         finish_columns(core)
         if core.settings.statistics:
             execute(core, begin_statistics)

@@ -22,6 +22,7 @@ from millpond.engine.control.sizes import StateSizes
 from millpond.engine.control.telemetry import Telemetry
 from millpond.engine.intake.admission import Pace
 from millpond.engine.intake.stream_sources import StreamSources
+from millpond.engine.jobs.backfill_queue import Backfills
 from millpond.engine.ownership import Ownership
 from millpond.manifests.epochs import Clock, Epochs, wall_clock
 from millpond.manifests.records import Published
@@ -57,6 +58,7 @@ class Core:
     tables: TableVersions
     controllers: Controllers
     telemetry: Telemetry
+    backfills: Backfills
     resharing: bool = False
     upkeep: threading.Lock = field(default_factory=threading.Lock)
     stepping: threading.RLock = field(default_factory=threading.RLock)
@@ -291,5 +293,6 @@ def _assembled(ownership: Ownership, executor: Executor, clock: Callable[[], int
         TableVersions(path, lambda: settings.driver_modules, lambda: settings.table_timeout),
         Controllers.of(path, settings, load),
         Telemetry(Reporter(StateSizes(path))),
+        Backfills(catalogs, epochs),
         resharing="share" in remembered,
     )

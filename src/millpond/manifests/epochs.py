@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 
-from millpond.manifests.records import Published, last_record, read_published, recorded, write_published
+from millpond.manifests.records import Published, last_record, read_published, record_path, recorded, write_published
 from millpond.support.errors import PondError
+
+#: Manifests and publish records that are kept behind the last epoch: the latter answer `AS OF EPOCH`.
+KEPT = {"manifests": 50, "published": 500}
 
 
 class Epochs:
@@ -49,6 +53,13 @@ class Epochs:
         write_published(self.path, record)
         with self.lock:
             self.published = record
+
+    def prune(self, first: int) -> None:
+        """Remove manifests and publish records that nothing can ask for: beyond `KEPT`, and before epoch `first`."""
+        for kind, keep in KEPT.items():
+            for epoch in recorded(self.path, kind):
+                if epoch < min(first, self.published.epoch - keep):
+                    os.unlink(record_path(self.path, kind, epoch))
 
     def fail(self, error: BaseException) -> None:
         """Note why the engine cannot go on: whoever waits, now or later, gets it raised."""

@@ -265,14 +265,19 @@ class Published:
     failures: dict[str, str] = field(default_factory=dict)
 
 
+def record_path(pond: str, kind: str, epoch: int) -> str:
+    """Where the record of an epoch of that kind lies: 'manifests' or 'published'."""
+    return os.path.join(pond, kind, f"{epoch:012d}.json")
+
+
 def manifest_path(pond: str, epoch: int) -> str:
     """Where the manifest of an epoch lies."""
-    return os.path.join(pond, "manifests", f"{epoch:012d}.json")
+    return record_path(pond, "manifests", epoch)
 
 
 def published_path(pond: str, epoch: int) -> str:
     """Where the publish record of an epoch lies."""
-    return os.path.join(pond, "published", f"{epoch:012d}.json")
+    return record_path(pond, "published", epoch)
 
 
 def write_manifest(pond: str, manifest: Manifest) -> None:

@@ -12,10 +12,10 @@ from millpond.archive.copies import eager_copies, section_of
 from millpond.archive.retention import keep_of_copies, keep_of_rows
 from millpond.archive.storage import StreamRuntime
 from millpond.archive.summed.making import missing
+from millpond.archive.upkeep.compaction import chosen_for_layout
 from millpond.archive.upkeep.copy_maintenance import unwanted, wanted_sections
 from millpond.catalog import Summary
 from millpond.engine.core import Core
-from millpond.engine.jobs.maintenance import chosen_for_layout
 from millpond.progress import NEVER
 from millpond.tables import Segment
 from millpond.types import StreamDefinition

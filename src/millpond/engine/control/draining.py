@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from millpond.catalog import Catalog
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import ready_backfills
 from millpond.engine.jobs.derived_history import caught_up
 from millpond.manifests.records import Published
 from millpond.progress import StreamProgress
@@ -58,7 +57,7 @@ class Drain:
         core = self._core
         return (
             self._goal.reached(core.catalogs.catalog, core.epochs.published)
-            and not ready_backfills(core)
+            and not core.backfills.ready()
             and core.epochs.in_flight is None
             and caught_up(core.archives, core.now())
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +12,6 @@ from millpond.engine.control.reporting import Reached, Work, report_epoch, takes
 from millpond.engine.control.resharing import reshare
 from millpond.engine.control.telemetry import Stopwatch
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import ready_backfills
 from millpond.engine.jobs.tables import refresh_files
 from millpond.engine.tasks.entry import map_epoch, merge_epoch
 from millpond.manifests.quarantine import Failures, quarantine
@@ -76,7 +74,7 @@ def run_epoch(core: Core, epoch: int) -> None:
     manifest = read_manifest(core.path, epoch)
     report = _run(core, manifest)
     watch.lap("job")
-    adoptions = [a for a in ready_backfills(core, published=False) if any(str(q) in manifest.adopt for q in a.queries)]
+    adoptions = [a for a in core.backfills.finished() if any(str(q) in manifest.adopt for q in a.queries)]
     failures = Failures(core.catalogs.catalog, f"epoch {epoch}", dict(report.failures))
     commit(core.storage, manifest, report, adoptions, failures)
     watch.lap("commit")
@@ -108,20 +106,3 @@ def _run(core: Core, manifest: Manifest) -> EpochReport:
         raise EngineError(f"epoch {epoch} failed: {error}") from error
     merges = tuple(from_json(MergeReport, told) for told, _ in outcomes)
     return EpochReport(merges[0].maps, merges)
-
-
-#: Manifests and publish records that are kept behind the last epoch: the latter answer `AS OF EPOCH`.
-KEPT = {"manifests": 50, "published": 500}
-
-
-def prune_records(core: Core) -> None:
-    """Remove manifests and publish records that nothing can ask for: beyond `KEPT`, and older than any back-fill."""
-    first = min(
-        (q.first_epoch - 1 for q in core.catalog.queries.values() if "backfilling" in (q.status, q.reason)),
-        default=core.published.epoch,
-    )
-    for kind, keep in KEPT.items():
-        folder = os.path.join(core.path, kind)
-        for name in os.listdir(folder):
-            if name.endswith(".json") and int(name[:-5]) < min(first, core.published.epoch - keep):
-                os.unlink(os.path.join(folder, name))

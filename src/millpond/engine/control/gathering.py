@@ -7,7 +7,6 @@ from dataclasses import replace
 from millpond.catalog import Catalog
 from millpond.engine.control.facts import Facts, StreamFacts
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import ready_backfills
 from millpond.engine.jobs.tables import versions_now
 
 
@@ -26,7 +25,7 @@ def gather(core: Core, force: bool = False, settle: bool = True) -> Facts:
         core.epochs.published,
         replace(core.settings),
         _streams(core, catalog, clock, settle),
-        tuple(ready_backfills(core)),
+        tuple(core.backfills.ready()),
         core.storage.state.segments,
         tables,
         unread,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import attempt_backfill, give_up, waiting_owners
+from millpond.engine.jobs.backfill import attempt_backfill, give_up
 from millpond.engine.jobs.derived_history import run_history, waiting_histories
 from millpond.engine.jobs.maintenance import maintain
 from millpond.engine.jobs.tables import refresh_databases
@@ -51,7 +51,7 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
         if epoch is not None:
             run_epoch(core, epoch)
             ran = True
-        for owner in waiting_owners(core):
+        for owner in core.backfills.waiting():
             attempt_backfill(core, owner)
             ran = True
         for stream in waiting_histories(core.archives):
@@ -195,7 +195,7 @@ class SparkLoop:
     def _fill(self) -> None:
         """Back-fill what waits for it."""
         core = self.core
-        for owner in waiting_owners(core):
+        for owner in core.backfills.waiting():
             attempt, failed = partial(attempt_backfill, core, owner), partial(give_up, core, owner)
             if self._jobs.run(f"back-fill of {owner}", attempt, failed):
                 self.kick()

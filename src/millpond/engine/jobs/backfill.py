@@ -29,6 +29,8 @@ from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
+from millpond.engine.jobs.backfill_queue import RELATION
+from millpond.engine.jobs.relation_backfill import backfill_relation
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.quarantine import Failures, quarantine
@@ -47,7 +49,7 @@ from millpond.synopses import connection
 from millpond.synopses.panes import by_interval
 from millpond.synopses.partials.dispatch import still_needed
 from millpond.synopses.partials.shards import home_shard
-from millpond.tables import Chunk, Segment, read_json, remove_file, write_chunks, write_json
+from millpond.tables import Chunk, Segment, read_json, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
@@ -58,69 +60,6 @@ FAILED = "failed"
 
 #: What goes before the reason.
 _GIVEN_UP = "it cannot be back-filled: "
-
-#: Back-fills of relational queries are called by this and the query's id.
-RELATION = "relation"
-
-
-def _record(core: Core, owner: str) -> str:
-    return os.path.join(core.path, "backfills", f"{owner}.json")
-
-
-def ready_backfills(core: Core, published: bool = True) -> list[Adoption]:
-    """Finished back-fills that no published epoch has adopted; `published`: only those that the next epoch can adopt.
-
-    A query that joined the synopsis while its back-fill ran is not covered by it: the back-fill is repeated first.
-    """
-    folder = os.path.join(core.path, "backfills")
-    found = []
-    with core.lock:
-        for name in sorted(n for n in os.listdir(folder) if n.endswith(".json")):
-            adoption = from_json(Adoption, read_json(os.path.join(folder, name)))
-            adopted = any(str(q) in core.published.queries for q in adoption.queries)
-            if adopted or not _is_known(core.catalog, adoption):
-                remove_file(os.path.join(folder, name))
-            elif not published or _covers(core, adoption):
-                found.append(adoption)
-    return found
-
-
-def _is_known(catalog: Catalog, adoption: Adoption) -> bool:
-    """Whether what a back-fill was for is still there."""
-    if adoption.owner.startswith(RELATION):
-        return any(q in catalog.queries for q in adoption.queries)
-    return adoption.owner in catalog.synopses
-
-
-def backfill_owner(standing: Standing) -> str:
-    """What the back-fill of a query is called: its synopsis, which it may share; a relational one has its own."""
-    return f"{RELATION}{standing.id}" if standing.inputs else standing.synopsis
-
-
-def _covers(core: Core, adoption: Adoption) -> bool:
-    waiting = {q.id for q in core.catalog.users(adoption.owner) if "backfilling" in (q.status, q.reason)}
-    return waiting <= set(adoption.queries)
-
-
-def waiting_owners(core: Core) -> list[str]:
-    """Synopses whose back-fill has still to run and can: the epoch before their first one is published."""
-    done = {a.owner for a in ready_backfills(core)}
-    owners = {
-        backfill_owner(q): q.first_epoch
-        for q in core.catalog.queries.values()
-        if q.status in ("backfilling", "paused") and str(q.id) not in core.published.queries
-    }
-    return sorted(
-        owner
-        for owner, first in owners.items()
-        if core.published.epoch >= first - 1 and needs_backfill(core, owner) and owner not in done
-    )
-
-
-def needs_backfill(core: Core, owner: str) -> bool:
-    """Whether any query of the synopsis was registered on a stream with history."""
-    users = [q for q in core.catalog.queries.values() if backfill_owner(q) == owner]
-    return any(q.status == "backfilling" or q.reason == "backfilling" for q in users)
 
 
 def attempt_backfill(core: Core, owner: str) -> None:
@@ -137,23 +76,18 @@ def attempt_backfill(core: Core, owner: str) -> None:
 def give_up(core: Core, owner: str, reason: str) -> None:
     """Quarantine the queries that wait for a back-fill."""
     with core.lock:
-        users = [q for q in core.catalog.queries.values() if backfill_owner(q) == owner]
-        waiting = [q.id for q in users if "backfilling" in (q.status, q.reason)]
-        quarantine(core.catalog_log, {query_owner(q): reason for q in waiting}, _GIVEN_UP)
-        core.notify()
+        waiting = core.backfills.queries_of(owner)
+        quarantine(core.catalogs.log, {query_owner(q): reason for q in waiting}, _GIVEN_UP)
+        core.epochs.notify()
 
 
 def run_backfill(core: Core, owner: str) -> None:
     """Run the back-fill of one synopsis and record it as finished."""
-    with core.pinned():
+    with core.storage.pinned():
         if owner.startswith(RELATION):
-            from millpond.engine.jobs.relation_backfill import backfill_relation
-
             adoption = backfill_relation(core, int(owner[len(RELATION) :]))
             if adoption is not None:
-                with core.lock:
-                    write_json(_record(core, owner), to_json(adoption))
-                    core.notify()
+                core.backfills.record(adoption)
             return
         _run(core, owner)
 
@@ -171,15 +105,15 @@ def _run(core: Core, owner: str) -> None:
     with core.lock:
         quarantine(core.catalog_log, failures.reasons, _GIVEN_UP)
         if adoption is not None and owner in core.catalog.synopses:
-            write_json(_record(core, owner), to_json(adoption))
+            core.backfills.record(adoption)
         core.notify()
 
 
 def _adoption(core: Core, past: _Past, failures: Failures) -> Adoption | None:
     """Run a back-fill; what is to be adopted for the queries that do not fail. Raises: QueryError when all do."""
     owner = past.synopsis.owner
-    remove_file(_record(core, owner))  # of an earlier run, which did not cover every user
-    path = _record(core, owner) + ".plan"
+    core.backfills.forget(owner)  # an earlier run did not cover every user
+    path = core.backfills.record_path(owner) + ".plan"
     starts, reports = past.run(path)
     os.unlink(path)
     for failed, reason in (each for report in reports for each in report["failures"].items()):

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import RELATION
 from millpond.engine.jobs.backfill_dead_letters import write_letters
+from millpond.engine.jobs.backfill_queue import RELATION
 from millpond.engine.jobs.tables import versions_now
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder

@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 
 from millpond.catalog import Catalog
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill import ready_backfills
 from millpond.manifests.records import Manifest, Published, read_manifest, read_published
 from millpond.operators.relation.table_use import table_names, tables_read
 from millpond.sources.tables.versions import TABLES, TableVersions
@@ -67,7 +66,7 @@ def sweep_tables(core: Core) -> None:
             _sweep_dropped(core.path, catalog)
         oldest = epochs.oldest_record
         records = [epochs.published, *([read_published(core.path, oldest)] if oldest else [])]
-        filling = {q for a in ready_backfills(core, published=False) for q in a.queries}
+        filling = {q for a in core.backfills.finished() for q in a.queries}
         named = named_versions(catalog, running, records)
         kept = [(d, named.get(d.id, core.tables.state(d).version)) for d in settled_tables(catalog, filling)]
     for definition, version in kept:
