@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from millpond.catalog import Catalog, Registered
-from millpond.catalog.state import apply
+from millpond.catalog.events import apply
 from millpond.manifests.records import Published
 from millpond.types.options import Settings
 
