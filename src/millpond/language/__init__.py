@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
-    from millpond.language.plan.relation_trees import DEAD_COLUMNS, RelationRef, TableQuery
     from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
+    from millpond.language.plan.table_queries import TableQuery
+    from millpond.language.resolve.relation_refs import DEAD_COLUMNS, RelationRef
     from millpond.language.resolve.schema import Schema
     from millpond.language.rewindow import with_window
     from millpond.language.script import parse
@@ -57,15 +58,15 @@ _HOMES = {
     "CreateQuery": "syntax.statement_types",
     "CreateStream": "syntax.statement_types",
     "CreateTable": "syntax.statement_types",
-    "DEAD_COLUMNS": "plan.relation_trees",
+    "DEAD_COLUMNS": "resolve.relation_refs",
     "DeriveStream": "syntax.statement_types",
     "Drain": "syntax.statement_types",
     "Drop": "syntax.statement_types",
     "Explain": "syntax.statement_types",
     "Invoke": "syntax.statement_types",
     "RefreshTable": "syntax.statement_types",
-    "TableQuery": "plan.relation_trees",
-    "RelationRef": "plan.relation_trees",
+    "TableQuery": "plan.table_queries",
+    "RelationRef": "resolve.relation_refs",
     "Schema": "resolve.from_items",
     "Select": "syntax.statement_types",
     "Show": "syntax.statement_types",

@@ -21,3 +21,8 @@ def conjuncts(node: exp.Expr) -> list[tuple[exp.Expr, bool]]:
         else:
             found.append((each, negated))
     return found
+
+
+def factor(node: exp.Expr, negated: bool) -> exp.Expr:
+    """A factor by itself."""
+    return exp.Not(this=exp.Paren(this=node.copy())) if negated else node.copy()

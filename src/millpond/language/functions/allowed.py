@@ -111,6 +111,9 @@ WINDOW_FUNCTIONS = frozenset(
     )
 )
 
+#: Every function that SELECTs over answers and tables may call.
+RELATION_FUNCTIONS = SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS
+
 _CLOCK = "its value depends on when it runs; use the stream's time instead"
 _CHANCE = "its value differs with every run, so that an answer could not be repeated"
 _OUTSIDE = "it reaches outside of the data"

@@ -11,14 +11,15 @@ from sqlglot import exp
 from millpond.language.check.impossible import check_constants
 from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.inference.types_of import Item, Typer
-from millpond.language.plan.relation_trees import TableQuery, bind_relation, streams_in
 from millpond.language.plan.table_lookups import LookupScope, allowed_clauses, bound_lookup, joined_tables
+from millpond.language.plan.table_queries import TableQuery, bind_relation
 from millpond.language.resolve.aggregate_windows import OVER_JOINS, CallWindows, refuse_windowed_calls, windowed_calls
 from millpond.language.resolve.expressions import check_arguments, has_aggregate
 from millpond.language.resolve.from_items import bound_window, find, of_answers, side_stream
 from millpond.language.resolve.grouping import GroupScope
 from millpond.language.resolve.reductions_bound import bound_reduction
 from millpond.language.resolve.registered_calls import with_registered
+from millpond.language.resolve.relation_refs import streams_in
 from millpond.language.resolve.row_window_clauses import bound_row_window
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.scope import RowScope

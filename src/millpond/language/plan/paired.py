@@ -6,7 +6,6 @@ Li 2008, 5.4: each input's own window says how long its rows may be joined, or b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -14,44 +13,9 @@ from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.item_owners import Owners
-from millpond.language.syntax.nodes import window_of
+from millpond.language.resolve.relation_refs import RelationRef
 from millpond.language.syntax.source_text import Source
-from millpond.language.syntax.window_clause import WindowClause
 from millpond.types import Column, JoinPlan, RelationWindow
-
-if TYPE_CHECKING:
-    from millpond.language.plan.relation_trees import RelationRef
-
-WINDOWS = "[RANGE 5 MINUTES], [RANGE 5 MINUTES OPEN], [NOW], or [RANGE TUMBLING 5 MINUTES] behind both"
-
-
-def paired_window(clause: WindowClause, source: Source) -> RelationWindow:
-    """The window behind a stream under PAIRS.
-
-    Raises: StatementError where it says nothing of how long a row may be joined.
-    """
-    if clause.extent == "range" and clause.slide is not None and clause.slide == clause.range:
-        return RelationWindow("tumbling", range=clause.range, origin=clause.origin)
-    if clause.extent == "now" or (clause.extent == "range" and clause.is_relation):
-        length = clause.range if clause.extent == "range" else 0
-        return RelationWindow("range", range=length - clause.open_end)
-    if not clause.is_relation:
-        message = "PAIRS takes windows that say how long a row may be joined; this one slides over its answers"
-    else:
-        message = "PAIRS joins rows by their times, so that it is known when a row finds no partner any more"
-    raise source.error(message, clause.place, WINDOWS)
-
-
-def bare_window(table: exp.Table, select: exp.Expr, source: Source) -> WindowClause:
-    """The window of a stream that has none of its own: the tumbling one behind the other (`FROM a, b [RANGE …]`).
-
-    Raises: StatementError when there is none.
-    """
-    for other in select.find_all(exp.Table):
-        clause = window_of(other)
-        if clause is not None and clause.slide is not None and clause.slide == clause.range:
-            return clause
-    raise source.error(f"how long may a row of {table.name} be joined? PAIRS needs a window here", table, WINDOWS)
 
 
 def pair_checks(tree: exp.Select, columns: Mapping[str, Sequence[Column]]) -> dict[str, tuple[str, ...]]:

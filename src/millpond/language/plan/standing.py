@@ -21,7 +21,7 @@ from millpond.language.inference.types_of import Item, Typer
 from millpond.language.plan import binding
 from millpond.language.plan.binding import SelectBinder
 from millpond.language.plan.continuous import bind_relational, is_relational
-from millpond.language.plan.relation_trees import TableQuery
+from millpond.language.plan.table_queries import TableQuery
 from millpond.language.render.rendering import render
 from millpond.language.resolve.aggregate_windows import OVER_JOINS, windowed_calls
 from millpond.language.resolve.expressions import check_arguments

@@ -115,6 +115,24 @@ def written_text(node: exp.Expr, text: str) -> str:
     return written if written and "--" not in written and "/*" not in written else as_written(node)
 
 
+def with_names(tree: exp.Expr) -> exp.Expr:
+    """A SELECT whose items without a name have their text as the name, as in queries over streams."""
+    tree = tree.copy()
+    _name_items(tree)
+    return tree
+
+
+def _name_items(tree: exp.Expr) -> None:
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    if not isinstance(tree, exp.Select):
+        return
+    for node, text in zip(tree.expressions, texts_of(tree), strict=True):
+        if not isinstance(node, exp.Alias | exp.Column | exp.Star | exp.Dot):
+            alias = exp.Identifier(this=written_text(node, text), quoted=True)
+            node.replace(exp.Alias(this=node.copy(), alias=alias))
+
+
 @dataclass(frozen=True)
 class Order:
     """One term of ORDER BY: the SQL, and the node to point at."""

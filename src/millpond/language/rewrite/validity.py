@@ -9,7 +9,7 @@ finds the latest row that had begun, which must not have ended. A statement that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from typing import TypeVar
@@ -19,6 +19,7 @@ from sqlglot import exp
 from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source
+from millpond.language.syntax.walks import tables_of
 from millpond.types import StreamDefinition, TableDefinition
 
 WORKS = "FROM s [NOW] JOIN price p ON p.item = s.item"
@@ -37,14 +38,13 @@ def times_needed(select: exp.Expr, schema: Schema) -> frozenset[str]:
     return frozenset(each.options.time.lower() for each in found if isinstance(each, StreamDefinition))
 
 
-def hold_in_time(tree: exp.Expr, tables: Sequence[exp.Table], source: Source, schema: Schema) -> None:
-    """Add to a SELECT what says which rows of its tables hold; the tree is changed.
+def hold_in_time(tree: exp.Expr, source: Source, schema: Schema) -> exp.Expr:
+    """A SELECT that says which rows of its tables hold. Its FROM items have their own names.
 
-    Arguments:
-        tables: its FROM items at every level, under their own names.
     Raises: StatementError where it cannot be said with which stream's time.
     """
-    for table in tables:
+    tree = tree.copy()
+    for table in list(tables_of(tree)):
         definition = schema.lookup(table.name) if isinstance(table.this, exp.Identifier) else None
         own = table.find_ancestor(exp.Select)
         if not isinstance(definition, TableDefinition) or own is None:
@@ -66,6 +66,7 @@ def hold_in_time(tree: exp.Expr, tables: Sequence[exp.Table], source: Source, sc
             _require([*ended, *young], join, own, table, definition, source, schema)
         else:
             _add(table, own, _holds(table, definition, item, stream), source)
+    return tree
 
 
 def _look_back(

@@ -19,13 +19,16 @@ from millpond.types import WEIGHT
 _SCALED = ("count", "sum", "avg", "mean")
 
 
-def weigh(tree: exp.Expr, reduced: Mapping[str, tuple[int, int]], source: Source) -> None:
-    """Rewrite the aggregates of every SELECT over reduced streams, in place.
+def weighed(tree: exp.Expr, reduced: Mapping[str, tuple[int, int]], source: Source) -> exp.Expr:
+    """The tree with the aggregates of every SELECT over reduced streams as estimates.
 
     Arguments:
         reduced: generated names of the reduced FROM items, with the places of their clauses.
     Raises: StatementError where an estimate would be none: in outer joins, below other SELECTs, under OVER.
     """
+    if not reduced:
+        return tree
+    tree = tree.copy()
     for select in list(tree.find_all(exp.Select)):
         items = [t for t in _items(select) if t.name in reduced]
         if not items:
@@ -44,6 +47,7 @@ def weigh(tree: exp.Expr, reduced: Mapping[str, tuple[int, int]], source: Source
             )  # fmt: skip
         for call in calls:
             _rewrite(call, [t.alias_or_name for t in items], source)
+    return tree
 
 
 def _root(tree: exp.Expr) -> exp.Expr:

@@ -1,0 +1,65 @@
+"""SELECTs over answers, tables and side streams: DuckDB SQL over generated names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from millpond.language.check.described import describe_over
+from millpond.language.check.joins_written import check_conditions, check_joins
+from millpond.language.check.relation_nodes import check_nodes
+from millpond.language.plan.answer_bounds import Ends, ends_asked
+from millpond.language.render.rendering import render
+from millpond.language.resolve.relation_refs import RelationRef, StreamItem, free_prefix, with_relations
+from millpond.language.resolve.relation_values import with_values
+from millpond.language.resolve.schema import Schema
+from millpond.language.resolve.select_list import with_names
+from millpond.language.rewrite.validity import hold_in_time
+from millpond.language.syntax.source_text import Source
+from millpond.types import Column
+
+
+@dataclass(frozen=True)
+class TableQuery:
+    """A SELECT without streams: DuckDB SQL over `relations`; `columns` are those of its answer.
+
+    ends: which windows of queries' answers it can show, by the alias of the relation (see `answer_bounds`).
+    """
+
+    sql: str
+    relations: tuple[RelationRef, ...]
+    columns: tuple[Column, ...]
+    text: str = ""
+    ends: Mapping[str, Ends] = field(default_factory=dict)
+
+
+def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -> TableQuery:
+    """Check a SELECT without streams and render it over generated relation names.
+
+    Raises:
+        StatementError: a name that does not exist, a function or syntax that is not available, a wrong type.
+    """
+    tree, refs = bound_tree(select, source, schema)
+    sql = render(tree)
+    ends = {ref.alias: ends_asked(tree, ref.alias) for ref in refs if ref.kind in ("query", "revisions")}
+    return TableQuery(sql, refs, describe_over(tree, render, refs, select, source), text, ends)
+
+
+def bound_tree(
+    select: exp.Expr, source: Source, schema: Schema, stream_item: StreamItem | None = None
+) -> tuple[exp.Expr, tuple[RelationRef, ...]]:
+    """A checked copy of a SELECT in which generated names stand for the FROM items, and what they stand for.
+
+    Arguments:
+        stream_item: binds FROM items that are streams, each by itself; None: there are none.
+    """
+    check_nodes(select, source)
+    check_joins(select, source, stream_item is None)
+    tree = with_names(select)
+    if stream_item is not None:
+        tree = hold_in_time(tree, source, schema)
+    check_conditions(tree, source)
+    tree, refs = with_relations(tree, free_prefix(select), source, schema, stream_item)
+    return with_values(tree, refs, source), refs
