@@ -308,8 +308,8 @@ def test_a_repeated_epoch_writes_the_same_bytes(tmp_path):
     [
         ("adapt = 'greedy'", "option 'adapt' cannot be 'greedy'"),
         ("adapt_probability = 2", "'2' is not a number from 0 to 1"),
-        ("adapt_alpha = 0", "'0' is not more than 0"),
-        ("adapt_window = 0", "'0' is not a whole number from 1 to 999999999"),
+        ("adapt_alpha = 0", "'0' is not a number more than 0 and at most 1"),
+        ("adapt_window = 0", "'0' is not a whole number from 1 to 999,999,999"),
     ],
 )
 def test_options_that_cannot_be(tmp_path, option, message):
