@@ -218,7 +218,7 @@ def measure_engine(data: str, rate: int) -> dict[str, Any]:
     answers = []
     for mode in MODES:
         with scratch() as home, millpond.open(str(home / "pond"), executor="inline") as pond:
-            pond.sql("CREATE STREAM s (ts TIMESTAMP, g BIGINT, len INTEGER) WITH (progress='ts', lateness='4 s')")
+            pond.sql("CREATE STREAM s (ts TIMESTAMP, g BIGINT, len INTEGER) WITH (event_time='ts', lateness='4 s')")
             window = "[RANGE 10 SECONDS SLIDE 10 SECONDS]"
             pond.sql(f"CREATE QUERY q WITH (state='{mode}') AS SELECT g, {AGGREGATES} FROM s {window} GROUP BY g")
             parts = np.array_split(np.arange(len(packets.time)), 6)

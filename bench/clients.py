@@ -32,7 +32,7 @@ from bench.common import ROOT, emit, log, scratch, tree_memory
 
 STREAM = "load"
 SCHEMA = (
-    f"CREATE STREAM {STREAM} (ts TIMESTAMP, client INTEGER, n BIGINT, v INTEGER) WITH (progress='ts', lateness='1h')"
+    f"CREATE STREAM {STREAM} (ts TIMESTAMP, client INTEGER, n BIGINT, v INTEGER) WITH (event_time='ts', lateness='1h')"
 )
 BASE = 1_767_225_600_000_000  # 2026-01-01
 #: How often each operation is chosen.

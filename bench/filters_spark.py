@@ -145,7 +145,7 @@ def millpond_runs(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
             evaluations, orders = 0, []
             pond.sql(f"""
                 CREATE STREAM s_{name} (ts TIMESTAMP, v BIGINT)
-                    WITH (path = '{folder / name}/*.parquet', progress = 'ts', lateness = '1 minute');
+                    WITH (path = '{folder / name}/*.parquet', event_time = 'ts', lateness = '1 minute');
                 CREATE QUERY q_{name} AS SELECT count(*) AS n, sum(v % 1000003) AS total
                     FROM s_{name} [TUMBLING 10 SECONDS] WHERE {where};
                 DRAIN FINAL;

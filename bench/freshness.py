@@ -101,7 +101,7 @@ def freshness_run(job: dict[str, Any]) -> dict[str, Any]:
 
     with millpond.open(str(Path(job["folder"]) / "pond"), executor=job["executor"], **job["settings"]) as pond:
         pond.ready()
-        pond.sql(f"CREATE STREAM {STREAM} (ts TIMESTAMP, k INTEGER, v DOUBLE) WITH (progress='ts');")
+        pond.sql(f"CREATE STREAM {STREAM} (ts TIMESTAMP, k INTEGER, v DOUBLE) WITH (event_time='ts');")
         begin = time.perf_counter()
         for index in range(job["files"]):
             pond.ingest(STREAM, table(ARCHIVE, job["rows"], index))

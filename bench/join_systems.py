@@ -120,7 +120,7 @@ def millpond_run(case: Join, job: dict[str, Any]) -> dict[str, Any]:
             (home / f"input{n}").mkdir(parents=True)
             pond.sql(
                 f"CREATE STREAM s{n} (ts TIMESTAMP, k INTEGER{second}, v BIGINT) WITH (source='files',"
-                f" path='{home}/input{n}/*.parquet', progress='ts', late='drop')"
+                f" path='{home}/input{n}/*.parquet', event_time='ts', late='drop')"
             )
         windows = ", ".join(f"s{n} [RANGE {case.seconds} SECONDS]" for n in range(case.streams))
         tests = " AND ".join(case.equalities)

@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
         home, executor="inline", shards=1
     ) as pond:  # fmt: skip
         for name in "rxyz":
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress='ts', late='drop')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (event_time='ts', late='drop')")
         for name, order in orders.items():
             windows = ", ".join(f"{n} [RANGE {LENGTH} MICROSECONDS]" for n in order)
             kept = f"adapt_probability = {options.probability}" if name == "adaptive" else "adapt = 'off'"

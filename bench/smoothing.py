@@ -74,7 +74,7 @@ def run(groups: int, policy: str, windows: int) -> Measured:
     clock, seconds, told = VirtualClock(), [], [0]
     with scratch() as home, millpond.open(str(home / "pond"), executor="inline", clock=clock) as pond:
         pond.sql(
-            "CREATE STREAM packet (ts TIMESTAMP, source BIGINT, length BIGINT) WITH (progress='ts');"
+            "CREATE STREAM packet (ts TIMESTAMP, source BIGINT, length BIGINT) WITH (event_time='ts');"
             f"CREATE QUERY q WITH (flush='{policy}', flush_delay='6s') AS"
             " SELECT source, count(*) AS n, sum(length) AS bytes FROM packet [RANGE TUMBLING 10 SECONDS]"
             " GROUP BY source"

@@ -229,7 +229,7 @@ def soak(options: argparse.Namespace, home: Path) -> bool:
     with millpond.open(str(folder), executor=options.executor) as pond:
         pond.ready()
         pond.sql(
-            f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (source='ingest', progress='ts', lateness='{LATENESS}s'"
+            f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (source='ingest', event_time='ts', lateness='{LATENESS}s'"
             + (f", retention='{options.retention}'" if options.retention else "")
             + ");"
         )

@@ -50,7 +50,7 @@ def measure(ponds: dict[bool, Any], epochs: int, rows: int, queries: int) -> dic
         for n in range(queries)
     ]
     for pond in ponds.values():
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, k BIGINT, v DOUBLE) WITH (progress='ts');" + ";".join(made))
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k BIGINT, v DOUBLE) WITH (event_time='ts');" + ";".join(made))
     rng = np.random.default_rng(1)
     taken: dict[bool, list[float]] = {False: [], True: []}
     for epoch in range(epochs + 5):

@@ -21,9 +21,8 @@ COLUMNS = "ts TIMESTAMP, k INTEGER, v DOUBLE"
 def create_stream(case: Case, folder: Path) -> str:
     """The statement that declares the stream over a folder of Parquet files."""
     lateness = f", lateness='{case.data.disorder}s'" if case.data.disorder else ""
-    return (
-        f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (source='files', path='{folder}/*.parquet', progress='ts'{lateness});"
-    )
+    options = f"source='files', path='{folder}/*.parquet', event_time='ts'{lateness}"
+    return f"CREATE STREAM {STREAM} ({COLUMNS}) WITH ({options});"
 
 
 class EpochMarks(threading.Thread):

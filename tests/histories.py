@@ -20,8 +20,8 @@ from millpond.testing import VirtualClock
 BASE = dt.datetime(2026, 1, 1)
 
 SCRIPT = """
-CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE) WITH (progress='ts', lateness='3 s');
-CREATE STREAM r (ts TIMESTAMP, k TEXT, w BIGINT) WITH (progress='ts', lateness='2 s');
+CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE) WITH (event_time='ts', lateness='3 s');
+CREATE STREAM r (ts TIMESTAMP, k TEXT, w BIGINT) WITH (event_time='ts', lateness='2 s');
 CREATE STREAM halves AS SELECT ts, k, v // 2 AS h FROM s WHERE v IS NOT NULL;
 """
 

@@ -21,7 +21,7 @@ PAGES = [
     "docs/revisions.md",
     "docs/standing-queries.md",
     "docs/operating.md",
-    "docs/progress.md",
+    "docs/watermarks.md",
     "docs/row-windows.md",
     "docs/cql.md",
     "docs/derived-streams.md",

@@ -34,7 +34,7 @@ def put(pond: Any, *seconds: float) -> None:
 def test_settings_change_while_the_pond_runs(folder: Path) -> None:
     with millpond.open(folder, executor="inline", target=1.5) as pond:
         assert settings(pond)["target"] == ("1.5", "opening")
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')")
         said = pond.sql("ALTER SYSTEM SET (target = 0.5, rows_per_epoch = 2, share = off)").message
         assert said == "target = 0.5 and rows_per_epoch = 2 and share = false from the next epoch on"
         assert settings(pond)["target"] == ("0.5", "ALTER SYSTEM")
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_told_with_its_place(shared: Any, text: str, place: str
 def shared() -> Iterator[Any]:
     with quick_folder() as path, millpond.open(path / "pond", executor="inline") as pond:
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');"
+            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');"
             "CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS];"
             "CREATE QUERY r AS SELECT * FROM s WHERE v > 1;"
             "CREATE QUERY i AS SELECT ISTREAM(v) FROM s [RANGE 10 SECONDS]"
@@ -121,7 +121,7 @@ def test_how_long_windows_are_revised(folder: Path) -> None:
 
     with millpond.open(folder, executor="inline", shards=1, compact_files=2) as pond:
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');"
+            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');"
             "CREATE QUERY q WITH (revise_for='1 minute') AS SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]"
         )
         put(pond, 5, 15, 25, 100)
@@ -150,7 +150,7 @@ def test_an_error_names_what_there_is_at_an_opening(folder: Path) -> None:
 def test_options_go_back_to_what_they_are_when_nobody_gives_them(folder: Path) -> None:
     with millpond.open(folder, executor="inline") as pond:
         pond.sql("""
-            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');
             CREATE QUERY q WITH (adapt = 'sweep', adapt_window = 50, revise_for = '1 hour') AS
                 SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS];
             ALTER QUERY q SET (adapt = default, adapt_window = DEFAULT, adapt_probability = 0.5)

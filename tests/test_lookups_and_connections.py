@@ -52,9 +52,9 @@ def test_joins_of_a_network_log_are_those_of_batch_sql(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "p", executor="inline", shards=2) as pond:
         pond.sql(f"""
             CREATE STREAM dns (ts TIMESTAMP, client TEXT, query TEXT, answers TEXT)
-              WITH (progress='ts', lateness='5 s');
+              WITH (event_time='ts', lateness='5 s');
             CREATE STREAM tls (ts TIMESTAMP, client TEXT, server TEXT, server_name TEXT, version TEXT)
-              WITH (progress='ts', lateness='30 s');
+              WITH (event_time='ts', lateness='30 s');
             CREATE TABLE host (server TEXT, role TEXT) WITH (path='{tmp_path}/host.parquet')""")
         for number, query in enumerate(CHECKS):
             pond.sql(f"CREATE QUERY q{number} AS {query}")

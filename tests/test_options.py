@@ -52,7 +52,7 @@ TEXTS = {
 }
 #: What has to be said beside an option.
 BESIDE = {"flush_delay": {"flush": "lazy"}, "flush_windows": {"flush": "lazy"}}
-SCRIPT = "CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts')"
+SCRIPT = "CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts')"
 
 #: What no option can be, but for those that are texts.
 NOTHING = ["", "what is this", "-1", "nan", "é", "1; DROP STREAM s", "x" * 200, -1, 1e400, float("nan"), Decimal("-3")]

@@ -42,7 +42,7 @@ def test_each_row_once_over_restarts_and_repetitions(
     _drop(folder, "1.json", ("2026-01-01 00:00:01", 1), ("2026-01-01 00:00:02", 2))
     _drop(folder, "2.json", (None, 3), ("2026-01-01 00:01:05", 4))
     pond = inline_pond()
-    query = pond.stream_from(_frame(spark_session, folder), "s", trigger=NOW, progress="ts", lateness="5s")
+    query = pond.stream_from(_frame(spark_session, folder), "s", trigger=NOW, event_time="ts", lateness="5s")
     query.awaitTermination()
     assert query.exception() is None
     types = [c["type"] for c in pond.describe("s")["columns"]]
@@ -72,7 +72,7 @@ def test_a_batch_in_many_files_is_taken_whole(
     for n in range(4):
         _drop(folder, f"{n}.json", (f"2026-01-01 00:00:0{n}", n))
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, n BIGINT, d DECIMAL(5, 2), k JSON) WITH (progress = 'ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, n BIGINT, d DECIMAL(5, 2), k JSON) WITH (event_time = 'ts')")
     frame = _frame(spark_session, folder, 4).drop("k").repartition(3)
     pond.stream_from(frame, "s", trigger=NOW, partition="p").awaitTermination()
     items = pond._core.streams[pond._core.catalog.stream("s").id].log.items()
@@ -89,12 +89,12 @@ def test_what_does_not_fit(tmp_path: Path, inline_pond: Callable[..., Any], spar
     with pytest.raises(SourceError, match=r"pond\.ingest\(stream, frame\.toArrow\(\)\)"):
         pond.stream_from(spark_session.range(3), "s")
     with pytest.raises(SourceError, match="map<string,int>, which no column of a stream can be"):
-        pond.stream_from(frame.selectExpr("ts", "map('a', 1) AS m"), "s", progress="ts")
+        pond.stream_from(frame.selectExpr("ts", "map('a', 1) AS m"), "s", event_time="ts")
     for trigger in ({"available": True}, {"processingTime": 5}, {"processingTime": "soon"}):
         with pytest.raises(SourceError, match=r"is none of Spark's: .*; \{'availableNow': True\}"):
-            pond.stream_from(frame, "s", trigger=trigger, progress="ts")
+            pond.stream_from(frame, "s", trigger=trigger, event_time="ts")
     assert pond.status()["streams"] == {}
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, number BIGINT) WITH (progress = 'ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, number BIGINT) WITH (event_time = 'ts')")
     with pytest.raises(SourceError, match=r"has no column 'numbr': did you mean 'number'\?"):
         pond.stream_from(frame.selectExpr("ts", "n AS numbr"), "s")
     with pytest.raises(SourceError, match="lateness cannot be set here"):

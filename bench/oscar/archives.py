@@ -63,7 +63,7 @@ class Archive:
         self.faults: list[str] = []
         self.open()
         columns = "ts TIMESTAMP, timestamp DOUBLE, userattr INTEGER"
-        self.pond.sql(f"CREATE STREAM s ({columns}) WITH (progress='ts', archive='{DESIGNS[name]}')")
+        self.pond.sql(f"CREATE STREAM s ({columns}) WITH (event_time='ts', archive='{DESIGNS[name]}')")
 
     def open(self, **settings: Any) -> None:
         """Open its pond."""

@@ -116,7 +116,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     kinds += [("interval", n, conditions(MIXES["broad"], each, seed=5, factors=n)) for n in (1, 2, 3, 4)]
     with millpond.open(job["folder"], executor="inline", **job["settings"]) as pond:
         for stream in (STREAM, OTHER):
-            pond.sql(f"CREATE STREAM {stream} ({COLUMNS}) WITH (progress='ts')")
+            pond.sql(f"CREATE STREAM {stream} ({COLUMNS}) WITH (event_time='ts')")
         asked: list[dict[str, Any]] = []
         for kind, factors, chosen in kinds:
             for power in windows:

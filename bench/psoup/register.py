@@ -78,7 +78,7 @@ def _opened(folder: str, executor: str, job: dict[str, Any]) -> Any:
         settings.setdefault("master", f"local[{job['cores']}]")
     pond = millpond.open(folder, executor=executor, **settings)
     pond.ready()
-    pond.sql(f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (progress='ts')")
+    pond.sql(f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (event_time='ts')")
     return pond
 
 

@@ -49,7 +49,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     some = sample(len(chosen), int(job["sample"]))
     with millpond.open(str(home / "pond"), executor=job["executor"], **job["settings"]) as pond:
         pond.ready()
-        pond.sql(f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (source='files', path='{source}/*.parquet', progress='ts');")
+        pond.sql(
+            f"CREATE STREAM {STREAM} ({COLUMNS}) WITH (source='files', path='{source}/*.parquet', event_time='ts');"
+        )
         begin = time.perf_counter()
         handles = []
         for at in range(0, len(chosen), _CHUNK):

@@ -23,7 +23,7 @@ CREATE STREAM landings (
     distance  INTEGER
 ) WITH (
     source = 'files', path = 'examples/flights/landings/*.parquet',
-    progress = 'departed', lateness = '4 hours', late = 'revise'
+    event_time = 'departed', lateness = '4 hours', late = 'revise'
 );
 
 -- What each airport does: its last hour, every five minutes. The stream runs from the moment it is declared, and a query

@@ -7,11 +7,11 @@
 CREATE STREAM landings (
     departed TIMESTAMP, landed TIMESTAMP, origin TEXT, dest TEXT, carrier TEXT, tailnum TEXT, flight INTEGER,
     dep_delay INTEGER, arr_delay INTEGER, air_time INTEGER, distance INTEGER
-) WITH (source = 'files', path = 'examples/flights/landings/*.parquet', progress = 'departed', lateness = '4 hours');
+) WITH (source = 'files', path = 'examples/flights/landings/*.parquet', event_time = 'departed', lateness = '4 hours');
 
 CREATE STREAM weather (
     observed TIMESTAMP, origin TEXT, temp DOUBLE, wind_speed DOUBLE, precip DOUBLE, visib DOUBLE
-) WITH (source = 'files', path = 'examples/flights/weather.parquet', progress = 'observed');
+) WITH (source = 'files', path = 'examples/flights/weather.parquet', event_time = 'observed');
 
 -- By time: the last three hours, every hour.
 CREATE QUERY sliding WITH (since = 'start') AS

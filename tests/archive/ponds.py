@@ -63,7 +63,7 @@ def opened(path: Path, design: str = "plain", lateness: str = "1h") -> Any:
     quoted = design.replace("'", "''")
     pond.sql(
         "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, a BIGINT, k VARCHAR, payload BLOB)"
-        f" WITH (progress = 'ts', lateness = '{lateness}', archive = '{quoted}')"
+        f" WITH (event_time = 'ts', lateness = '{lateness}', archive = '{quoted}')"
     )
     return pond
 

@@ -224,7 +224,7 @@ def test_versions_of_tables_that_epochs_name_are_checked(tmp_path: Path) -> None
     source, home = tmp_path / "t.csv", tmp_path / "p"
     with millpond.open(home, executor="inline", shards=1) as pond:
         source.write_text("k,v\n1,2\n")
-        pond.sql(f"""CREATE STREAM s (ts TIMESTAMP, k INTEGER) WITH (progress='ts');
+        pond.sql(f"""CREATE STREAM s (ts TIMESTAMP, k INTEGER) WITH (event_time='ts');
             CREATE TABLE t (k INTEGER, v INTEGER) WITH (path='{source}');
             CREATE QUERY q AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 1 HOUR] JOIN t USING (k)""")
         for minute in (1, 2):

@@ -20,7 +20,7 @@ OLD = f"SELECT count(*) AS n FROM s BEGIN '{FIRST}01' END '{FIRST}09'"
 def pond_of(path: Path, design: str) -> Any:
     """A pond whose stream has run for 60 s, ten rows a second: twelve epochs of five seconds."""
     pond = millpond.open(path, executor="inline")
-    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, a BIGINT) WITH (progress='ts', archive='{design}')")
+    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, a BIGINT) WITH (event_time='ts', archive='{design}')")
     pond.sql(f"""
         CREATE QUERY w AS SELECT count(*) AS n FROM s [RANGE 5 SECONDS SLIDE 5 SECONDS];
         CREATE QUERY r AS SELECT count(*) AS n FROM s [RANGE 5 SECONDS];

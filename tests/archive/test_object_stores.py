@@ -79,7 +79,7 @@ def test_a_pond_whose_archive_lies_elsewhere(tmp_path: Path, store: Store) -> No
     home = tmp_path / "p"
     with millpond.open(home, executor="inline", storage=options) as pond:
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (progress='ts', lateness='1h',"
+            "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (event_time='ts', lateness='1h',"
             f" archive='replicate(0.5, 0.9)', archive_at='{place}/')"
         )
         pond.sql("CREATE QUERY q AS SELECT k, sum(a) AS a FROM s [RANGE TUMBLING 1 SECOND] GROUP BY k")
@@ -137,7 +137,7 @@ def test_a_pond_whose_archive_lies_elsewhere(tmp_path: Path, store: Store) -> No
 def test_a_commit_whose_answer_was_lost_is_there(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     place, options = store
     with millpond.open(tmp_path / "p", executor="inline", storage=options) as pond:
-        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (progress='ts', archive_at='{place}')")
+        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (event_time='ts', archive_at='{place}')")
         archive = pond._core.streams[1].archive
         inner = archive._table
 
@@ -234,7 +234,7 @@ def test_spark_runs_a_stream_whose_archive_lies_in_a_store(
 def _answers(pond: Any, more: str) -> dict[str, list[dict[str, Any]]]:
     """What queries say of a stream that gets 9,000 rows, and then 1,000 after upkeep; the pond is closed then."""
     pond.sql(
-        "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (progress='ts', lateness='1h',"
+        "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (event_time='ts', lateness='1h',"
         f" archive='replicate(0.5, 0.9)'{more})"
     )
     pond.sql("CREATE QUERY live AS SELECT k, sum(a) AS a FROM s [RANGE TUMBLING 1 SECOND] GROUP BY k")

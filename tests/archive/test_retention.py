@@ -28,7 +28,7 @@ def test_a_copy_outlives_the_rows(tmp_path: Path) -> None:
         pond.sql("DROP STREAM s")
         pond.sql(
             "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR, payload BLOB)"
-            f" WITH (progress='ts', archive='{design}')"
+            f" WITH (event_time='ts', archive='{design}')"
         )
         stream = pond._core.catalog.stream("s").id
         days(pond, 12)
@@ -64,7 +64,7 @@ def test_a_mark_whose_removal_was_cut_off_is_taken_back(tmp_path: Path, monkeypa
         pond.sql("DROP STREAM s")
         pond.sql(
             "CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR, payload BLOB)"
-            " WITH (progress='ts', archive='replicate(0.5 keep 1h) keep 10s')"
+            " WITH (event_time='ts', archive='replicate(0.5 keep 1h) keep 10s')"
         )
         days(pond, 6)
         expected = values(pond, 0.5)

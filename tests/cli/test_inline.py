@@ -37,7 +37,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"""
         -- a comment; with a semicolon
         CREATE STREAM r (ts TIMESTAMP, sensor TEXT, mph DOUBLE)
-          WITH (source='files', path='{tmp_path}/in/*.csv', progress='ts', lateness='5s');
+          WITH (source='files', path='{tmp_path}/in/*.csv', event_time='ts', lateness='5s');
         CREATE QUERY q WITH (since='start') AS
           SELECT sensor, count(*) AS n, avg(mph) AS mph FROM r [RANGE 1 MINUTE TUMBLING] GROUP BY sensor;
         DRAIN FINAL;
@@ -144,7 +144,7 @@ def test_the_python_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_wrong_statement_is_found_before_anything_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Syntax, names and types of the whole script, as they will be then; with exit status 2 and nothing executed."""
     monkeypatch.setenv("MILLPOND_EXECUTOR", "inline")
-    declared = "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts');"
+    declared = "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts');"
     for script, message in (
         (f"{declared} DRAIN; SELEC 1", "'SELEC' does not start a statement"),
         (f"{declared} DRAIN; SELECT m FROM s", "there is no column 'm' in s"),
@@ -171,14 +171,14 @@ def test_what_is_checked_before_is_what_is_executed(tmp_path: Path, monkeypatch:
     table.write_text("n\n1\n")
     done = call(
         "sql",
-        "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts', retention='1 day');"
+        "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts', retention='1 day');"
         "CREATE TABLE IF NOT EXISTS t (n INTEGER) WITH (path='{}');"
         "CREATE QUERY q AS SELECT n, count(*) AS c FROM s [RANGE TUMBLING 1 HOUR] GROUP BY n;"
         "CREATE STREAM d AS SELECT n, count(*) AS c FROM s [RANGE TUMBLING 1 HOUR] GROUP BY n;"
         "CREATE STREAM rows AS SELECT ts, n FROM s WHERE n > 3; CREATE QUERY r AS SELECT n FROM s;"
         "ALTER STREAM s ADD COLUMN x TEXT; SELECT x FROM s; SELECT covered_from, c FROM q JOIN t USING (n);"
         "SELECT op, c FROM d; SELECT n FROM rows; INVOKE r; DROP QUERY r; CREATE QUERY r AS SELECT x FROM s;"
-        "DROP STREAM s CASCADE; CREATE STREAM s (ts TIMESTAMP, y INTEGER) WITH (progress='ts'); SELECT y FROM s;"
+        "DROP STREAM s CASCADE; CREATE STREAM s (ts TIMESTAMP, y INTEGER) WITH (event_time='ts'); SELECT y FROM s;"
         "EXPLAIN SELECT y FROM s; SHOW QUERIES".replace("{}", str(table)),
         "--pond",
         str(tmp_path / "pond"),
@@ -201,7 +201,7 @@ def test_registered_kinds_of_windows_are_known_when_a_script_is_checked(
     )
     done = call(
         "sql",
-        "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts');"
+        "CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts');"
         "CREATE QUERY q AS SELECT count(*) AS c FROM s [KIND hours]",
         *("--pond", str(tmp_path / "pond"), "--set", "window_kind.hours=hourly_kind:hours"),
     )

@@ -42,7 +42,7 @@ from millpond.server.serve import serving
 from tests.cli.fakes import FakePond
 
 SCRIPT = """
-CREATE STREAM reading (ts TIMESTAMP, sensor TEXT, mph DOUBLE) WITH (progress='ts');
+CREATE STREAM reading (ts TIMESTAMP, sensor TEXT, mph DOUBLE) WITH (event_time='ts');
 CREATE QUERY per_minute AS SELECT sensor, avg(mph) AS typical FROM reading [RANGE TUMBLING 1 MINUTE] GROUP BY sensor;
 CREATE QUERY fast AS SELECT ts, sensor, mph FROM reading WHERE mph > 60;
 """

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 CREATE STREAM landings (departed TIMESTAMP, origin TEXT, dep_delay INTEGER)
-  WITH (source='files', path='{landings}/landings-2013-03-0*.parquet', progress='departed', lateness='4 hours');
+  WITH (source='files', path='{landings}/landings-2013-03-0*.parquet', event_time='departed', lateness='4 hours');
 CREATE QUERY q WITH (since='start') AS SELECT count(*) AS n FROM landings [RANGE 60 MINUTES SLIDE 40 MINUTES];
 DRAIN FINAL;
 SELECT sum(n) AS n, count(*) AS windows FROM q;

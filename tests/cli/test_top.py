@@ -17,7 +17,7 @@ from tests.quick import quick_folder
 def fill(path: Path) -> None:
     with millpond.open(path, executor="inline") as pond:
         pond.sql("""
-            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');
             CREATE STREAM big AS SELECT ts, v FROM s WHERE v > 1;
             CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS];
             CREATE QUERY i AS SELECT ISTREAM(v) FROM big [RANGE 10 SECONDS]

@@ -25,7 +25,7 @@ from millpond.types import to_json
 from millpond.types.options import Settings
 from tests.quick import quick_folder
 
-STREAM = "CREATE STREAM s (ts TIMESTAMP, k TEXT, n INTEGER) WITH (progress='ts')"
+STREAM = "CREATE STREAM s (ts TIMESTAMP, k TEXT, n INTEGER) WITH (event_time='ts')"
 WINDOWS = "SELECT k, count(*) AS c FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k"
 ROWS = "SELECT n FROM s WHERE n > 3"
 

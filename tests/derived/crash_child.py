@@ -32,7 +32,7 @@ MORE = {
 }
 
 SETUP = """
-CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts', lateness='3s');
+CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts', lateness='3s');
 CREATE STREAM IF NOT EXISTS x AS SELECT k, sum(v) AS v, count(*) AS n FROM s [RANGE TUMBLING 5 SECONDS] GROUP BY k;
 CREATE STREAM IF NOT EXISTS f AS SELECT ts, k, v * 2 AS w FROM s WHERE v > 20;
 CREATE STREAM IF NOT EXISTS y AS SELECT * FROM x WHERE n > 1;
@@ -103,7 +103,7 @@ class Scenario:
         found = {s: pond.sql(f"SELECT * FROM {s}").rows() for s in STREAMS}
         found |= {f"late({s})": pond.sql(f"SELECT * FROM late({s})").rows() for s in STREAMS}
         found |= {q: pond.sql(f"SELECT * FROM {q} ALL REVISIONS").rows() for q in QUERIES}
-        found["progress"] = {s: pond.status()["streams"][s]["progress"] for s in STREAMS}
+        found["progress"] = {s: pond.status()["streams"][s]["watermark"] for s in STREAMS}
         folder = os.path.join(self.work, "pond", "intake")
         found["left"] = [n for path, _, names in os.walk(folder) if path.endswith("derived") for n in names
                          if n.endswith((".arrow", ".tmp"))]  # fmt: skip

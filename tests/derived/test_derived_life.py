@@ -37,7 +37,7 @@ def test_a_lull_closes_windows_behind_rows_and_answers(folder: Path) -> None:
     clock = VirtualClock()
     with opened(folder, clock=clock) as pond:
         pond.sql(
-            "CREATE STREAM a (v BIGINT) WITH (progress='arrival');"
+            "CREATE STREAM a (v BIGINT) WITH (event_time='arrival');"
             "CREATE STREAM f AS SELECT arrival_ts AS t, v FROM a WHERE v > 1;"
             "CREATE STREAM x AS SELECT sum(v) AS v FROM f [RANGE TUMBLING 10 SECONDS];"
             "CREATE QUERY q AS SELECT sum(v) AS v FROM x [RANGE TUMBLING 30 SECONDS]"
@@ -55,7 +55,7 @@ def test_a_lull_closes_windows_behind_rows_and_answers(folder: Path) -> None:
 def test_a_row_that_fails_is_a_dead_letter_of_its_source(folder: Path) -> None:
     with opened(folder) as pond:
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, t TEXT) WITH (progress='ts');"
+            "CREATE STREAM s (ts TIMESTAMP, t TEXT) WITH (event_time='ts');"
             "CREATE STREAM n AS SELECT ts, CAST(t AS INTEGER) AS n FROM s WHERE ts IS NOT NULL"
         )
         pond.ingest("s", [{"ts": at(i), "t": t} for i, t in enumerate(["1", "two", "3", "", "5"])])
@@ -69,7 +69,7 @@ def test_it_keeps_its_rows_for_as_long_as_it_says(folder: Path) -> None:
     """Each stream has its own retention; a query attached later says what it did not find."""
     with opened(folder) as pond:
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts', retention='1 minute');"
+            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts', retention='1 minute');"
             "CREATE STREAM x WITH (retention='10 minutes') AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS]"
         )
         for minute in range(20):
@@ -89,7 +89,7 @@ def test_types_go_through_both_kinds(folder: Path) -> None:
     with opened(folder) as pond:
         pond.sql(
             "CREATE STREAM s (ts TIMESTAMP, e ENUM('low', 'high'), d DECIMAL(9, 2), u UUID, z TIMESTAMPTZ)"
-            " WITH (progress='ts');"
+            " WITH (event_time='ts');"
             "CREATE STREAM x AS SELECT e, sum(d) AS d, list(d ORDER BY d) AS ds, max(u) AS u, first(z) AS z,"
             "  {'n': count(*), 'e': max(e)} AS st, sum(1) AS big FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY e;"
             "CREATE STREAM y AS SELECT * FROM x WHERE e < 'high' OR d > 0;"
@@ -126,7 +126,7 @@ def test_rows_of_a_derived_stream_can_be_followed(folder: Path) -> None:
     """A subscription of a row query over it delivers every row once, corrections included."""
     with opened(folder) as pond:
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');"
+            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');"
             "CREATE STREAM x AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS]"
         )
         handle = pond.register("SELECT * EXCLUDE (window_start) FROM x WHERE v > 0")
@@ -141,7 +141,7 @@ def test_rows_of_a_derived_stream_can_be_followed(folder: Path) -> None:
 def test_its_query_is_not_to_be_had_alone(folder: Path) -> None:
     with opened(folder) as pond:
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');"
+            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');"
             "CREATE STREAM x AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS]"
         )
         with pytest.raises(QueryError, match="no query 'x'"):
@@ -153,7 +153,7 @@ def test_its_query_is_not_to_be_had_alone(folder: Path) -> None:
             pond.register("SELECT * FROM s WHERE v > 1", name="x")
         plan = [line for (line,) in pond.sql("EXPLAIN x").rows()]
         assert plan[0] == "stream x: answers of s" and any("window: range 10s" in line for line in plan)
-        shown = pond.sql("SHOW PROGRESS").to_arrow().to_pylist()
+        shown = pond.sql("SHOW WATERMARKS").to_arrow().to_pylist()
         assert ("stream", "x", "as far as what it is derived from") in [
             (r["kind"], r["name"], r["generator"]) for r in shown
         ]
@@ -164,7 +164,7 @@ def test_it_outlives_a_move_of_the_pond(folder: Path) -> None:
     """What waits to be taken in lies in the pond, wherever that is now."""
     with opened(folder) as pond:
         pond.sql(
-            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');"
+            "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');"
             "CREATE STREAM f AS SELECT * FROM s WHERE v > 1"
         )
         pond.ingest("s", [{"ts": at(i), "v": i} for i in range(5)])

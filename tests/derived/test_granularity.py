@@ -24,7 +24,7 @@ def _row(second: int, n: int) -> dict[str, Any]:
 
 
 def _made(pond: Any, reader: str) -> None:
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     pond.sql("CREATE STREAM big AS SELECT ts, n FROM s WHERE n > 5")
     pond.sql(f"CREATE QUERY q AS {reader}")
 
@@ -50,7 +50,7 @@ def test_progress_that_ends_no_window_is_not_handed_on(inline_pond: Factory) -> 
     assert _withheld(pond) == (11, 0)
     (text,) = [
         r["generator"]
-        for r in pond.sql("SHOW PROGRESS").table.to_pylist()
+        for r in pond.sql("SHOW WATERMARKS").table.to_pylist()
         if r["name"] == "big" and r["kind"] == "stream"
     ]
     assert "11 announcements rolled up, 0 handed on" in text

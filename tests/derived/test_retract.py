@@ -182,9 +182,9 @@ def test_relations_over_answers(data: Any) -> None:
     times = st.tuples(st.integers(0, 9), st.sampled_from(["a", "b"]))
     batches = data.draw(st.lists(st.lists(times, min_size=1, max_size=4), min_size=1, max_size=6))
     copies = data.draw(st.integers(1, 2))
-    with pytest.MonkeyPatch.context() as patch, pond("progress='ts'", compact_files=2) as p:
+    with pytest.MonkeyPatch.context() as patch, pond("event_time='ts'", compact_files=2) as p:
         patch.setattr(stores, "PRUNED", 2)
-        p.sql("CREATE STREAM r (ts TIMESTAMP, k TEXT) WITH (progress='ts')")
+        p.sql("CREATE STREAM r (ts TIMESTAMP, k TEXT) WITH (event_time='ts')")
         for name in ("x", "y")[:copies]:
             p.sql(
                 f"CREATE STREAM {name} AS SELECT k, count(*) AS c FROM r [RANGE TUMBLING 2 MICROSECONDS] GROUP BY k"
@@ -219,7 +219,7 @@ def test_relations_over_answers(data: Any) -> None:
 
 
 def test_rows_of_it_hand_on_what_takes_them_back() -> None:
-    with pond("progress='ts'") as p:
+    with pond("event_time='ts'") as p:
         p.sql("CREATE STREAM x AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k"
               " WITH (revisions='retract')")  # fmt: skip
         with pytest.raises(millpond.StatementError, match="has to be handed on"):
@@ -247,7 +247,7 @@ def test_rows_of_it_hand_on_what_takes_them_back() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_available_says_so(text: str, message: str) -> None:
-    with pond("progress='ts'") as p:
+    with pond("event_time='ts'") as p:
         p.sql("CREATE STREAM x AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k"
               " WITH (revisions='retract')")  # fmt: skip
         p.sql("CREATE STREAM log AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k")

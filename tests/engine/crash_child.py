@@ -190,7 +190,7 @@ def log_hashes(work: str) -> None:
     os.replace = noting
 
 
-F_OPTIONS = "path='{src}/*.csv', format='csv', progress='ts', lateness='5s', ahead='1 hour'"
+F_OPTIONS = "path='{src}/*.csv', format='csv', event_time='ts', lateness='5s', ahead='1 hour'"
 Q1 = """SELECT k, count(*) AS c, sum(v) AS s, avg(v) AS m, median(v) AS d, stddev_samp(v) AS t
         FROM f [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k"""
 Q2 = "SELECT k, count(*) AS c, max(v) AS x FROM f [RANGE TUMBLING 5 SECONDS] GROUP BY k HAVING count(*) > 3"
@@ -260,7 +260,7 @@ class Scenario:
             "CREATE STREAM IF NOT EXISTS f (ts TIMESTAMP, k TEXT, v DOUBLE, n INTEGER) "
             f"WITH ({F_OPTIONS.format(src=os.path.join(self.work, 'src'))}, archive='replicate(0.25, 0.5)');"
             "CREATE STREAM IF NOT EXISTS g (ts TIMESTAMP, k TEXT, v DOUBLE) "
-            "WITH (progress='ts', lateness='2s', late='drop', archive='randomize(3)');"
+            "WITH (event_time='ts', lateness='2s', late='drop', archive='randomize(3)');"
             f"CREATE QUERY IF NOT EXISTS q1 AS {Q1}; CREATE QUERY IF NOT EXISTS q3 AS {Q3}"
         )
 

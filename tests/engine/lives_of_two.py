@@ -98,7 +98,7 @@ class Life:
     def lead(self) -> None:
         """All of it."""
         pond = self.pond
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v INTEGER) WITH (progress='ts', idle='1 minute')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v INTEGER) WITH (event_time='ts', idle='1 minute')")
         pond.sql("CREATE QUERY good AS SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]")
         if self.past:
             self.feed(1, 3, 12)
@@ -114,7 +114,7 @@ class Life:
         self.feed(105, 106, 95)
         for text in ("INVOKE bad", "EXPLAIN bad", "EXPLAIN ANALYZE bad", "SELECT * FROM bad"):
             self.ask(text)
-        for text in ("SHOW QUERIES", "SHOW SYNOPSES", "SHOW PROGRESS", "SHOW STREAMS"):
+        for text in ("SHOW QUERIES", "SHOW SYNOPSES", "SHOW WATERMARKS", "SHOW STREAMS"):
             pond.sql(text)
         pond.status()
         pond.maintain()

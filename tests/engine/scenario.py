@@ -58,7 +58,7 @@ def run(pond: Any, folder: Path) -> dict[str, list[Any]]:
     drop_file(folder, 0)
     pond.sql(
         f"CREATE STREAM f (ts TIMESTAMP, k TEXT, v DOUBLE, i BIGINT) WITH (path='{folder}/*.parquet', lateness='5s');"
-        "CREATE STREAM g (ts TIMESTAMP, k TEXT, v DOUBLE, i BIGINT) WITH (progress='ts', lateness='1s', late='drop');"
+        "CREATE STREAM g (ts TIMESTAMP, k TEXT, v DOUBLE, i BIGINT) WITH (event_time='ts', lateness='1s', late='drop');"
         + ";".join(f"CREATE QUERY {name} AS {text}" for name, text in QUERIES.items())
     )
     for number in (1, 2, 3):

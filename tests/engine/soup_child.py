@@ -101,7 +101,7 @@ def main(work: str) -> None:
                 file.write(json.dumps({"round": number, "what": what, "got": action()}) + "\n")
 
         core = pond._core
-        pond.sql("CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, a BIGINT, t TEXT) WITH (progress='ts')")
+        pond.sql("CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, a BIGINT, t TEXT) WITH (event_time='ts')")
         pond.sql("CREATE QUERY IF NOT EXISTS cast AS SELECT a FROM s WHERE CAST(t AS INTEGER) + a > 500")
         queries = pond._interpreter.rows
         for number in range(ROUNDS):

@@ -129,7 +129,7 @@ def test_a_group_goes_back_and_keeps_its_partials(inline_pond: Callable[..., Any
     told = []
     for restarts in (False, True):
         pond = inline_pond(f"p{restarts}", compact_files=3)
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts')")
         pond.sql(f"CREATE QUERY q WITH (state='adaptive') AS {SELECT.format('s')}")
         seen = []
         for epoch, count in enumerate([40, 1, 1, 1, 1, 40]):
@@ -151,7 +151,7 @@ def test_a_group_goes_back_and_keeps_its_partials(inline_pond: Callable[..., Any
 def test_the_memory_of_each_choice_and_the_offsets_are_shown(inline_pond: Callable[..., Any]) -> None:
     pond = inline_pond()
     for name in "ab":
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts')")
     pond.sql(f"CREATE QUERY q WITH (state='adaptive') AS {SELECT.format('(a UNION ALL b)')}")
     for name, seconds in (("a", 30), ("b", 5)):
         rows = [{"ts": dt.datetime(2026, 1, 1) + dt.timedelta(seconds=seconds), "k": f"g{i}", "v": i} for i in range(9)]

@@ -41,7 +41,7 @@ def rows(*given: tuple[Any, ...], names: tuple[str, ...] = ("ts", "k", "n")) -> 
 
 def streams(pond: Any) -> None:
     for name in "st":
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, n INTEGER) WITH (progress='ts', lateness='30s')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, n INTEGER) WITH (event_time='ts', lateness='30s')")
     for name, text in QUERIES.items():
         pond.sql(f"CREATE QUERY {name} AS {text}")
 
@@ -244,7 +244,7 @@ def test_files_of_before_and_after(inline_pond: Factory, tmp_path: Path) -> None
     folder = tmp_path / "in"
     folder.mkdir()
     pond = inline_pond(compact_files=2)
-    pond.sql(f"CREATE STREAM f (ts TIMESTAMP, n INTEGER) WITH (path='{folder}/*.parquet', progress='ts')")
+    pond.sql(f"CREATE STREAM f (ts TIMESTAMP, n INTEGER) WITH (path='{folder}/*.parquet', event_time='ts')")
     for number in range(4):
         table = pa.table({"ts": pa.array([number], pa.timestamp("s")), "n": [number], "x": [f"x{number}"]})
         pq.write_table(table, folder / f"{number}.parquet")
@@ -281,7 +281,7 @@ def test_a_kill_between_catalog_and_archive(inline_pond: Factory) -> None:
 
 def test_checkpoints_of_the_log_know_the_columns(inline_pond: Factory) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     for number in range(52):
         pond.ingest("s", [{"ts": f"1970-01-01 00:01:{number:02d}", "n": number}])
         pond.step()
@@ -330,7 +330,7 @@ def test_a_query_whose_text_no_longer_fits_says_so(inline_pond: Any, tmp_path: P
     (tmp_path / "t.csv").write_text("n,w\n1,2\n")
     pond = inline_pond()
     pond.sql(f"""
-        CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts');
+        CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts');
         CREATE TABLE t (n INTEGER, w INTEGER) WITH (path='{tmp_path}/t.csv');
         CREATE QUERY q AS SELECT w, count(*) AS c FROM s [RANGE TUMBLING 1 MINUTE] JOIN t ON s.n = t.n GROUP BY w;
         ALTER STREAM s ADD COLUMN w INTEGER

@@ -26,7 +26,7 @@ QUERIES = {
 
 def streams(pond: Any) -> None:
     for name in "xy":
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, t TEXT, k INTEGER) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, t TEXT, k INTEGER) WITH (event_time='ts')")
 
 
 def fill(pond: Any, rows: int = 301) -> None:

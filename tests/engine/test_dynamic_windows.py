@@ -33,7 +33,7 @@ def settle(pond: Any) -> None:
         pass
 
 
-def create(pond: Any, *names: str, options: str = "progress='ts'") -> None:
+def create(pond: Any, *names: str, options: str = "event_time='ts'") -> None:
     for name in names or ("s",):
         pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, v DOUBLE) WITH ({options})")
 
@@ -65,7 +65,7 @@ def coverage(pond: Any, name: str) -> tuple[str, str]:
 def test_pc_1a_series_are_stored_and_read_back_by_time(inline_pond: Factory) -> None:
     pond = inline_pond()
     create(pond, "a", "b")
-    create(pond, "c", options="progress='ts', retention='30 minutes'")
+    create(pond, "c", options="event_time='ts', retention='30 minutes'")
     written = {"a": [i * 0.5 for i in range(120)], "b": [0.1, 7.3, 7.4, 31.0, 59.9], "c": [float(i) for i in range(60)]}
     for minute in range(0, 60, 10):  # the three grow side by side, unevenly
         for name, times in written.items():
@@ -103,7 +103,7 @@ def test_pc_1c_another_query_leaves_no_trace(inline_pond: Factory, share: bool) 
     said = []
     for beside in (False, True):
         pond = inline_pond(f"pond{beside}", share=share)
-        create(pond, options="progress='ts', lateness='2 minutes'")
+        create(pond, options="event_time='ts', lateness='2 minutes'")
         pond.sql(query("q1", 4))
         for t in range(40):
             changes = {
@@ -132,7 +132,7 @@ def _bytes(table: pa.Table) -> bytes:
 
 def test_pc_1d_statistics_are_those_of_a_recompute_after_every_element(inline_pond: Factory) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, x DOUBLE, y DOUBLE) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, x DOUBLE, y DOUBLE) WITH (event_time='ts')")
     pond.sql(
         "CREATE QUERY q AS SELECT count(*) AS n, sum(x) AS s, avg(x) AS a, var_samp(x) AS v, min(x) AS lo,"
         " max(x) AS hi, corr(x, y) AS c, median(x) AS m FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]"
@@ -217,7 +217,7 @@ def test_pc_2_windows_of_rows_and_of_relations_change_too(inline_pond: Factory) 
 def test_pc_3_new_windows_are_filled_from_present_ones_and_marked(inline_pond: Factory) -> None:
     """10-min window at t=20: 6 min at once exact over (14, 20]; 15 min loaded over (10, 20], partial until t=25."""
     pond = inline_pond()
-    create(pond, options="progress='ts', late='drop', retention='10 minutes'")
+    create(pond, options="event_time='ts', late='drop', retention='10 minutes'")
     pond.sql(query("ten", 10))
     times = [float(t) for t in range(40)]
     for t in range(21):

@@ -46,7 +46,7 @@ def stream() -> list[dict[str, Any]]:
 def lived(folder: Path, rows: list[dict[str, Any]], cut: int, archive: str) -> dict[str, Counter[tuple[Any, ...]]]:
     """The final answers of all queries, registered when `cut` rows had come."""
     with millpond.open(folder, executor="inline") as pond:
-        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, k TEXT, v INTEGER) WITH (progress='ts', archive='{archive}')")
+        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, k TEXT, v INTEGER) WITH (event_time='ts', archive='{archive}')")
         for part in (rows[: cut // 2], rows[cut // 2 : cut]):
             if part:
                 pond.ingest("s", part)

@@ -31,7 +31,7 @@ def feed(pond: Any, start: int, stop: int, **more: Any) -> None:
 
 def made(inline_pond: Factory, name: str = "pond", **settings: Any) -> Any:
     pond = inline_pond(name, **settings)
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v DOUBLE, h HUGEINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v DOUBLE, h HUGEINT) WITH (event_time='ts')")
     return pond
 
 
@@ -185,11 +185,11 @@ def test_a_stream_whose_making_was_cut_off_leaves_no_trace(inline_pond: Factory,
     record = pond._core.catalog_log.record
     pond._core.catalog_log.record = killed
     with pytest.raises(KeyboardInterrupt):
-        pond.sql("CREATE STREAM t (ts TIMESTAMP, old TEXT) WITH (progress='ts')")
+        pond.sql("CREATE STREAM t (ts TIMESTAMP, old TEXT) WITH (event_time='ts')")
     pond._core.catalog_log.record = record
     pond.close()
     pond = inline_pond("pond")
-    pond.sql("CREATE STREAM t (ts TIMESTAMP, new BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM t (ts TIMESTAMP, new BIGINT) WITH (event_time='ts')")
     pond.ingest("t", [{"ts": at(1), "new": 5}])
     pond.step()
     assert pond.sql("SELECT new FROM t").rows() == [(5,)]

@@ -38,7 +38,7 @@ def declare(path, adapt="a_greedy"):
     pond.register_function("bit", bit, arguments=["BIGINT", "BIGINT"])
     where = " AND ".join(f"bit(v, {i})" for i in range(N))
     pond.sql(f"""
-        CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress = 'ts', lateness = '1 minute');
+        CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (event_time = 'ts', lateness = '1 minute');
         CREATE QUERY w WITH (adapt = '{adapt}', adapt_probability = 1, adapt_window = 400, adapt_budget = 1)
             AS SELECT k, count(*) AS n, sum(v) AS total FROM s [TUMBLING 10 SECONDS] WHERE k < 3 AND {where} GROUP BY k;
         CREATE QUERY r AS SELECT ISTREAM(k, v) FROM s [RANGE 5 SECONDS] WHERE {where};
@@ -108,7 +108,7 @@ def test_conditions_over_windows_that_end_with_rows_choose_among_all_rows(tmp_pa
     plain = " AND ".join(f"(v >> {i}) & 1 = 1" for i in range(N))
     with opened(tmp_path / "pond") as pond:
         pond.register_function("bit", bit, arguments=["BIGINT", "BIGINT"])
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress = 'ts', lateness = '1 minute')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (event_time = 'ts', lateness = '1 minute')")
         for name, where in (("c", called), ("p", plain)):
             pond.sql(f"""CREATE QUERY {name} AS SELECT k, count(*) AS n, sum(v) AS total
                          FROM s [ROWS 100 SLIDE 50] WHERE {where} GROUP BY k""")
@@ -151,7 +151,7 @@ def test_cql_asks_a_filter_once_for_a_row_whatever_its_windows(tmp_path):
     pond = opened(tmp_path / "pond")
     pond.register_function("bit", counted, arguments=["BIGINT", "BIGINT"])
     for name in ("s", "s2"):
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress = 'ts', lateness = '1 s')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (event_time = 'ts', lateness = '1 s')")
     rows = 60
 
     def create(prefix, how, names=CQL, extra=""):
@@ -238,7 +238,7 @@ def test_epochs_of_few_rows_tell_what_a_dear_filter_costs(tmp_path):
     with opened(tmp_path / "pond") as pond:
         pond.register_function("dear", lambda v: time.sleep(0.0005) or bit(v, 0), arguments=["BIGINT"])
         pond.register_function("cheap", lambda v: bit(v, 1), arguments=["BIGINT"])
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress = 'ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (event_time = 'ts')")
         pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS] WHERE dear(v) AND cheap(v)")
         for number in range(30):
             pond.ingest("s", batch(number, False, rows=100))
@@ -259,7 +259,7 @@ def test_a_query_with_other_options_has_its_condition_to_itself(tmp_path):
 
     with opened(tmp_path / "pond") as pond:
         pond.register_function("bit", bit, arguments=["BIGINT", "BIGINT"])
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress = 'ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time = 'ts')")
         for names, text in (("abc", "count(*) AS n FROM s [TUMBLING 1 SECOND]"), ("xyz", "ISTREAM(v) FROM s [ROWS 9]")):
             for name, way in zip(names, ("a_greedy", "a_greedy", "sweep"), strict=True):
                 pond.sql(f"CREATE QUERY {name} WITH (adapt = '{way}') AS SELECT {text} WHERE bit(v, 0) AND bit(v, 1)")
@@ -314,7 +314,7 @@ def test_a_repeated_epoch_writes_the_same_bytes(tmp_path):
 )
 def test_options_that_cannot_be(tmp_path, option, message):
     with opened(tmp_path / "pond") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress = 'ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time = 'ts')")
         with pytest.raises(StatementError, match=message):
             pond.sql(f"CREATE QUERY w WITH ({option}) AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS]")
 
@@ -328,7 +328,7 @@ def test_failures_are_letters_and_too_many_stop_the_query(tmp_path):
     with opened(tmp_path / "pond") as pond:
         pond.register_function("picky", picky, arguments=["BIGINT"])
         pond.sql("""
-            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress = 'ts');
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time = 'ts');
             CREATE QUERY w AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS] WHERE picky(v) AND v <> 7;
             CREATE QUERY plain AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS];
         """)
@@ -352,7 +352,7 @@ def test_a_function_that_gives_a_wrong_number_of_values_stops_its_queries(tmp_pa
     with opened(tmp_path / "pond") as pond:
         pond.register_function("one", lambda v: pa.array([True]), arguments=["BIGINT"], vectorised=True)
         pond.sql("""
-            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress = 'ts');
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time = 'ts');
             CREATE QUERY w AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS] WHERE one(v);
             CREATE QUERY x AS SELECT count(*) FILTER (WHERE one(v)) AS n FROM s [TUMBLING 10 SECONDS];
             CREATE QUERY plain AS SELECT count(*) AS n FROM s [TUMBLING 10 SECONDS];

@@ -129,7 +129,7 @@ def held(pond: Any) -> dict[str, tuple[int, int, int]]:
 
 def made(inline_pond: Callable[..., Any], **settings: Any) -> Any:
     pond = inline_pond(**settings)
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts')")
     for form in ("eager", "lazy", "adaptive"):
         pond.sql(f"CREATE QUERY {form} WITH (state='{form}') AS {SELECT}")
     return pond

@@ -29,7 +29,9 @@ def opened(path):
 def declare(path, tests, options="", pond=None):
     pond = opened(path) if pond is None else pond
     for name in NAMES:
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts', lateness='1 second')")
+        pond.sql(
+            f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (event_time='ts', lateness='1 second')"
+        )
     windows = ", ".join(f"{n} [RANGE {4 if n == 'r' else 6} SECONDS]" for n in NAMES)
     pond.sql(f"CREATE QUERY q WITH (adapt_probability = 1, adapt_window = 300, adapt_budget = 1{options}) AS"
              f" SELECT r.a, r.b, x.b AS xb, y.b AS yb, z.b AS zb FROM {windows} WHERE {tests}")  # fmt: skip
@@ -150,7 +152,7 @@ def test_joins_of_many_inputs_are_their_definition(tmp_path, graph):
     rng, names = random.Random(graph), [f"s{n}" for n in range(count)]
     pond, given = opened(tmp_path / "pond"), {name: [] for name in names}
     for name in names:
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (event_time='ts')")
     items = [f"{name} [RANGE {3 + n} SECONDS]" for n, name in enumerate(names)]
     clause = (
         f"{items[0]}, {items[1]} CROSS JOIN {items[2]}, {items[3]}" if graph == "disconnected" else ", ".join(items)

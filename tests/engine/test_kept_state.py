@@ -53,7 +53,7 @@ class Life:
         self.kept: dict[tuple[int, str], ShardCache[Any]] = {}
         self.files: dict[str, str] = {}
         self.loads = self.readings = 0
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, n BIGINT, v DOUBLE) WITH (progress='ts', lateness='20 s')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, n BIGINT, v DOUBLE) WITH (event_time='ts', lateness='20 s')")
         for name, text in (("exact", EXACT), ("rounded", ROUNDED), ("last", LAST), ("recent", RECENT)):
             pond.sql(f"CREATE QUERY {name} WITH (revise_for='2 minutes') AS {text}")
 

@@ -20,7 +20,7 @@ from millpond.operators.windowed.lookup_versions import with_version
 from millpond.types import TableStretch
 
 START = dt.datetime(2026, 3, 1)
-STREAM = "CREATE STREAM s (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (progress='ts', lateness='20 seconds')"
+STREAM = "CREATE STREAM s (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (event_time='ts', lateness='20 seconds')"
 #: What stands behind FROM s and its window, with what it groups by.
 JOINS = {
     "JOIN t ON t.k = s.k": "c",

@@ -29,9 +29,9 @@ from tests.quick import quick_folder
 SECOND = 1_000_000
 
 SCRIPT = """
-CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts');
-CREATE STREAM quiet (ts TIMESTAMP, v BIGINT) WITH (progress='ts', idle='5s');
-CREATE STREAM late (v BIGINT) WITH (progress='arrival');
+CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts');
+CREATE STREAM quiet (ts TIMESTAMP, v BIGINT) WITH (event_time='ts', idle='5s');
+CREATE STREAM late (v BIGINT) WITH (event_time='arrival');
 CREATE STREAM few AS SELECT ts, v FROM s WHERE v > 5;
 CREATE QUERY q AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k;
 CREATE QUERY old AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS] WITH (since='start');

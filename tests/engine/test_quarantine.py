@@ -31,7 +31,7 @@ def at(seconds: float) -> dt.datetime:
 def made(inline_pond: Factory, name: str = "pond", **settings: Any) -> Any:
     """A pond with a stream `t` and the query `good` over it."""
     pond = inline_pond(name, **settings)
-    pond.sql("CREATE STREAM t (ts TIMESTAMP, k INTEGER, x TEXT, big BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM t (ts TIMESTAMP, k INTEGER, x TEXT, big BIGINT) WITH (event_time='ts')")
     pond.sql("CREATE QUERY good AS SELECT count(*) AS n FROM t [RANGE TUMBLING 5 SECONDS]")
     return pond
 
@@ -259,7 +259,9 @@ def test_a_summary_whose_synopsis_fails_is_made_by_upkeep(
 ) -> None:
     pond = inline_pond("pond")
     design = "plain + summary(SELECT k, count(*) FROM t [RANGE 5 SECONDS TUMBLING] GROUP BY k)"
-    pond.sql(f"CREATE STREAM t (ts TIMESTAMP, k INTEGER, x TEXT, big BIGINT) WITH (progress='ts', archive='{design}')")
+    pond.sql(
+        f"CREATE STREAM t (ts TIMESTAMP, k INTEGER, x TEXT, big BIGINT) WITH (event_time='ts', archive='{design}')"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(PanesOperator, "mapper", crash_when_asked)
         take(pond, (1, "1"), (2, "2"))

@@ -53,7 +53,7 @@ def test_a_database_that_hangs_keeps_nobody_waiting(tmp_path: Path, monkeypatch:
     with millpond.open(
         tmp_path / "p", executor="inline", shards=1, drivers="slowdb, sqlite3", table_timeout=50, clock=lambda: clock[0]
     ) as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (event_time='ts')")
         pond.sql(f"CREATE TABLE hung (k TEXT, v INTEGER) WITH (driver='slowdb', uri='{tmp_path}/hung', {QUERY})")
         pond.sql(f"CREATE TABLE good (k TEXT, v INTEGER) WITH (driver='sqlite3', uri='{tmp_path}/good', {QUERY})")
         pond.sql("CREATE QUERY q AS SELECT max(h.v) AS h, max(g.v) AS g FROM s [RANGE TUMBLING 10 SECONDS]"

@@ -27,7 +27,7 @@ def _ships(folder: Path, rows: int = 1000) -> int:
 def _stream(pond: Any, folder: Path, options: str) -> None:
     pond.sql(f"""
         CREATE STREAM ship (MMSI BIGINT, BaseDateTime TIMESTAMP, SOG DOUBLE)
-          WITH (path='{folder}', progress='BaseDateTime', lateness='20 minutes'{options});
+          WITH (path='{folder}', event_time='BaseDateTime', lateness='20 minutes'{options});
         CREATE QUERY moving AS
           SELECT count(*) AS n, avg(SOG) AS knots FROM ship [RANGE TUMBLING 1 MINUTE] WHERE SOG > 1;
     """)
@@ -41,7 +41,7 @@ def test_a_clock_that_runs_ahead_does_not_move_progress(inline_pond: Any, tmp_pa
     pond.drain()
     ship = pond.status()["streams"]["ship"]
     assert (ship["dead"], ship["late"], ship["rows"]) == (runaway, 0, 20_000 - runaway)
-    assert ship["progress"] < "2022-01-03 00:30:00"
+    assert ship["watermark"] < "2022-01-03 00:30:00"
     reasons = pond.sql("SELECT DISTINCT reason FROM dead(ship)").rows()
     assert len(reasons) == 1 and "ahead" in reasons[0][0]
 
@@ -76,7 +76,7 @@ def test_files_of_one_epoch_read_in_parallel_are_never_late(inline_pond: Any, tm
         pq.write_table(pa.table({"ts": times}), folder / f"{name:04d}.parquet")
     pond = inline_pond()
     pond.sql(f"""
-        CREATE STREAM s (ts TIMESTAMP) WITH (path='{folder}', progress='ts');
+        CREATE STREAM s (ts TIMESTAMP) WITH (path='{folder}', event_time='ts');
         CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1000 SECONDS];
         DRAIN FINAL;
     """)

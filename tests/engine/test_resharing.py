@@ -45,7 +45,7 @@ def run(folder: Path, switches: dict[int, str]) -> tuple[dict[str, Any], list[in
     """Answers after epochs with late rows, sharing switched before some of them; how much state there was each time."""
     counts = []
     with millpond.open(folder, executor="inline", compact_files=3, share=True) as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (event_time='ts')")
         pond.sql(";".join(f"CREATE QUERY {name} AS {text}" for name, text in QUERIES.items()))
         for epoch in range(7):
             if epoch in switches:
@@ -74,7 +74,7 @@ def test_store_and_views(folder: Path) -> None:
     """Babu 2005, 2.5: a store holds the union of what its users see, [Rows 200] a part of [Rows 1000], or 20 of 100."""
     with millpond.open(folder / "pond", executor="inline", shards=1, compact_files=2) as pond:
         pond.sql("""
-            CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (progress='ts', late='drop');
+            CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (event_time='ts', late='drop');
             CREATE QUERY q3 AS SELECT ISTREAM(count(a) AS n) FROM s [ROWS 100];
             CREATE QUERY q4 AS SELECT ISTREAM(max(a) AS m) FROM s [ROWS 20]
         """)
@@ -99,7 +99,7 @@ def test_store_and_views(folder: Path) -> None:
 
 def test_a_crash_between_copy_and_event(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with millpond.open(folder / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (event_time='ts')")
         pond.sql(";".join(f"CREATE QUERY {n} AS {QUERIES[n]}" for n in ("p1", "p3")))
         put(pond, range(0, 25))
         pond.sql("ALTER SYSTEM SET share = off")

@@ -17,7 +17,7 @@ def test_a_file_without_any_column_of_the_stream_is_a_dead_letter(inline_pond: A
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "in" / "a.parquet")
     pond = inline_pond()
-    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{tmp_path}/in', progress='ts')")
+    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{tmp_path}/in', event_time='ts')")
     pond.drain(final=True)
     assert pond.status()["streams"]["s"]["dead"] == 2
 
@@ -28,7 +28,7 @@ def test_instants_beyond_microseconds_are_dead_letters(inline_pond: Any, tmp_pat
     rows = pa.table({"ts": pa.array([0, far, None], pa.timestamp(unit)), "v": [1, 2, 3]})
     pq.write_table(rows, tmp_path / "in" / "a.parquet", version="2.6")
     pond = inline_pond()
-    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{tmp_path}/in', progress='ts')")
+    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{tmp_path}/in', event_time='ts')")
     pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 SECOND]; DRAIN FINAL")
     assert pond.sql("SELECT n FROM q").rows() == [(1,)]
     assert pond.status()["streams"]["s"]["dead"] == 2
@@ -37,7 +37,7 @@ def test_instants_beyond_microseconds_are_dead_letters(inline_pond: Any, tmp_pat
 def test_wide_sums_are_exact_or_fail_alone(inline_pond: Any) -> None:
     pond = inline_pond()
     pond.sql("""
-        CREATE STREAM s (ts TIMESTAMP, v HUGEINT, d DECIMAL(38,0)) WITH (progress='ts');
+        CREATE STREAM s (ts TIMESTAMP, v HUGEINT, d DECIMAL(38,0)) WITH (event_time='ts');
         CREATE QUERY counts AS SELECT count(v) AS n FROM s [RANGE TUMBLING 1 SECOND];
         CREATE QUERY sums AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 1 SECOND];
     """)
@@ -51,7 +51,7 @@ def test_wide_sums_are_exact_or_fail_alone(inline_pond: Any) -> None:
 @pytest.mark.parametrize("later", [False, True])
 def test_empty_windows_end_with_the_data(inline_pond: Any, later: bool) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP) WITH (event_time='ts')")
     query = "AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 MINUTE]"
     if not later:
         pond.sql(f"CREATE QUERY q WITH (empty='report') {query}")
@@ -68,7 +68,7 @@ def test_empty_windows_end_with_the_data(inline_pond: Any, later: bool) -> None:
 def test_invoke_knows_its_window_and_leaves_literals_alone(inline_pond: Any) -> None:
     pond = inline_pond()
     pond.sql("""
-        CREATE STREAM s (ts TIMESTAMP) WITH (progress='ts');
+        CREATE STREAM s (ts TIMESTAMP) WITH (event_time='ts');
         CREATE QUERY q AS SELECT epoch_us(window_end) AS e, 'window_end' AS word, count(*) AS n
           FROM s [RANGE TUMBLING 1 MINUTE] HAVING window_start IS NOT NULL;
     """)
@@ -80,7 +80,7 @@ def test_invoke_knows_its_window_and_leaves_literals_alone(inline_pond: Any) -> 
 
 def test_threads_may_drain_at_once(inline_pond: Any) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP) WITH (event_time='ts')")
     pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 SECOND]")
     faults: list[BaseException] = []
 
@@ -104,7 +104,7 @@ def test_threads_may_drain_at_once(inline_pond: Any) -> None:
 
 def test_an_expression_that_fails_in_an_ad_hoc_query_is_an_error(inline_pond: Any) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, t TEXT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, t TEXT) WITH (event_time='ts')")
     pond.ingest("s", [{"ts": "2026-01-01", "t": "1"}, {"ts": "2026-01-01", "t": "x"}])
     pond.drain()
     for query in ("SELECT CAST(t AS INTEGER) FROM s", "SELECT sum(CAST(t AS INTEGER)) FROM s"):

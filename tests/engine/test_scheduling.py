@@ -24,7 +24,7 @@ def run(policy: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[A
         monkeypatch.setattr(core.stages, "learn", lambda s, rows, _, given: learn(s, rows, rows * 1e-6, given))
         pond.sql(f"ALTER SYSTEM SET scheduling = '{policy}'")
         pond.sql("""
-            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');
             CREATE STREAM few AS SELECT ts, v FROM s WHERE v % 5 = 0;
             CREATE STREAM same AS SELECT ts, v FROM few WHERE v >= 0;
             CREATE QUERY q AS SELECT count(*) AS n, sum(v) AS v FROM same [RANGE TUMBLING 10 SECONDS]

@@ -20,7 +20,7 @@ from millpond.synopses.predicate_index.matches import rows_of
 
 def pond_with(tmp_path: Path, **settings: Any) -> millpond.Pond:
     pond = millpond.open(tmp_path / "pond", executor="inline", eager_rows=200, **settings)
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, t TEXT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, t TEXT) WITH (event_time='ts')")
     return pond
 
 

@@ -65,7 +65,7 @@ def test_a_subscription_that_comes_and_goes(spark_pond: Factory, tmp_path: Path)
 def test_answers_come_without_drain_and_upkeep_runs_beside(spark_pond: Factory) -> None:
     """Many small ingests from another thread's point of view: visible soon, few files in the end, nothing lost."""
     pond = spark_pond(target=0.5)
-    pond.sql("CREATE STREAM g (ts TIMESTAMP, k TEXT, v DOUBLE, i BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM g (ts TIMESTAMP, k TEXT, v DOUBLE, i BIGINT) WITH (event_time='ts')")
     pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM g [RANGE TUMBLING 10 SECONDS]")
     for number in range(40):
         pond.ingest("g", rows(10 * number, 200, number, disorder=0))

@@ -61,8 +61,8 @@ def _answers(pond: Any) -> dict[str, list[Any]]:
         ("twice", lambda n: 2 * n, "BIGINT"),
     ):
         pond.register_function(name, function, arguments=["BIGINT"], returns=returns)
-    pond.sql("CREATE STREAM a (ts TIMESTAMP, k TEXT, n BIGINT) WITH (progress='ts', lateness='5 s')")
-    pond.sql("CREATE STREAM b (at TIMESTAMP, kk TEXT, m INTEGER) WITH (progress='at', lateness='5 s')")
+    pond.sql("CREATE STREAM a (ts TIMESTAMP, k TEXT, n BIGINT) WITH (event_time='ts', lateness='5 s')")
+    pond.sql("CREATE STREAM b (at TIMESTAMP, kk TEXT, m INTEGER) WITH (event_time='at', lateness='5 s')")
     pond.sql("CREATE STREAM busy AS SELECT k, sum(n) AS s FROM a [RANGE TUMBLING 10 SECONDS] GROUP BY k")
     for name, text in (QUERIES | INVOKED).items():
         pond.sql(f"CREATE QUERY {name} {text}")

@@ -23,7 +23,7 @@ SINCE = "WITH (since = 'start') AS SELECT"
 
 
 def _run(pond: Any) -> dict[str, Any]:
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (progress = 'ts', archive = 'replicate(0.5)')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (event_time = 'ts', archive = 'replicate(0.5)')")
     draw = np.random.default_rng(11)
 
     def rows(first: int, count: int) -> pa.Table:

@@ -31,7 +31,7 @@ def make(folder: Path, archive: str, more: str = "retention='2 days'") -> Any:
     pond = millpond.open(str(folder), executor="inline")
     pond.sql(
         "CREATE STREAM flight (ts TIMESTAMP, airport TEXT, delay INTEGER)"
-        f" WITH (progress='ts', {more}, archive='{archive}')"
+        f" WITH (event_time='ts', {more}, archive='{archive}')"
     )
     return pond
 
@@ -215,7 +215,7 @@ def test_dropped_with_its_stream(tmp_path: Path) -> None:
 )
 def test_what_is_no_summary(tmp_path: Path, query: str, message: str) -> None:
     with millpond.open(str(tmp_path / "p"), executor="inline") as pond:
-        pond.sql("CREATE STREAM other (ts TIMESTAMP) WITH (progress='ts')")
+        pond.sql("CREATE STREAM other (ts TIMESTAMP) WITH (event_time='ts')")
         with pytest.raises((QueryError, StatementError), match=message):
             pond.sql(f"CREATE STREAM flight (ts TIMESTAMP, airport TEXT) WITH (archive='plain + summary({query})')")
         assert pond._core.catalog.stream("flight") is None

@@ -19,7 +19,7 @@ from tests.quick import quick_folder
 
 START = dt.datetime(2026, 1, 1)
 SETUP = """
-    CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts');
+    CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts');
     CREATE STREAM big AS SELECT ts, v FROM s WHERE v > 1;
     CREATE QUERY q AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k
 """
@@ -84,7 +84,7 @@ def test_every_kind_of_query_runs_over_it_and_it_rests(folder: Path) -> None:
         batch = next(iter(pond.subscribe("rates", timeout=0)))
         assert {"entity", "rows"} <= set(batch.rows.column_names)
         [(high,)] = pond.sql(
-            "SELECT max(value) AS v FROM sysstream WHERE property = 'progress' AND entity = 's'"
+            "SELECT max(value) AS v FROM sysstream WHERE property = 'watermark' AND entity = 's'"
         ).rows()
         assert high == dt.datetime(2026, 1, 1, 0, 0, 50, tzinfo=dt.UTC).timestamp()
         synopses = pond.sql(
@@ -154,7 +154,7 @@ def test_filters_tell_their_places(folder: Path) -> None:
     with millpond.open(folder, executor="inline", statistics=True) as pond:
         pond.register_function("above", lambda v, n: v > n, arguments=["BIGINT", "BIGINT"])
         pond.sql("""
-            CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts');
             CREATE QUERY f WITH (adapt_probability = 1, adapt_budget = 1, adapt_window = 50) AS
               SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] WHERE above(v, 0) AND above(v, 90)
         """)

@@ -62,7 +62,7 @@ def test_an_epoch_sees_what_its_manifest_names(tmp_path: Path) -> None:
     source.write_text("k,v\na,1\n")
     with millpond.open(tmp_path / "pond", executor="inline", clock=clock) as pond:
         pond.sql(f"""
-            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (event_time='ts');
             CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{source}');
             CREATE QUERY q AS SELECT s.k, v FROM s [RANGE UNBOUNDED] LEFT JOIN t ON t.k = s.k;
         """)
@@ -108,7 +108,7 @@ def test_an_epoch_sees_what_its_manifest_names(tmp_path: Path) -> None:
 def joined(pond: Any, source: Path) -> None:
     """Rows of a stream with those of a table, and two of them."""
     pond.sql(f"""
-        CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
+        CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (event_time='ts');
         CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{source}');
         CREATE QUERY q AS SELECT ISTREAM(s.k, v) FROM s [NOW] JOIN t ON t.k = s.k;
     """)
@@ -180,7 +180,7 @@ def test_neither_a_broken_file_nor_a_full_disk_stops_epochs(tmp_path: Path, monk
 def test_a_table_that_was_never_read_fails_the_query_not_the_pond(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
         pond.sql(f"""
-            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (event_time='ts');
             CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{tmp_path / "t.csv"}');
             CREATE QUERY q AS SELECT ISTREAM(s.k, v) FROM s [NOW] JOIN t ON t.k = s.k;
             CREATE QUERY n AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 SECOND];
@@ -197,7 +197,7 @@ def test_versions_that_nobody_needs_go_and_restarts_keep_them(tmp_path: Path, mo
     source = tmp_path / "t.csv"
     pond = millpond.open(tmp_path / "pond", executor="inline")
     pond.sql(f"""
-        CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
+        CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (event_time='ts');
         CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{source}');
         CREATE QUERY q AS SELECT s.k, v FROM s [RANGE 5 SECONDS] JOIN t ON t.k = s.k WITH (revise_for='0s');
     """)
@@ -229,7 +229,7 @@ def test_a_backfill_and_what_comes_live_have_versions_of_their_own(tmp_path: Pat
     source.write_text("k,v\na,1\n")
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
         pond.sql(f"""
-            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (event_time='ts');
             CREATE TABLE t (k TEXT, v INTEGER) WITH (path='{source}');
         """)
         pond.ingest("s", [row(1, "a"), row(2, "a"), row(3, "a")])
@@ -255,7 +255,7 @@ def test_a_database_is_asked_on_schedule(tmp_path: Path, monkeypatch: pytest.Mon
             pond.sql(f"CREATE TABLE t (k TEXT, v INTEGER) WITH ({uri}, table='nix')")
         assert pond.sql("SHOW TABLES").rows() == []
         pond.sql(f"""
-            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (event_time='ts');
             CREATE TABLE t (k TEXT, v BIGINT) WITH ({uri}, table='tt', reload='1 minute');
             CREATE QUERY q AS SELECT ISTREAM(s.k, v) FROM s [NOW] JOIN t ON t.k = s.k;
         """)

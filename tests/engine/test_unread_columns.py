@@ -94,7 +94,7 @@ def made(inline_pond: Factory, name: str = "pond", types: Sequence[str] = tuple(
     pond = inline_pond(name)
     columns = "".join(f", c{n} {kind}" for n, kind in enumerate(types))
     for stream in "sr":
-        pond.sql(f"CREATE STREAM {stream} (ts TIMESTAMP, n INTEGER, k TEXT{columns}) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM {stream} (ts TIMESTAMP, n INTEGER, k TEXT{columns}) WITH (event_time='ts')")
     return pond
 
 

@@ -50,7 +50,7 @@ def opened(path):
 def pond(tmp_path):
     with opened(tmp_path / "pond") as pond:
         pond.sql(
-            "CREATE STREAM packets (ts TIMESTAMP, addr TEXT, payload TEXT) WITH (progress = 'ts', lateness = '1s')"
+            "CREATE STREAM packets (ts TIMESTAMP, addr TEXT, payload TEXT) WITH (event_time = 'ts', lateness = '1s')"
         )
         pond.register_function("lookup", listed, arguments=["TEXT"])
         pond.register_function("match", matches, arguments=["TEXT", "TEXT"], vectorised=True, cost=5)
@@ -152,7 +152,7 @@ def test_an_epoch_that_is_repeated_has_the_functions_from_when_it_was_proposed(t
     pond = opened(tmp_path / "pond")
     pond.register_function("lookup", listed, arguments=["TEXT"])
     pond.sql("""
-        CREATE STREAM packets (ts TIMESTAMP, addr TEXT, payload TEXT) WITH (progress = 'ts');
+        CREATE STREAM packets (ts TIMESTAMP, addr TEXT, payload TEXT) WITH (event_time = 'ts');
         CREATE QUERY counted AS SELECT count(*) AS n FROM packets [TUMBLING 1 MINUTE] WHERE lookup(addr);
         CREATE STREAM passed AS SELECT ts, addr FROM packets WHERE lookup(addr)
     """)

@@ -12,7 +12,7 @@ DECLARATIONS = """
 CREATE STREAM reading (ts TIMESTAMP, sensor TEXT, mph DOUBLE, n INTEGER, price DECIMAL(10, 2), tags TEXT[],
                        s STRUCT(x INTEGER, "the y" TEXT), ok BOOLEAN, "Odd Name" INTEGER, d DATE)
   WITH (lateness = '5s');
-CREATE STREAM clicks (page TEXT) WITH (progress = 'arrival');
+CREATE STREAM clicks (page TEXT) WITH (event_time = 'arrival');
 CREATE TABLE sensors (id TEXT, place TEXT) WITH (path = 'sensors.csv');
 CREATE QUERY slow AS SELECT sensor, avg(mph) AS mph FROM reading [RANGE 5 MINUTES SLIDE 1 MINUTE] GROUP BY sensor;
 """

@@ -58,7 +58,7 @@ WRONG = [
     ("CREATE STREAM s (a TIMESTAMP) WITH (marks=«'colum:a'»)", "cannot be 'colum:a'", "column"),
     ("CREATE STREAM s (a TIMESTAMP) WITH (marks=«'column:a'»)", "no bound on what follows", ""),
     ("CREATE STREAM s (a TIMESTAMP, k TEXT) WITH (marks=«'column:k'»)", "cannot be a bound on event times", ""),
-    ("CREATE STREAM s (a TIMESTAMP, wm TIMESTAMP) WITH (progress='a', marks=«'column:wn'»)", "no column 'wn'", ""),
+    ("CREATE STREAM s (a TIMESTAMP, wm TIMESTAMP) WITH (event_time='a', marks=«'column:wn'»)", "no column 'wn'", ""),
     ("CREATE STREAM s (a TIMESTAMP, kind INT) WITH (marks=«'record:knd = 1'»)", "no column 'knd'", "kind"),
     (
         "CREATE STREAM s (a TIMESTAMP, kind INT) WITH (marks=«'record:kind'»)",
@@ -78,7 +78,7 @@ WRONG = [
         "is not a whole number from 1 to 100,000",
         "",
     ),
-    ("CREATE STREAM s (k INT) WITH (progress='arrival', «marks»='record:k = 1')", "the clock announces", ""),
+    ("CREATE STREAM s (k INT) WITH (event_time='arrival', «marks»='record:k = 1')", "the clock announces", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (ordered=true, «lateness»='5s')", "contradicts", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH («format»='csv')", "is for source='files'", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (path='x.parquet', «header»=true)", "is for csv", ""),
@@ -90,7 +90,7 @@ WRONG = [
     ("CREATE STREAM s (a TIMESTAMP) WITH (idle=«'0s'»)", "longer than nothing", ""),
     ("CREATE TABLE s «AS» SELECT 1", "not available yet", ""),
     ("CREATE «TABLE» t (a INT)", "path", ""),
-    ("CREATE TABLE t (a INT) WITH («progress»='a', path='x.csv')", "no option 'progress'", ""),
+    ("CREATE TABLE t (a INT) WITH («progress»='a', path='x.csv')", "no option 'event_time'", ""),
     # CREATE QUERY
     (f"{Q} «SELCT» 1", "not expected", "SELECT"),
     (f"CREATE QUERY q WITH (since=«'soon'») AS SELECT count(*) FROM reading {W}", "not a timestamp", ""),

@@ -18,9 +18,9 @@ from millpond.language.syntax.dialect import tokenize
 from millpond.support.errors import MillpondError, StatementError
 
 SETTING = """
-CREATE STREAM s (ts TIMESTAMP, k TEXT, v INTEGER) WITH (progress = 'ts');
+CREATE STREAM s (ts TIMESTAMP, k TEXT, v INTEGER) WITH (event_time = 'ts');
 CREATE STREAM marked (ts TIMESTAMP, k TEXT, end_of BOOLEAN)
-  WITH (progress = 'ts', marks = 'record:end_of', marks_by = 'k', lateness = '1s', late = 'drop');
+  WITH (event_time = 'ts', marks = 'record:end_of', marks_by = 'k', lateness = '1s', late = 'drop');
 CREATE STREAM taken WITH (revisions = 'retract') AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k;
 CREATE TABLE t (k TEXT, name TEXT) WITH (path = '{path}');
 CREATE TABLE dated (k TEXT, c INTEGER, since TIMESTAMP) WITH (path = '{path}', valid_from = 'since');

@@ -123,7 +123,7 @@ class Typed:
 
     def __init__(self) -> None:
         columns = ", ".join(f"{n} {k}" for n, (k, _) in VALUES.items())
-        (self.statement,) = parse(f"CREATE STREAM s (id INTEGER, {columns}) WITH (progress = 'ts')")
+        (self.statement,) = parse(f"CREATE STREAM s (id INTEGER, {columns}) WITH (event_time = 'ts')")
 
     def lookup(self, name: str):
         return self.statement.definition if name.lower() == "s" else None

@@ -47,7 +47,7 @@ def test_create_stream_with_all_options():
     statement = one(
         """create stream if not exists Reading (ts TIMESTAMP, sensor TEXT, "Odd Name" INT[])
            with (source = 'files', path = 'data/*.csv.gz', order = mtime, header = false, delimiter = ';', null = 'NA',
-                 progress = 'TS', lateness = '5s', idle = '30s', ahead = 10 minutes, late = 'drop', retention = '90d',
+                 event_time = 'TS', lateness = '5s', idle = '30s', ahead = 10 minutes, late = 'drop', retention = '90d',
                  archive = 'plain')"""
     )
     assert isinstance(statement, CreateStream) and statement.if_not_exists
@@ -98,7 +98,7 @@ def test_lateness(written, lateness, rows):
 def test_event_time_is_the_only_timestamp_or_arrival():
     assert one("CREATE STREAM s (a INT, at TIMESTAMPTZ)").definition.options.time == "at"
     assert one("CREATE STREAM s (a INT) WITH (progress = arrival)").definition.options.time == ARRIVAL
-    assert one("CREATE STREAM s (a TIMESTAMP, b TIMESTAMP_NS) WITH (progress = 'b')").definition.options.time == "b"
+    assert one("CREATE STREAM s (a TIMESTAMP, b TIMESTAMP_NS) WITH (event_time = 'b')").definition.options.time == "b"
 
 
 @pytest.mark.parametrize(

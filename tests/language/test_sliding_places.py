@@ -25,7 +25,7 @@ WINDOW = "[RANGE 30 SECONDS SLIDE 30 SECONDS]"
 )
 def test_the_error_tells_of_the_slide(inline_pond: Factory, text: str) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM x (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM x (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     with pytest.raises(StatementError, match="stands in a query of its own") as caught:
         pond.sql(text)
     assert text[caught.value.start] == "x"
@@ -34,6 +34,6 @@ def test_the_error_tells_of_the_slide(inline_pond: Factory, text: str) -> None:
 
 def test_without_a_window_it_still_tells_of_one(inline_pond: Factory) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM x (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM x (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     with pytest.raises(StatementError, match="without a window behind it"):
         pond.sql("SELECT c + 1 FROM (SELECT count(*) AS c FROM x)")

@@ -17,7 +17,7 @@ def pond(tmp_path_factory: pytest.TempPathFactory) -> Iterator[millpond.Pond]:
     path: Path = tmp_path_factory.mktemp("zoned") / "pond"
     with millpond.open(path, executor="inline") as pond:
         pond.sql("""CREATE STREAM s (ts TIMESTAMP, tz TIMESTAMPTZ, t TEXT, a INTEGER, l TIMESTAMP[])
-            WITH (source = 'ingest', progress = 'ts')""")
+            WITH (source = 'ingest', event_time = 'ts')""")
         start = dt.datetime(1970, 1, 1)
         rows = []
         for n in range(10):

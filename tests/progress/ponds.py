@@ -36,7 +36,7 @@ class Kind:
     @property
     def options(self) -> str:
         """The options of CREATE STREAM."""
-        spec, parts = self.spec, ["progress='ts'"]
+        spec, parts = self.spec, ["event_time='ts'"]
         if spec.lateness is not None:
             parts.append(f"lateness='{span(spec.lateness)}'" if spec.lateness else "lateness='0s'")
         if spec.lateness_rows is not None:

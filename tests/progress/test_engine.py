@@ -57,7 +57,7 @@ def test_progress_is_what_the_definitions_say(data: st.DataObject) -> None:
             late, broken = late + len(step.late), broken + len(step.broken)
             assert sum(p.late for p in state.partitions.values()) == late
             assert sum(p.broken for p in state.partitions.values()) == broken
-        (shown,) = [r for r in pond.sql("SHOW PROGRESS").table.to_pylist() if r["kind"] == "stream"]
+        (shown,) = [r for r in pond.sql("SHOW WATERMARKS").table.to_pylist() if r["kind"] == "stream"]
         assert (shown["late"], shown["broke_marks"]) == (late, broken)
         refused = pond.rows("SELECT reason FROM dead(s)")
         assert len(refused) == (broken if kind.spec.reject else 0)
@@ -225,13 +225,13 @@ def test_what_is_waited_for_is_said(inline_pond: Any, options: str, held: str) -
     """Before a source has announced anything, too; windows that grow end like others, from their landmark on."""
     pond = inline_pond()
     pond.sql(f"""
-        CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (progress='ts', {options});
+        CREATE STREAM s (ts TIMESTAMP, k TEXT) WITH (event_time='ts', {options});
         CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE ALL SLIDE 1 HOUR];
         CREATE QUERY d AS SELECT count(*) AS n FROM s [RANGE ALL SINCE TIMESTAMP '2026-03-02 00:00' SLIDE 1 HOUR]
     """)
     pond.ingest("s", [{"ts": "2026-03-01 08:10:00", "k": "row"}])
     pond.drain()
-    told = {r["name"]: r["waiting_for"] for r in pond.sql("SHOW PROGRESS").table.to_pylist() if r["kind"] == "query"}
+    told = {r["name"]: r["waiting_for"] for r in pond.sql("SHOW WATERMARKS").table.to_pylist() if r["kind"] == "query"}
     assert told == {"q": held, "d": held.replace("2026-03-01 09", "2026-03-02 01")}
 
 
@@ -241,4 +241,4 @@ def test_what_is_waited_for_is_said(inline_pond: Any, options: str, held: str) -
 )
 def test_a_lateness_that_is_none_is_told(inline_pond: Any, lateness: str, problem: str) -> None:
     with pytest.raises(StatementError, match=problem):
-        inline_pond().sql(f"CREATE STREAM s (ts TIMESTAMP) WITH (progress='ts', lateness='{lateness}')")
+        inline_pond().sql(f"CREATE STREAM s (ts TIMESTAMP) WITH (event_time='ts', lateness='{lateness}')")

@@ -34,7 +34,7 @@ class Streams:
         self.pond = self._open()
         for name, (time, key, value, kind) in STREAMS.items():
             columns = f"{time} TIMESTAMP, {key} VARCHAR, {value} {kind}"
-            self.pond.sql(f"CREATE STREAM {name} ({columns}) WITH (progress='{time}'{options})")
+            self.pond.sql(f"CREATE STREAM {name} ({columns}) WITH (event_time='{time}'{options})")
 
     def _open(self) -> Any:
         return millpond.open(self.folder, executor="inline", clock=self.clock)
@@ -148,7 +148,7 @@ def test_a_silent_stream_does_not_hold_the_union_up() -> None:
         s.ingest("a", [Row(25 * S, 0, {"k": "x", "n": 1})])
         s.pond.step()
         assert s.rows("SELECT n FROM q") == []
-        (waits,) = [r["waiting_for"] for r in s.pond.sql("SHOW PROGRESS").table.to_pylist() if r["kind"] == "query"]
+        (waits,) = [r["waiting_for"] for r in s.pond.sql("SHOW WATERMARKS").table.to_pylist() if r["kind"] == "query"]
         assert waits == "b, c to reach 1970-01-01 00:00:10"
         s.clock.advance(6 * S)
         s.ingest("a", [Row(26 * S, 0, {"k": "x", "n": 1})])

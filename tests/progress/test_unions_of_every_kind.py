@@ -217,8 +217,8 @@ def test_idle_streams_hold_nothing_up(select: str) -> None:
 
 
 def _bound(s: Streams) -> str:
-    (row,) = [r for r in s.pond.sql("SHOW PROGRESS").table.to_pylist() if r["kind"] == "query"]
-    return str(row["bound"])
+    (row,) = [r for r in s.pond.sql("SHOW WATERMARKS").table.to_pylist() if r["kind"] == "query"]
+    return str(row["watermark"])
 
 
 def test_late_rows_of_a_stream_that_drops_them_do_not_enter_any_kind() -> None:

@@ -28,7 +28,7 @@ class Pond:
         options: the options of the stream, as SQL text.
     """
 
-    def __init__(self, folder: Path, options: str = "progress='ts'", **settings: Any) -> None:
+    def __init__(self, folder: Path, options: str = "event_time='ts'", **settings: Any) -> None:
         self.folder, self.settings = folder, settings
         self.clock = VirtualClock()
         self.pond = self._open()
@@ -102,7 +102,7 @@ class Pond:
 
 
 @contextmanager
-def pond(options: str = "progress='ts'", **settings: Any) -> Iterator[Pond]:
+def pond(options: str = "event_time='ts'", **settings: Any) -> Iterator[Pond]:
     """A fresh pond for one example."""
     with quick_folder() as folder:
         opened = Pond(folder / "pond", options, **settings)
@@ -133,7 +133,7 @@ def wanted(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 def options(lateness: int | None = None, **more: str) -> str:
     """Options of the stream as SQL text."""
-    parts = ["progress='ts'"]
+    parts = ["event_time='ts'"]
     parts += [f"lateness='{span(lateness).lower()}'"] if lateness else []
     parts += [f"{name}='{value}'" for name, value in more.items()]
     return ", ".join(parts)

@@ -49,8 +49,8 @@ def values(answer: Any) -> list[Any]:
 @pytest.mark.parametrize("materialize", ["auto", "partial", "complete", "none"])
 @pytest.mark.parametrize("eager_rows", [1, 16_384])
 def test_e2_join(materialize: str, eager_rows: int) -> None:
-    r = "CREATE STREAM r (ts TIMESTAMP, id TEXT, a BIGINT) WITH (progress='ts')"
-    s = "CREATE STREAM s (ts TIMESTAMP, id TEXT, b BIGINT) WITH (progress='ts')"
+    r = "CREATE STREAM r (ts TIMESTAMP, id TEXT, a BIGINT) WITH (event_time='ts')"
+    s = "CREATE STREAM s (ts TIMESTAMP, id TEXT, b BIGINT) WITH (event_time='ts')"
     with pond(r, s, eager_rows=eager_rows) as opened:
         text = "SELECT r.id, s.id AS other FROM r, s WHERE r.a < 5 AND r.a > s.b AND s.b > 1"
         early = opened.register(text, materialize=materialize)
@@ -68,7 +68,7 @@ def test_e2_join(materialize: str, eager_rows: int) -> None:
 
 @pytest.mark.parametrize("materialize", ["auto", "partial", "complete", "none"])
 def test_e3_kinds_of_windows(materialize: str) -> None:
-    with pond("CREATE STREAM r (ts TIMESTAMP, v BIGINT) WITH (progress='ts')") as opened:
+    with pond("CREATE STREAM r (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')") as opened:
         windows = {
             "snapshot": "BEGIN '1970-01-01 00:00:02' END '1970-01-01 00:00:04'",
             "landmark": "BEGIN '1970-01-01 00:00:05' END NOW",
@@ -113,7 +113,7 @@ def test_e4_aggregates_of_any_window(full: int, piece: int, fine: int, hot_bytes
         patch.object(hot, "FULL_ROWS", full),
         patch.object(trees, "PIECE", piece),
         patch.object(trees, "FINE", fine),
-        pond("CREATE STREAM r (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE) WITH (progress='ts', lateness='2 hours')",
+        pond("CREATE STREAM r (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE) WITH (event_time='ts', lateness='2 hours')",
              hot_bytes=hot_bytes) as opened,
         duckdb.connect() as plain,
     ):  # fmt: skip
@@ -151,7 +151,7 @@ def test_e5_every_order_of_a_small_trace(eager_rows: int) -> None:
         if order.index("p") < order.index("drop p") and order.index("early") < order.index("late")
     ]
     assert len(orders) == 180
-    declared = "CREATE STREAM r (ts TIMESTAMP, o BIGINT, v BIGINT) WITH (progress='ts', lateness='1 minute')"
+    declared = "CREATE STREAM r (ts TIMESTAMP, o BIGINT, v BIGINT) WITH (event_time='ts', lateness='1 minute')"
     with pond(declared, eager_rows=eager_rows) as opened:
         came: list[list[tuple[int, int]]] = [[] for _ in orders]
         alive: list[dict[str, Any]] = [{} for _ in orders]

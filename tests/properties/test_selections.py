@@ -36,8 +36,8 @@ from tests.properties.streams import COLUMNS, TYPES, values
 from tests.quick import quick_folder
 
 STREAMS = {
-    "s": (StreamSpec(lateness=5 * S), "progress='ts', lateness='5 seconds'"),
-    "t": (StreamSpec(lateness=2 * S, ahead=60 * S), "progress='ts', lateness='2 seconds', ahead='60 seconds'"),
+    "s": (StreamSpec(lateness=5 * S), "event_time='ts', lateness='5 seconds'"),
+    "t": (StreamSpec(lateness=2 * S, ahead=60 * S), "event_time='ts', lateness='2 seconds', ahead='60 seconds'"),
 }
 FORMS = ("auto", "partial", "complete", "none")
 

@@ -51,7 +51,7 @@ class Setting:
         (folder / "t.csv").write_text("a,name\n1,one\n2,two\n,none\n")
         self.pond = self._open()
         for name in "su":
-            self.pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts'{options})")
+            self.pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (event_time='ts'{options})")
         self.pond.sql(f"CREATE TABLE t (a INTEGER, name TEXT) WITH (path='{folder / 't.csv'}')")
         self.rows: dict[str, list[Stamped]] = {"s": [], "u": []}
 

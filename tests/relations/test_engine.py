@@ -60,7 +60,7 @@ class Story:
         (folder / "t.csv").write_text("a,name\n1,one\n2,two\n,none\n")
         self.pond = self._open()
         for name in "su":
-            self.pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts')")
+            self.pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (event_time='ts')")
         self.pond.sql(f"CREATE TABLE t (a INTEGER, name TEXT) WITH (path='{folder / 't.csv'}')")
         self.rows: dict[str, list[Stamped]] = {"s": [], "u": []}
         self.created = self.paused = False
@@ -168,7 +168,7 @@ def test_sums_over_joins(shape: str, data: Any) -> None:
 
 def test_a_subscription_carries_the_changes_of_a_relation(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (event_time='ts')")
         pond.sql("CREATE QUERY q AS SELECT a FROM s [RANGE 2 MICROSECONDS]")
         for t in (1, 2, 9):
             pond.ingest("s", [{"ts": EPOCH + dt.timedelta(microseconds=t), "a": t}])
@@ -180,7 +180,7 @@ def test_a_subscription_carries_the_changes_of_a_relation(tmp_path: Path) -> Non
 
 def test_stores_are_shared_and_go_with_their_last_user(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (event_time='ts')")
         pond.sql("CREATE QUERY wide AS SELECT ISTREAM(count(a) AS n) FROM s [RANGE 9 MICROSECONDS]")
         pond.sql("CREATE QUERY narrow AS SELECT ISTREAM(max(a) AS m) FROM s [ROWS 3]")
         assert len(pond.sql("SHOW SYNOPSES").rows()) == 1
@@ -207,7 +207,7 @@ def test_idle_streams_do_not_hold_a_query_up(tmp_path: Path) -> None:
     clock = [0]
     with millpond.open(tmp_path / "pond", executor="inline", clock=lambda: clock[0]) as pond:
         for name in "su":
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER) WITH (progress='ts', idle='5 s')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER) WITH (event_time='ts', idle='5 s')")
         pond.sql("CREATE QUERY q AS SELECT ISTREAM(s.a) FROM s [RANGE UNBOUNDED], u [RANGE UNBOUNDED] WHERE s.a = u.a")
         for name, t in (("s", 1), ("u", 2), ("s", 9)):
             pond.ingest(name, [{"ts": EPOCH + dt.timedelta(microseconds=t), "a": 1}])
@@ -221,7 +221,7 @@ def test_idle_streams_do_not_hold_a_query_up(tmp_path: Path) -> None:
 
 def test_a_handle_asks_a_relation(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress='ts', lateness='5 us')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (event_time='ts', lateness='5 us')")
         handle = pond.register("SELECT sum(a) AS total FROM s [RANGE 2 MICROSECONDS]", name="q")
         assert handle.info()["streams"] == ["s"]
         assert handle.info()["columns"][-2:] == [
@@ -240,7 +240,7 @@ def test_a_handle_asks_a_relation(tmp_path: Path) -> None:
 
 def test_rstream_is_registered_from_python_with_its_pace(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, x INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, x INTEGER) WITH (event_time='ts')")
         with pytest.raises(millpond.StatementError, match="say how often"):
             pond.register("SELECT RSTREAM(x) FROM s [NOW]")
         handle = pond.register("SELECT RSTREAM(x) FROM s [ROWS 1]", every=1_000_000)
@@ -253,7 +253,7 @@ def test_rstream_is_registered_from_python_with_its_pace(tmp_path: Path) -> None
 def test_a_window_that_holds_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relational, "INPUT_ROWS", 2)
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, x INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, x INTEGER) WITH (event_time='ts')")
         pond.ingest("s", [{"ts": f"2026-01-01 00:00:0{n}", "x": n} for n in range(5)])
         pond.drain()
         assert pond.sql("SELECT count(*) AS n FROM s [RANGE 1 SECOND]").rows() == [(2,)]

@@ -63,7 +63,7 @@ def story(folder: Path, shards: int, name: str, seed: int) -> tuple[Counter[Any]
     given: Any = {"executor": "inline", "shards": shards, "compact_files": 3, "clock": lambda: clock[0]}
     pond = millpond.open(folder / f"pond{shards}", **given)
     for each in used:
-        pond.sql(f"CREATE STREAM {each} (ts TIMESTAMP, a INTEGER, b BIGINT) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM {each} (ts TIMESTAMP, a INTEGER, b BIGINT) WITH (event_time='ts')")
     ranges = [drawn.choice([4, 9, 15]) for _ in used]
     tests = " AND ".join(f"{used[i]}.{'ab'[c]} = {used[j]}.{'ab'[d]}" for (i, c), (j, d) in equalities)
     shown = ", ".join(f"{s}.{c} AS {s}{c}" for s in used for c in "ab")

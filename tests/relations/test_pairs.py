@@ -76,7 +76,7 @@ class Story:
         for name in "su":
             self.pond.sql(
                 f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER) WITH"
-                f" (progress='ts', lateness='{LATENESS} microseconds', late='{late}')"
+                f" (event_time='ts', lateness='{LATENESS} microseconds', late='{late}')"
             )
         self.rows: dict[str, list[Item]] = {"s": [], "u": []}
         self.coming: dict[str, list[tuple[int, Any]]] = {"s": [], "u": []}
@@ -208,7 +208,7 @@ def test_an_idle_stream_lets_rows_be_alone_and_what_it_brings_then_counts_within
     clock = [0]
     with millpond.open(tmp_path / "pond", executor="inline", clock=lambda: clock[0]) as pond:
         for name in "su":
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER) WITH (progress='ts', idle='5 s')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER) WITH (event_time='ts', idle='5 s')")
         pond.sql(
             "CREATE QUERY q AS SELECT PAIRS(a.k) FROM s [RANGE 2 MICROSECONDS] a ANTI JOIN u [NOW] b ON a.k = b.k"
             " WITH (revise_for='3 microseconds')"
@@ -224,7 +224,7 @@ def test_an_idle_stream_lets_rows_be_alone_and_what_it_brings_then_counts_within
         clock[0] = 6_000_000
         assert bring("s", (17, 3), (20, 2)) == [1, 9, 17]  # u is as far as s, at 20
         assert bring("u", (9, 1), (18, 3)) == [1, 9]
-        told = pond.sql("SHOW PROGRESS").rows()
+        told = pond.sql("SHOW WATERMARKS").rows()
         assert [r[6] for r in told if r[0] == "query"] == [1]
         marks = [(r[0], r[2], r[3][-6:]) for r in told if r[0] in ("side", "joint")]
         assert marks == [("side", "s.ts", "000018"), ("side", "u.ts", "000020"), ("joint", "s.ts, u.ts", "000020")]
@@ -233,7 +233,7 @@ def test_an_idle_stream_lets_rows_be_alone_and_what_it_brings_then_counts_within
 def test_rows_that_are_taken_back_take_their_pairs_along(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
         for name in "su":
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER) WITH (progress='ts')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER) WITH (event_time='ts')")
         pond.sql(
             "CREATE STREAM c AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 MICROSECONDS] GROUP BY k"
             " WITH (revisions='retract');"
@@ -260,7 +260,7 @@ def test_t12_and_t13_bands_and_no_global_order(tmp_path: Path) -> None:
     }
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
         for name in ("main1", "main2"):
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, ip INTEGER) WITH (progress='ts', lateness='10 minutes')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, ip INTEGER) WITH (event_time='ts', lateness='10 minutes')")
         for name, items in queries.items():
             pond.sql(f"CREATE QUERY {name} AS SELECT PAIRS(a.ip, a.ts AS l, b.ts AS r) FROM {items} WHERE a.ip = b.ip")
 

@@ -31,7 +31,7 @@ def test_invoke_gives_the_pairs_of_the_window_that_ends_now(tmp_path: Path) -> N
     with millpond.open(tmp_path / "p", executor="inline", shards=2) as pond:
         for name, column in (("a", "v"), ("b", "w")):
             pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, {column} INTEGER)"
-                     " WITH (progress='ts', lateness='1 minute')")  # fmt: skip
+                     " WITH (event_time='ts', lateness='1 minute')")  # fmt: skip
         for name, text in KINDS.items():
             pond.sql(f"CREATE QUERY {name} AS SELECT PAIRS({text}")
             assert asked(pond, f"INVOKE {name}") == []
@@ -63,7 +63,7 @@ def test_a_row_on_which_a_function_fails_is_a_dead_letter(tmp_path: Path) -> Non
     with millpond.open(tmp_path / "p", executor="inline", shards=2) as pond:
         pond.register_function("halves", halves, arguments=["INTEGER"], returns="INTEGER")
         for name, column in (("a", "v"), ("b", "w")):
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, {column} INTEGER) WITH (progress='ts')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, {column} INTEGER) WITH (event_time='ts')")
         select = (
             "a.k, halves(v) + w AS x) FROM a [RANGE 10 MINUTES] LEFT JOIN b [RANGE 10 MINUTES] ON a.k = halves(b.k)"
         )
@@ -104,5 +104,5 @@ def test_what_they_cannot_stand_around(asking: Any, text: str, said: str, at: st
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with millpond.open(tmp_path_factory.mktemp("asked") / "p", executor="inline") as pond:
-        pond.sql("CREATE STREAM a (ts TIMESTAMP, k INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM a (ts TIMESTAMP, k INTEGER) WITH (event_time='ts')")
         yield pond

@@ -96,7 +96,7 @@ def _play(folder: Path, sql: str, options: str, late: str, drawn: Any) -> list[A
     for name in "su":
         pond.sql(
             f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER)"
-            f" WITH (progress='ts', lateness='2 hours', late='{late}')"
+            f" WITH (event_time='ts', lateness='2 hours', late='{late}')"
         )
     created = paused = False
     try:
@@ -245,7 +245,7 @@ def test_the_same_hour_of_seven_days_is_seven_hours() -> None:
 def test_what_is_read_is_what_the_conditions_admit(tmp_path: Path) -> None:
     """Files of an hour each: a live row reads the files of its hour on seven days, and nothing of the others."""
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (event_time='ts')")
         for hour in (24 * day + hour for day in range(9) for hour in (2, 3, 4)):
             pond.ingest("s", [{"ts": BASE + dt.timedelta(hours=hour, minutes=m), "a": m} for m in range(0, 60, 5)])
             pond.step()

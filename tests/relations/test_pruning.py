@@ -61,7 +61,7 @@ def log_of(always: bool, queries: list[str], drawn: list[Any], options: str = ""
         pond = opened()
         try:
             for name in "su":
-                pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts'{options})")
+                pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (event_time='ts'{options})")
             pond.sql(f"CREATE TABLE t (a INTEGER, name TEXT) WITH (path='{folder / 't.csv'}')")
             waiting, status = list(enumerate(queries)), "live"
 
@@ -170,7 +170,7 @@ def test_files_are_put_together_without_what_their_rows_take_back() -> None:
 
             pond = opened()
             pond.sql(
-                "CREATE STREAM r (ts TIMESTAMP, k TEXT) WITH (progress='ts'); CREATE STREAM x AS SELECT k,"
+                "CREATE STREAM r (ts TIMESTAMP, k TEXT) WITH (event_time='ts'); CREATE STREAM x AS SELECT k,"
                 " count(*) AS c FROM r [RANGE TUMBLING 2 MICROSECONDS] GROUP BY k WITH (revisions='retract')"
             )
             for name, window in (("whole", "[RANGE UNBOUNDED]"), ("three", "[ROWS 3]"), ("near", "[RANGE 9 US]")):

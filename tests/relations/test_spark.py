@@ -38,7 +38,7 @@ def _live(pond: Any, database: Path) -> dict[str, list[Any]]:
         f" WITH (uri='{database}', driver='sqlite3', table='numbers', reload='1 second')"
     )
     for name in "su":
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts', lateness='3 s')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts', lateness='3 s')")
     for name, sql in QUERIES.items():
         pond.sql(f"CREATE QUERY {name} AS {sql}")
     for start in (0, 20, 10, 60):

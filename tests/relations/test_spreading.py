@@ -60,7 +60,7 @@ def story(folder: Path, shards: int, sql: str, options: str) -> list[tuple[Any, 
     given = {"executor": "inline", "shards": shards, "compact_files": 3, "clock": lambda: clock[0]}
     pond = millpond.open(folder / f"pond{shards}", **given)
     for name, column in (("l", "v"), ("r", "w")):
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, name TEXT, {column} INTEGER) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, name TEXT, {column} INTEGER) WITH (event_time='ts')")
     pond.sql(f"CREATE QUERY q AS {sql} WITH ({options})")
     for step in range(8):
         clock[0] += 2_000_000
@@ -121,7 +121,7 @@ def test_a_key_with_half_of_the_rows_is_split(tmp_path: Path, monkeypatch: pytes
         given = {"executor": "inline", "shards": shards, "compact_files": 3}
         pond = millpond.open(tmp_path / f"pond{shards}", **given)
         for name, column in (("l", "v"), ("r", "w")):
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, {column} INTEGER) WITH (progress='ts')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, {column} INTEGER) WITH (event_time='ts')")
         pond.sql(
             "CREATE QUERY q AS SELECT l.k, l.v, r.w FROM l [RANGE 40 SECONDS], r [RANGE 9 SECONDS] WHERE l.k = r.k"
         )
@@ -160,7 +160,7 @@ def test_chains_are_dealt_where_the_largest_input_is_large(tmp_path: Path, monke
         given = {"executor": "inline", "shards": shards, "compact_files": 3}
         pond = millpond.open(tmp_path / f"pond{shards}", **given)
         for name in "lrq":
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, j INTEGER) WITH (progress='ts')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, j INTEGER) WITH (event_time='ts')")
         pond.sql(
             "CREATE QUERY q1 AS SELECT l.j AS lj, l.ts AS lts, q.j AS qj FROM r [RANGE 20 SECONDS],"
             " l [RANGE 40 SECONDS], q [RANGE 9 SECONDS] WHERE l.k = r.k AND r.j = q.k;"
@@ -197,7 +197,7 @@ def test_chains_are_dealt_where_the_largest_input_is_large(tmp_path: Path, monke
 def test_rows_on_disk_answer_alike_and_what_is_too_much_fails_the_query(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", executor="inline", share=False) as pond:
         for name in "lr":
-            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (progress='ts', late='drop')")
+            pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (event_time='ts', late='drop')")
         join = "SELECT ISTREAM(l.k, l.v, r.v AS w) FROM l [RANGE 40 SECONDS], r [RANGE 9 SECONDS] WHERE l.k = r.k"
         pond.sql(f"CREATE QUERY q AS {join}; CREATE QUERY d WITH (memory_rows=5) AS {join}")
         pond.sql(f"CREATE QUERY few WITH (held_rows=20) AS {join}")

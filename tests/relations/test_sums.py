@@ -70,7 +70,7 @@ def pond_of(folder: Path) -> Any:
     """A pond with the streams s and u, whose rows are in time order."""
     pond = millpond.open(folder / "pond", executor="inline", shards=2)
     for name in "su":
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (event_time='ts')")
     return pond
 
 

@@ -94,9 +94,9 @@ MINUTE = dt.timedelta(minutes=1)
 START = dt.datetime(2026, 3, 1, 8)
 JOIN = '("order" [RANGE 30 MINUTES] o JOIN payment [NOW] p ON p.id = o.id)'
 STREAMS = """
-    CREATE STREAM "order" (ts TIMESTAMP, id INTEGER, item TEXT) WITH (progress='ts', lateness='10 minutes');
-    CREATE STREAM payment (ts TIMESTAMP, id INTEGER, amount INTEGER) WITH (progress='ts', lateness='10 minutes');
-    CREATE STREAM visit (ts TIMESTAMP, id INTEGER) WITH (progress='ts', lateness='10 minutes');
+    CREATE STREAM "order" (ts TIMESTAMP, id INTEGER, item TEXT) WITH (event_time='ts', lateness='10 minutes');
+    CREATE STREAM payment (ts TIMESTAMP, id INTEGER, amount INTEGER) WITH (event_time='ts', lateness='10 minutes');
+    CREATE STREAM visit (ts TIMESTAMP, id INTEGER) WITH (event_time='ts', lateness='10 minutes');
 """
 ITEMS = ["tea", "rice", "salt"]
 
@@ -278,7 +278,7 @@ def test_pairs_of_pairs_stand_on_either_side_and_nest(inline_pond: Any) -> None:
     rows: dict[str, list[dict[str, Any]]] = {n: [] for n in "abcd"}
     ab = "(a [RANGE 60 SECONDS] JOIN b [RANGE 30 SECONDS] ON a.k = b.k) [RANGE 60 SECONDS]"
     for name in rows:
-        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (progress='ts', lateness='1 hour')")
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (event_time='ts', lateness='1 hour')")
     pond.sql(f"""
         CREATE QUERY four AS SELECT a.k, count(*) AS n, sum(d.v) AS total
           FROM (({ab} JOIN c [RANGE 20 SECONDS] ON c.k = a.k) [RANGE 45 SECONDS] JOIN d [NOW] ON d.k = a.k)
@@ -379,9 +379,9 @@ def test_who_was_alone_is_taken_back_through_two_joins(inline_pond: Any, second:
     """Such rows are half an hour older than the late one, which is as late as may be: the join over them takes them."""
     pond, random = inline_pond(), Random(0)
     pond.sql(f"""
-        CREATE STREAM a (ts TIMESTAMP, k INTEGER) WITH (progress='ts');
-        CREATE STREAM b (ts TIMESTAMP, k INTEGER, y INTEGER) WITH (progress='ts');
-        CREATE STREAM c (ts TIMESTAMP, k INTEGER, z INTEGER) WITH (progress='ts');
+        CREATE STREAM a (ts TIMESTAMP, k INTEGER) WITH (event_time='ts');
+        CREATE STREAM b (ts TIMESTAMP, k INTEGER, y INTEGER) WITH (event_time='ts');
+        CREATE STREAM c (ts TIMESTAMP, k INTEGER, z INTEGER) WITH (event_time='ts');
         CREATE QUERY q AS
           SELECT count(*) AS n, count(y) AS ys, count(z) AS zs
           FROM ((a [RANGE 30 MINUTES] LEFT JOIN b [NOW] ON a.k = b.k) [RANGE 20 MINUTES]
@@ -414,7 +414,7 @@ def test_a_stream_without_a_name_takes_nobodys(inline_pond: Any) -> None:
     pond.sql(STREAMS)
     taken = [f"pairs of order and payment #{n}" for n in range(1, 12)]
     for name in taken[:6]:
-        pond.sql(f"CREATE STREAM \"{name}\" (ts TIMESTAMP, item TEXT, amount INTEGER) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM \"{name}\" (ts TIMESTAMP, item TEXT, amount INTEGER) WITH (event_time='ts')")
     for name in taken[6:]:
         pond.sql(f'CREATE QUERY "{name}" AS SELECT id FROM payment BEGIN NOW - INTERVAL 1 HOUR END NOW')
     pond.sql(f"CREATE QUERY q AS SELECT sum(amount) AS total FROM {JOIN} [RANGE TUMBLING 1 HOUR]")

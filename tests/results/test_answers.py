@@ -22,7 +22,7 @@ def feed(pond: Any, *seconds: int) -> None:
 @pytest.fixture
 def pond(inline_pond: Factory) -> Any:
     made = inline_pond(compact_files=3)
-    made.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts')")
+    made.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts')")
     made.sql(
         "CREATE QUERY q AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k HAVING count(*) < 3"
     )
@@ -91,7 +91,7 @@ def test_retention_and_expiry_keep_answers(inline_pond: Factory, monkeypatch: py
     """Rows and state go, answers stay, and the number of files is bounded."""
     monkeypatch.setattr(compaction, "FAN_IN", 3)
     pond = inline_pond(compact_files=3)
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts', retention='1 minute')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts', retention='1 minute')")
     pond.sql("CREATE QUERY q WITH (revise_for='30 seconds') AS SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]")
     for start in range(0, 600, 20):
         feed(pond, *range(start, start + 20))

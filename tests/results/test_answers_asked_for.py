@@ -36,7 +36,7 @@ CONDITIONS = {
 
 def test_what_cannot_be_shown_is_not_read(inline_pond: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     pond = inline_pond(compact_files=1000)
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress = 'ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time = 'ts')")
     pond.sql("CREATE QUERY q AS SELECT sum(v) AS n, v FROM s [RANGE 2 MINUTES SLIDE 1 MINUTE] GROUP BY v")
     for minute in range(40):
         late = [{"ts": f"2026-01-01 00:{minute - 3:02}:30", "v": minute}] if minute % 10 == 9 else []
@@ -73,7 +73,7 @@ def test_what_cannot_be_shown_is_not_read(inline_pond: Callable[..., Any], monke
 
 def test_relations_by_their_instants(inline_pond: Callable[..., Any]) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress = 'ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time = 'ts')")
     pond.sql("CREATE QUERY r AS SELECT ISTREAM(v) FROM s [RANGE 1 MINUTE]")
     pond.ingest("s", [{"ts": f"2026-01-01 00:{minute:02}:00", "v": minute} for minute in range(10)])
     pond.drain(final=True)

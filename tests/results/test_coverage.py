@@ -26,7 +26,7 @@ def feed(pond: Any, *seconds: int) -> None:
 def opened(inline_pond: Factory, retention: str | None = "1 minute") -> Any:
     pond = inline_pond()
     extra = f", retention='{retention}'" if retention else ""
-    pond.sql(f"CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, v BIGINT) WITH (progress='ts'{extra})")
+    pond.sql(f"CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts'{extra})")
     return pond
 
 

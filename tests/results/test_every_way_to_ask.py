@@ -24,7 +24,7 @@ def feed(pond: Any, stream: str, *seconds: int) -> None:
 @pytest.mark.parametrize("upkeep", [False, True])
 def test_ad_hoc_queries_see_what_row_queries_see(inline_pond: Factory, upkeep: bool) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM r (ts TIMESTAMP, v BIGINT) WITH (progress='ts', retention='5 seconds')")
+    pond.sql("CREATE STREAM r (ts TIMESTAMP, v BIGINT) WITH (event_time='ts', retention='5 seconds')")
     texts = [
         "SELECT v FROM r",
         "SELECT DISTINCT v FROM r WHERE v <> 22",
@@ -49,7 +49,7 @@ def test_outstanding_answers_are_read_in_spans(
     inline_pond: Factory, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')")
     pond.sql("CREATE QUERY q AS SELECT v % 3 AS k, sum(v) AS t FROM s [RANGE TUMBLING 2 SECONDS] GROUP BY k")
     for n in range(6):
         feed(pond, "s", *range(5 * n, 5 * n + 5))
@@ -78,7 +78,7 @@ def test_outstanding_answers_are_read_in_spans(
 
 def test_pages_of_queries_are_the_list(inline_pond: Factory) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')")
     assert list_queries(pond._core)[0].num_rows == 0
     for n in range(12):
         kind = "[RANGE TUMBLING 2 SECONDS]" if n % 4 == 0 else ""

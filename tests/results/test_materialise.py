@@ -263,7 +263,7 @@ def test_a_publish_tells_the_decider_how_much_matches(inline_pond: Any) -> None:
     """A broad query is not kept when memory is short, and answers as before."""
     pond = inline_pond(hot_bytes=400_000)
     core = pond._core
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT) WITH (event_time='ts')")
     broad = pond.register("SELECT a FROM s WHERE a >= 10")
     selection.start_ready(core)
     for at in range(4):

@@ -70,7 +70,7 @@ def same(row: dict[str, Any], wanted: sampling.Estimate) -> None:
 
 
 LIST = "count(*) AS n, sum(v) AS s, avg(v) AS a"
-CREATE = "CREATE STREAM s (ts TIMESTAMP, v DOUBLE, k TEXT) WITH (progress = 'ts', lateness = '1000000s')"
+CREATE = "CREATE STREAM s (ts TIMESTAMP, v DOUBLE, k TEXT) WITH (event_time = 'ts', lateness = '1000000s')"
 
 
 values = st.one_of(st.none(), st.integers(-50, 50).map(lambda n: n / 4))
@@ -243,7 +243,7 @@ def test_nothing_dropped_is_the_answer_itself(pond: millpond.Pond) -> None:
 
 
 def test_sums_of_integers_and_decimals_are_exact_where_nothing_is_dropped(pond: millpond.Pond) -> None:
-    pond.sql("CREATE STREAM w (ts TIMESTAMP, i BIGINT, d DECIMAL(30, 3), h HUGEINT) WITH (progress = 'ts')")
+    pond.sql("CREATE STREAM w (ts TIMESTAMP, i BIGINT, d DECIMAL(30, 3), h HUGEINT) WITH (event_time = 'ts')")
     big = 2**62
     pond.ingest(
         "w", [{"ts": f"2026-01-01 00:00:{n:02}", "i": big - n, "d": "123456789012345678.125", "h": n} for n in range(9)]
@@ -391,7 +391,7 @@ def test_summaries_stand_for_rows_that_a_function_sums_up(pond: millpond.Pond, l
     assert told is not None and told["read"]["sections"] == {"summary": 2, "": 2}
     assert told["read"]["rows"] == 8000 and told["read"]["full_groups"] == 4
     moved = table.set_column(0, "ts", pa.array(_by(table["ts"], 60, 4000), pa.timestamp("us")))
-    pond.sql("CREATE STREAM t (ts TIMESTAMP, v DOUBLE, k TEXT) WITH (progress = 'ts', lateness = '1000000s')")
+    pond.sql("CREATE STREAM t (ts TIMESTAMP, v DOUBLE, k TEXT) WITH (event_time = 'ts', lateness = '1000000s')")
     pond.ingest("t", moved)
     pond.drain()
     plain = pond.sql(f"SELECT {wanted} FROM t {window}").to_arrow().to_pylist()
@@ -448,7 +448,7 @@ def test_windows_of_rows_count_the_rows_that_are_read(pond: millpond.Pond) -> No
 
 
 def test_late_rows_revise_with_weight_one(pond: millpond.Pond) -> None:
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, v DOUBLE, k TEXT) WITH (progress = 'ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, v DOUBLE, k TEXT) WITH (event_time = 'ts')")
     pond.ingest("s", steady(4001))
     pond.drain()
     window = "[RANGE TUMBLING 1000 SECONDS]"
@@ -589,7 +589,7 @@ def test_nothing_is_reduced_where_nothing_is(pond: millpond.Pond, reduction: str
 
 
 def test_an_estimate_that_is_too_large_says_so(pond: millpond.Pond) -> None:
-    pond.sql("CREATE STREAM w (ts TIMESTAMP, d DECIMAL(38, 2)) WITH (progress = 'ts')")
+    pond.sql("CREATE STREAM w (ts TIMESTAMP, d DECIMAL(38, 2)) WITH (event_time = 'ts')")
     times = pa.array(np.arange(300) * SECOND, pa.timestamp("us"))
     pond.ingest("w", pa.table({"ts": times, "d": pa.array([Decimal(10) ** 34] * 300, pa.decimal128(38, 2))}))
     pond.drain()

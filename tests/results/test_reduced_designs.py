@@ -21,7 +21,7 @@ ROWS = 99_000
 
 def filled(path: Path, design: str, n: int = ROWS, parts: int = 3) -> millpond.Pond:
     pond = millpond.open(path, executor="inline")
-    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v DOUBLE) WITH (progress = 'ts', archive = '{design}')")
+    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v DOUBLE) WITH (event_time = 'ts', archive = '{design}')")
     draw = np.random.default_rng(5)
     table = pa.table({"ts": pa.array(np.arange(n) * SECOND, pa.timestamp("us")), "v": draw.normal(10, 2, n)})
     for part in range(parts):

@@ -18,8 +18,8 @@ SECOND = 1_000_000
 @pytest.fixture
 def pond(tmp_path: Any) -> Any:
     with millpond.open(tmp_path / "p", executor="inline") as opened:
-        opened.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v DOUBLE) WITH (progress = 'ts')")
-        opened.sql("CREATE STREAM t (ts TIMESTAMP, k INTEGER) WITH (progress = 'ts')")
+        opened.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, v DOUBLE) WITH (event_time = 'ts')")
+        opened.sql("CREATE STREAM t (ts TIMESTAMP, k INTEGER) WITH (event_time = 'ts')")
         yield opened
 
 

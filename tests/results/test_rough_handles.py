@@ -23,7 +23,7 @@ ROWS, WINDOWS = "SELECT v FROM s WHERE v > 3", "SELECT count(*) AS n FROM s [RAN
 
 def made(inline_pond: Factory) -> Any:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')")
     return pond
 
 
@@ -138,7 +138,7 @@ def test_a_full_disk_is_an_error_and_not_the_end(
         changes += [
             lambda text=text: pond.sql(text) for text in (f"CREATE QUERY x AS {WINDOWS}", "DROP STREAM s CASCADE")
         ]
-        changes.append(lambda: pond.sql("CREATE STREAM x (ts TIMESTAMP) WITH (progress = 'ts')"))
+        changes.append(lambda: pond.sql("CREATE STREAM x (ts TIMESTAMP) WITH (event_time = 'ts')"))
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
         for change in changes:

@@ -18,7 +18,7 @@ COUNT = "SELECT count(*) AS n FROM s"
 def made(inline_pond: Factory, **options: str) -> Any:
     pond = inline_pond()
     said = "".join(f", {k}='{v}'" for k, v in options.items())
-    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts'{said})")
+    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts'{said})")
     return pond
 
 
@@ -95,7 +95,7 @@ def test_explain_says_what_is_kept(inline_pond: Factory) -> None:
 def test_a_silent_partition_keeps_its_rows(inline_pond: Factory) -> None:
     """What one partition's next window needs is there after days of others, upkeep and a restart."""
     pond = inline_pond("silent", compact_files=2)
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')")
     pond.sql("CREATE QUERY q WITH (revise_for='1 hour') AS"
              " SELECT v % 2 AS odd, sum(v) AS t FROM s [PARTITION BY v ROWS 3 SLIDE 2] GROUP BY v")  # fmt: skip
     feed(pond, 1)

@@ -38,13 +38,13 @@ def numbers(answer: Any, column: str = "n") -> list[Any]:
 @pytest.fixture
 def pond(inline_pond: Factory) -> Any:
     made = inline_pond()
-    made.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (progress='ts', lateness='5 seconds')")
+    made.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (event_time='ts', lateness='5 seconds')")
     return made
 
 
 def test_e1_old_data_meets_the_query_and_new_data_too(inline_pond: Factory) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM r (ts TIMESTAMP, id INTEGER, a INTEGER, b INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM r (ts TIMESTAMP, id INTEGER, a INTEGER, b INTEGER) WITH (event_time='ts')")
     stored = [(48, 3, 10), (49, 6, 9), (50, 4, 7), (51, 0, 2), (52, 2, 1)]
     feed(pond, [{"ts": at(i), "id": i, "a": a, "b": b} for i, a, b in stored])
     handle = pond.register("SELECT id FROM r WHERE a > 0 AND a < 5 AND b > 4")
@@ -57,7 +57,7 @@ def test_e1_old_data_meets_the_query_and_new_data_too(inline_pond: Factory) -> N
 def test_e2_joins(inline_pond: Factory, hot_bytes: int) -> None:
     pond = inline_pond(hot_bytes=hot_bytes)
     for stream, column in (("r", "a"), ("s", "b")):
-        pond.sql(f"CREATE STREAM {stream} (ts TIMESTAMP, id TEXT, {column} INTEGER) WITH (progress='ts')")
+        pond.sql(f"CREATE STREAM {stream} (ts TIMESTAMP, id TEXT, {column} INTEGER) WITH (event_time='ts')")
     handle = pond.register("SELECT r.id AS x, s.id AS y FROM r, s WHERE r.a < 5 AND r.a > s.b AND s.b > 1")
     count = pond.register("SELECT count(*) AS n FROM r, s WHERE r.a < 5 AND r.a > s.b AND s.b > 1")
     feed(pond, [{"ts": at(t), "id": f"r{t}", "a": a} for t, a in ((1, 4), (2, 7), (3, 2))])
@@ -111,7 +111,7 @@ def test_what_an_answer_says_of_its_prefix(pond: Any) -> None:
 
 def test_late_rows_below_the_horizon_are_seen_once(inline_pond: Factory) -> None:
     pond = inline_pond(hot_bytes=30_000)
-    pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (progress='ts', lateness='5 seconds')")
+    pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (event_time='ts', lateness='5 seconds')")
     handle = pond.register("SELECT n FROM r WHERE n % 2 = 0")
     everything: list[int] = []
     for start in range(0, 3000, 300):
@@ -140,7 +140,7 @@ def test_tiny_epochs_make_few_blocks(pond: Any) -> None:
 
 def test_beyond_retention_nothing_is_seen_whether_files_are_there_or_not(inline_pond: Factory) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (progress='ts', retention='10 seconds')")
+    pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (event_time='ts', retention='10 seconds')")
     handle = pond.register("SELECT n FROM r")
     ticks(pond, *range(5))
     ticks(pond, *range(5, 16))
@@ -156,7 +156,7 @@ def test_beyond_retention_nothing_is_seen_whether_files_are_there_or_not(inline_
 def test_arrival_time_and_ended_streams(inline_pond: Factory) -> None:
     clock = VirtualClock()
     pond = inline_pond(clock=clock)
-    pond.sql("CREATE STREAM r (n INTEGER) WITH (progress='arrival')")
+    pond.sql("CREATE STREAM r (n INTEGER) WITH (event_time='arrival')")
     handle = pond.register("SELECT n FROM r BEGIN NOW - INTERVAL 3 SECONDS END NOW")
     for n in range(6):
         feed(pond, [{"n": n}])
@@ -182,7 +182,7 @@ def test_order_limit_distinct_and_failing_expressions(pond: Any) -> None:
 
 def test_an_answer_outlives_restart_and_compaction(inline_pond: Factory) -> None:
     pond = inline_pond(eager_rows=1)
-    pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     handle = pond.register("SELECT n FROM r WHERE n > 3", name="q")
     for n in range(0, 40, 4):
         ticks(pond, *range(n, n + 4))
@@ -231,5 +231,5 @@ def test_a_dropped_stream_takes_its_queries_along(pond: Any) -> None:
     pond.sql("DROP STREAM r CASCADE")
     with pytest.raises(QueryError):
         handle.result()
-    pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     assert len(pond.register("SELECT n FROM r").result()) == 0

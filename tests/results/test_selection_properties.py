@@ -26,7 +26,7 @@ SIZES = [0, 12_000, 1 << 26]
 @contextmanager
 def opened(**settings: Any) -> Iterator[Any]:
     with quick_folder() as folder, millpond.open(str(folder), executor="inline", **settings) as pond:
-        pond.sql(f"CREATE STREAM s ({COLUMNS}) WITH (progress='ts', lateness='{LATENESS} s')")
+        pond.sql(f"CREATE STREAM s ({COLUMNS}) WITH (event_time='ts', lateness='{LATENESS} s')")
         yield pond
 
 

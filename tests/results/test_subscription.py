@@ -16,7 +16,7 @@ Factory = Callable[..., Any]
 
 
 def made(pond: Any) -> Any:
-    pond.sql("CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts')")
     pond.sql("CREATE QUERY IF NOT EXISTS q AS SELECT k, sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k")
     return pond
 

@@ -13,7 +13,7 @@ from millpond.types.text_table import COLUMNS, LETTERS, ROWS, text_table
 
 def test_results_print_as_messages_and_tables_and_functions_are_shown(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "p", executor="inline") as pond:
-        made = pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, name TEXT) WITH (progress='ts')")
+        made = pond.sql("CREATE STREAM s (ts TIMESTAMP, k INTEGER, name TEXT) WITH (event_time='ts')")
         assert str(made) == repr(made) == made.message
         pond.register_function("odd", lambda k: bool(k % 2), arguments=["INTEGER"], cost=3)
         pond.register_function(
@@ -40,7 +40,7 @@ def test_synopses_tell_windows_as_they_are_written(tmp_path: Path) -> None:
     dated = "SINCE TIMESTAMP '2026-01-01 06:00:00' EVERY 2h SLIDE 1h"
     with millpond.open(tmp_path / "p", executor="inline") as pond:
         pond.sql(f"""
-            CREATE STREAM s (ts TIMESTAMP, k INTEGER) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, k INTEGER) WITH (event_time='ts');
             CREATE QUERY a AS SELECT count(*) [RANGE 2h SLIDE 1h] AS n, count(*) [RANGE ALL {berlin}] AS m FROM s;
             CREATE QUERY b AS SELECT count(*) AS n FROM s [RANGE ALL {dated}];
             CREATE QUERY c AS SELECT PAIRS(x.k) FROM s [RANGE 1h OPEN] x JOIN s [NOW] y ON x.k = y.k;

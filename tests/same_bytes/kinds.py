@@ -11,8 +11,8 @@ from tests.same_bytes.life import BASE, Kind, Rows, batch
 from tests.windows.months import Months
 
 S = """CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE)
-         WITH (progress='ts', lateness='3 s', ahead='1 hour');"""
-R = "CREATE STREAM r (ts TIMESTAMP, k TEXT, w BIGINT) WITH (progress='ts', lateness='2 s');"
+         WITH (event_time='ts', lateness='3 s', ahead='1 hour');"""
+R = "CREATE STREAM r (ts TIMESTAMP, k TEXT, w BIGINT) WITH (event_time='ts', lateness='2 s');"
 BOTH = S + R
 FAR = BOTH.replace(", ahead='1 hour'", "")
 DROP = BOTH.replace("lateness=", "late='drop', lateness=")
@@ -95,7 +95,7 @@ def write_files(folder: Path, number: int) -> None:
 
 TYPES = """CREATE STREAM s (ts TIMESTAMPTZ, k ENUM('low', 'mid', 'high'), d DECIMAL(9, 2), h HUGEINT, u UUID, day DATE,
   at TIME, span INTERVAL, b BOOLEAN, f FLOAT, t UTINYINT, l INTEGER[], a INTEGER[2], st STRUCT(a INTEGER, b TEXT),
-  m MAP(TEXT, INTEGER), z BLOB) WITH (progress='ts', lateness='40 s');"""
+  m MAP(TEXT, INTEGER), z BLOB) WITH (event_time='ts', lateness='40 s');"""
 
 
 def typed(number: int) -> dict[str, Rows]:
@@ -238,7 +238,7 @@ KINDS: dict[str, Kind] = {
     ),
     "marks-of-groups": Kind(
         """CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE, kind TEXT)
-             WITH (progress='ts', marks='record:kind = ''end''', marks_by='k');"""
+             WITH (event_time='ts', marks='record:kind = ''end''', marks_by='k');"""
         + R,
         {
             "q": "AS SELECT k, count(*) AS n, sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k",
@@ -251,9 +251,9 @@ KINDS: dict[str, Kind] = {
     ),
     "watermarks": Kind(
         """CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE)
-             WITH (progress='ts', lateness='5 rows', step='4s');
-           CREATE STREAM r (k TEXT, w BIGINT) WITH (progress='arrival');
-           CREATE STREAM lull (ts TIMESTAMP, k TEXT, w BIGINT) WITH (progress='ts', timer='1 s', lull='5 s');""",
+             WITH (event_time='ts', lateness='5 rows', step='4s');
+           CREATE STREAM r (k TEXT, w BIGINT) WITH (event_time='arrival');
+           CREATE STREAM lull (ts TIMESTAMP, k TEXT, w BIGINT) WITH (event_time='ts', timer='1 s', lull='5 s');""",
         {
             "q": "AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k",
             "arrived": "AS SELECT k, sum(w) AS w FROM r [RANGE TUMBLING 2 SECONDS] GROUP BY k",
@@ -479,10 +479,10 @@ KINDS: dict[str, Kind] = {
         feeds=lambda n: {"s": batch(n), "s2": batch(n + 50)[:5]},
     ),
     "summaries": Kind(
-        """CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE) WITH (progress='ts', lateness='3 s',
+        """CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE) WITH (event_time='ts', lateness='3 s',
              retention='2 days', archive='plain
              + summary(SELECT k, count(*), sum(v) FROM s [RANGE 1 MINUTE TUMBLING] GROUP BY k) keep 365d');
-           CREATE STREAM r (ts TIMESTAMP, k TEXT, w BIGINT) WITH (progress='ts', lateness='2 s', archive='plain
+           CREATE STREAM r (ts TIMESTAMP, k TEXT, w BIGINT) WITH (event_time='ts', lateness='2 s', archive='plain
              + lazy summary(SELECT k, sum(w) FROM r [RANGE 1 HOUR TUMBLING] GROUP BY k)');""",
         {
             "q": "AS SELECT k, count(*) AS n, sum(v) AS v FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k",
@@ -497,11 +497,11 @@ KINDS: dict[str, Kind] = {
     ),
     "copies": Kind(
         """CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT, x DOUBLE)
-             WITH (progress='ts', lateness='3 s', archive='replicate(0.5, 0.9)', seed=7);
+             WITH (event_time='ts', lateness='3 s', archive='replicate(0.5, 0.9)', seed=7);
            CREATE STREAM r (ts TIMESTAMP, k TEXT, w BIGINT)
-             WITH (progress='ts', lateness='2 s', archive='randomize(4)');
+             WITH (event_time='ts', lateness='2 s', archive='randomize(4)');
            CREATE STREAM z (ts TIMESTAMP, k TEXT, w BIGINT)
-             WITH (progress='ts', lateness='2 s', archive='modify', seed=3);""",
+             WITH (event_time='ts', lateness='2 s', archive='modify', seed=3);""",
         {
             "q": "AS SELECT k, count(*) AS n, sum(v) AS v FROM s REDUCE sample(0.5) [RANGE TUMBLING 10 SECONDS]"
             " GROUP BY k",
@@ -533,8 +533,8 @@ KINDS: dict[str, Kind] = {
     ),
     "files": Kind(
         """CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT)
-             WITH (path='{dir}/csv/*.csv', progress='ts', lateness='3 s', ahead='1 hour');
-           CREATE STREAM r (ts TIMESTAMP, k TEXT, w SMALLINT) WITH (path='{dir}/ndjson/*.ndjson', progress='ts');""",
+             WITH (path='{dir}/csv/*.csv', event_time='ts', lateness='3 s', ahead='1 hour');
+           CREATE STREAM r (ts TIMESTAMP, k TEXT, w SMALLINT) WITH (path='{dir}/ndjson/*.ndjson', event_time='ts');""",
         {
             "q": "AS SELECT k, count(*) AS n, sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k",
             "lines": "AS SELECT k, sum(w) AS w FROM r [RANGE TUMBLING 10 SECONDS] GROUP BY k",

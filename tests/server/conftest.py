@@ -22,7 +22,7 @@ SECRETS = {role: f"{role}-secret-of-the-tests" for role in ("read", "write", "ad
 }
 LINES = [f"{'write' if role == 'other' else role} {role} {secret}" for role, secret in SECRETS.items()]
 SCRIPT = """
-CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (progress='ts');
+CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts');
 CREATE QUERY q AS SELECT k, sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k
 """
 

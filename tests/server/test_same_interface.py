@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_refused(pond: Any, stream: str, data: Any, text: s
 
 def test_a_stream_may_be_made_anew(pond: Any) -> None:
     pond.ingest("s", rows(0, 5))
-    pond.sql("DROP STREAM s CASCADE; CREATE STREAM s (ts TIMESTAMP, w DOUBLE) WITH (progress='ts')")
+    pond.sql("DROP STREAM s CASCADE; CREATE STREAM s (ts TIMESTAMP, w DOUBLE) WITH (event_time='ts')")
     pond.ingest("s", [{"ts": "2026-01-01", "w": 0.5}])
     pond.drain()
     assert pond.sql("SELECT w FROM s").rows() == [(0.5,)]
@@ -167,7 +167,7 @@ def test_a_selection_has_a_window(pond: Any) -> None:
 
 @pytest.mark.parametrize("materialize", ["auto", "partial", "complete", "none"])
 def test_every_kind_of_selection(pond: Any, materialize: str) -> None:
-    pond.sql("CREATE STREAM t (ts TIMESTAMP, k TEXT, w BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM t (ts TIMESTAMP, k TEXT, w BIGINT) WITH (event_time='ts')")
     pond.ingest("s", rows(0, 20))
     pond.ingest("t", [{"ts": r["ts"], "k": r["k"], "w": 2 * r["v"]} for r in rows(0, 20)])
     pond.drain()
@@ -275,7 +275,7 @@ def test_a_closed_pond_says_so(pond: Any) -> None:
 
 
 def test_times_from_the_first_year_to_the_last(pond: Any) -> None:
-    pond.sql("CREATE STREAM far (ts TIMESTAMP, v BIGINT) WITH (progress='ts')")
+    pond.sql("CREATE STREAM far (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')")
     texts = ["SELECT v FROM far", "SELECT count(*) AS v FROM far [RANGE TUMBLING 5 SECONDS]"]
     handles = [pond.register(text) for text in texts]
     pond.ingest("far", [{"ts": dt.datetime(1, 1, 1), "v": 1}])

@@ -47,7 +47,7 @@ ROWS = [ROW, {"ts": "2026-01-01T12:00:01.000000Z", "d": "NaN", "f": "-Infinity",
 @pytest.fixture
 def stream(served: Served) -> Served:
     served.pond.sql(
-        f"CREATE STREAM a ({COLUMNS}) WITH (progress='ts'); CREATE STREAM c ({COLUMNS}) WITH (progress='ts')"
+        f"CREATE STREAM a ({COLUMNS}) WITH (event_time='ts'); CREATE STREAM c ({COLUMNS}) WITH (event_time='ts')"
     )
     return served
 

@@ -239,7 +239,7 @@ def test_a_position_tells_the_line_of_an_editor(inline_pond: Any, tmp_path: Path
         text = f"{header}1970-01-01 00:00:01,1\n1970-01-01 00:00:02,x\n1970-01-01 00:00:03,3\n1970-01-01 00:00:04,y\n"
         (tmp_path / f"{name}.csv").write_text(text)
         pond = inline_pond(name)
-        options = f"path='{tmp_path}/{name}.csv', progress='ts', header={'true' if header else 'false'}"
+        options = f"path='{tmp_path}/{name}.csv', event_time='ts', header={'true' if header else 'false'}"
         pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH ({options})")
         pond.drain()
         for position, record in pond.sql("SELECT position, record FROM dead(s)").rows():

@@ -143,7 +143,7 @@ def test_a_stream_is_joined_with_a_table_of_postgresql(postgres: Server, tmp_pat
                 pond.sql(f"CREATE TABLE t (faa TEXT) WITH (uri='{wrong}', table='airport')")
             assert "wrong-one" not in str(caught.value) and postgres.password not in str(caught.value)
         made = pond.sql(f"""
-            CREATE STREAM s (ts TIMESTAMP, dest TEXT) WITH (progress='ts');
+            CREATE STREAM s (ts TIMESTAMP, dest TEXT) WITH (event_time='ts');
             CREATE TABLE airport (faa TEXT, name TEXT)
               WITH (uri='{postgres.uri()}', table='public.airport', reload='1 minute');
         """)

@@ -134,7 +134,7 @@ def test_texts_are_read_back_as_the_values(served: Served) -> None:
     """NDJSON of a row goes in, and the same texts come out by every way."""
     taken_in = [v for v in VALUES if v[2] not in BEYOND]
     columns = ", ".join(f"c{n} {kind}" for n, (kind, *_) in enumerate(taken_in))
-    served.pond.sql(f"CREATE STREAM m (ts TIMESTAMP, {columns}) WITH (progress='ts')")
+    served.pond.sql(f"CREATE STREAM m (ts TIMESTAMP, {columns}) WITH (event_time='ts')")
     row = ",".join(f'"c{n}":{text}' for n, (_, _, text, _) in enumerate(taken_in))
     given = f'{{"ts":"2026-01-01T00:00:00.000000Z",{row}}}'
     raw = served.raw()

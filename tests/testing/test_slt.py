@@ -32,7 +32,7 @@ settings durable=no
 
 statement ok
 CREATE STREAM s (ts TIMESTAMP, v BIGINT)
-  WITH (progress='ts', lateness='5s')
+  WITH (event_time='ts', lateness='5s')
 
 statement ok
 CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]

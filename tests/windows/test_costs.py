@@ -102,7 +102,7 @@ def test_without_panes_the_answers_are_the_same(data: st.DataObject) -> None:
 
 def test_explain_tells_the_choice_and_its_numbers(inline_pond) -> None:  # type: ignore[no-untyped-def]
     p = inline_pond()
-    p.sql("CREATE STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT) WITH (progress='ts')")
+    p.sql("CREATE STREAM s (ts TIMESTAMP, k BIGINT, v BIGINT) WITH (event_time='ts')")
     query = "SELECT k, sum(v) AS t, max(v) AS m FROM s [RANGE 1 MINUTE SLIDE 1 SECOND] GROUP BY k"
     p.sql(f"CREATE QUERY q AS {query}")
     rows = "SELECT make_timestamp(i * 1000) AS ts, i % 10 AS k, i AS v FROM range(10000) t(i)"

@@ -241,7 +241,7 @@ def test_forms_of_state_of_a_stream_that_has_ended(inline_pond: Factory) -> None
     """Files of state are put together when all windows have been answered: of months there is no last one."""
     pond = inline_pond(compact_files=2)
     pond.register_window_kind("months", Months())
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     for state in ("lazy", "adaptive"):
         pond.sql(
             f"CREATE QUERY {state} WITH (state='{state}') AS SELECT n, sum(n) AS t FROM s [KIND months] GROUP BY n"
@@ -261,7 +261,7 @@ def test_late_rows_and_what_is_dropped(inline_pond: Factory) -> None:
     pond = inline_pond()
     pond.register_window_kind("uneven", Uneven(10, 10, 1))
     for late in ("revise", "drop"):
-        pond.sql(f"CREATE STREAM s_{late} (ts TIMESTAMP, n INTEGER) WITH (progress='ts', late='{late}')")
+        pond.sql(f"CREATE STREAM s_{late} (ts TIMESTAMP, n INTEGER) WITH (event_time='ts', late='{late}')")
         pond.sql(f"CREATE QUERY q_{late} AS SELECT sum(n) AS t FROM s_{late} [KIND uneven]")
         for second, n in ((3, 1), (12, 2), (4, 4), (15, 8), (30, 16)):
             pond.ingest(f"s_{late}", [{"ts": dt.datetime(1970, 1, 1, 0, 0, second), "n": n}])
@@ -283,7 +283,7 @@ def test_a_pond_asks_for_its_kinds(tmp_path: Path) -> None:
         return millpond.open(str(tmp_path / "pond"), executor="inline", **given)
 
     pond = opened()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     assert pond.register_window_kind("Months", Months()) == "window kind Months registered"
     assert pond.register_window_kind("months", Months()) == "window kind Months is known"
     pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [KIND MONTHS]")
@@ -372,7 +372,7 @@ def test_an_unsound_kind_is_refused(inline_pond: Factory, kind: Any, part: str) 
 
 def test_what_such_windows_cannot_be_asked_for(inline_pond: Factory) -> None:
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (progress='ts')")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, n INTEGER) WITH (event_time='ts')")
     pond.register_window_kind("months", Months())
     with pytest.raises(MillpondError, match="ends where its kind says: it is the only one"):
         pond.sql("SELECT count(*) [RANGE 1 DAY SLIDE 1 DAY], sum(n) [KIND months] FROM s")

@@ -106,7 +106,7 @@ def test_t7_a_window_ends_at_each_tuple_and_a_punctuation_emits_those_before_it(
         return dt.datetime(1970, 1, 1, 0, 0, second)
 
     pond = inline_pond()
-    pond.sql("CREATE STREAM s (a TIMESTAMP, wm TIMESTAMP) WITH (progress='a', marks='column:wm')")
+    pond.sql("CREATE STREAM s (a TIMESTAMP, wm TIMESTAMP) WITH (event_time='a', marks='column:wm')")
     pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE 10 SECONDS SLIDE 1 ROW]")
     for second in (0, 3, 5, 12):
         pond.ingest("s", [{"a": at(second), "wm": None}])

@@ -256,7 +256,7 @@ class Pond(Functions):
 
             >>> import tempfile
             >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
-            ...     _ = pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (progress = 'ts')")
+            ...     _ = pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (event_time = 'ts')")
             ...     pond.register("SELECT a FROM s WHERE a > 3").id
             2
         """

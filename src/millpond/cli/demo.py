@@ -167,7 +167,7 @@ def live_view(replay: Replay) -> Group:
     state = replay.pond.status()
     stream = by_name(state["streams"]).get(STREAM, {})
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("landed", _file_name(replay), "progress", moment(stream.get("progress")))
+    facts.add_row("landed", _file_name(replay), "watermark", moment(stream.get("watermark")))
     facts.add_row("rows", f"{stream.get('rows', 0):,}", "rows/s", f"{_rate(replay, stream):,.0f}")
     facts.add_row("late", f"{stream.get('late', 0):,}", "epochs", f"{state.get('epochs', 0):,}")
     queries = Table(box=None, pad_edge=False)
@@ -188,7 +188,7 @@ def status_line(replay: Replay) -> str:
     return (
         f"{time.monotonic() - replay.began:6.1f} s"
         f"  {stream.get('rows', 0):>7,} rows  {_rate(replay, stream):>7,.0f} rows/s"
-        f"  progress {moment(stream.get('progress'))}  {windows:>7,} windows closed"
+        f"  watermark {moment(stream.get('watermark'))}  {windows:>7,} windows closed"
         f"  {stream.get('late', 0):>5,} late  {revisions:>6,} revised"
     )
 

@@ -65,7 +65,7 @@ def _facts(pond: Any, kind: str, found: dict[str, Any]) -> list[tuple[str, Any]]
         usual = {"order": "name", "header": True, "delimiter": ",", "null": "", "archive": "plain"}
         facts = [(n, v) for n, v in options.items() if v is not None and usual.get(n) != v]
         state = pond.status()["streams"].get(found["name"], {})
-        facts += [(n.replace("_", " "), state[n]) for n in ("rows", "progress", "high_watermark") if n in state]
+        facts += [(n.replace("_", " "), state[n]) for n in ("rows", "watermark", "high_watermark") if n in state]
     return [(label, value) for label, value in facts if value not in (None, "")]
 
 

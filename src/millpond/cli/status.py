@@ -73,9 +73,9 @@ def text(value: Any) -> str:
     return moment(value) if isinstance(value, datetime) else str(value)
 
 
-_MOMENTS = {"progress", "high_watermark", "closed"}
+_MOMENTS = {"watermark", "high_watermark", "closed"}
 _TITLES = {"rate": "rows/s", "high_watermark": "newest", "dead": "dead letters", "pending_items": "pending"}
-_STREAM_FIELDS = ("rows", "rate", "progress", "high_watermark", "late", "dead", "pending_items", "archive_files")
+_STREAM_FIELDS = ("rows", "rate", "watermark", "high_watermark", "late", "dead", "pending_items", "archive_files")
 _QUERY_FIELDS = ("stream", "status", "reason", "windows", "revisions", "too_late", "closed")
 
 __all__ = ["by_name", "draw", "entries_table", "moment", "text"]

@@ -112,7 +112,7 @@ def _streams(state: Mapping[str, Any], span: float) -> list[dict[str, Any]]:
             "late": s["late"],
             "dead": s["dead"],
             "waiting_rows": s["pending_rows"],
-            "progress": s["progress"],
+            "watermark": s["watermark"],
             "newest": s["high_watermark"],
             "archive_bytes": s["bytes"],
         }
@@ -199,7 +199,7 @@ def _table(title: str, rows: list[Mapping[str, Any]]) -> Table:
 def _cell(name: str, value: Any) -> str:
     if name.endswith("bytes") and isinstance(value, int):
         return size(value)
-    if name in ("progress", "newest", "closed"):
+    if name in ("watermark", "newest", "closed"):
         return moment(value)
     if name == "seconds" and value is not None:
         return f"{value:.3f}"

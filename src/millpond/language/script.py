@@ -422,8 +422,10 @@ class _Reader:
         return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type] # one of the words
 
     def show(self) -> Show:
+        if self.word() == "PROGRESS":
+            self.fail("SHOW PROGRESS is called SHOW WATERMARKS now", expected="SHOW WATERMARKS")
         what = self.expect(
-            "STREAMS", "TABLES", "QUERIES", "SYNOPSES", "PROGRESS", "LOAD", "SETTINGS", "FUNCTIONS", "ARCHIVE"
+            "STREAMS", "TABLES", "QUERIES", "SYNOPSES", "WATERMARKS", "LOAD", "SETTINGS", "FUNCTIONS", "ARCHIVE"
         ).lower()
         name = self.name("a stream") if what == "archive" and self.token else None
         return Show(what=what, name=name, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case

@@ -61,11 +61,11 @@ PAGE: Final[Schema] = _object(
     ["columns", "row_count", "next", "rows"], columns=COLUMNS, row_count=WHOLE, next=_MAYBE_TEXT, rows=ROWS
 )
 ANSWER: Final[Schema] = _object(
-    ["query", "epoch", "now", "progress", "begin", "end", "final", "exact", "columns", "row_count", "next", "rows"],
+    ["query", "epoch", "now", "watermark", "begin", "end", "final", "exact", "columns", "row_count", "next", "rows"],
     query=_object(["id", "name"], id=WHOLE, name=TEXT),
     epoch=WHOLE,
     now=_MAYBE_TEXT,
-    progress=_MAYBE_TEXT,
+    watermark=_MAYBE_TEXT,
     begin=_MAYBE_TEXT,
     end=_MAYBE_TEXT,
     final=FLAG,

@@ -77,8 +77,8 @@ def create_statement(name: str, schema: StructType, options: Mapping[str, Any]) 
 
     >>> from pyspark.sql.types import LongType, StructType, TimestampNTZType
     >>> schema = StructType().add("ts", TimestampNTZType()).add("n", LongType())
-    >>> create_statement("s", schema, {"progress": "ts", "lateness": "5s"})
-    'CREATE STREAM "s" ("ts" TIMESTAMP, "n" BIGINT) WITH ("progress" = \\'ts\\', "lateness" = \\'5s\\')'
+    >>> create_statement("s", schema, {"event_time": "ts", "lateness": "5s"})
+    'CREATE STREAM "s" ("ts" TIMESTAMP, "n" BIGINT) WITH ("event_time" = \\'ts\\', "lateness" = \\'5s\\')'
     """
     columns = ", ".join(f"{quote(field.name)} {_type(field.dataType, field.name)}" for field in schema.fields)
     try:

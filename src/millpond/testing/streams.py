@@ -29,7 +29,7 @@ _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 def columns_of(create_stream: str) -> dict[str, str]:
     """The columns that the text of a CREATE STREAM or CREATE TABLE declares, name to type.
 
-    >>> columns_of("CREATE STREAM s (ts TIMESTAMP, price DECIMAL(10, 2), tags TEXT[]) WITH (progress='ts')")
+    >>> columns_of("CREATE STREAM s (ts TIMESTAMP, price DECIMAL(10, 2), tags TEXT[]) WITH (event_time='ts')")
     {'ts': 'TIMESTAMP', 'price': 'DECIMAL(10, 2)', 'tags': 'TEXT[]'}
     """
     start = create_stream.find("(")

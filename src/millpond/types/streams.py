@@ -30,7 +30,7 @@ def leads_away(path: str) -> bool:
 class StreamOptions:
     """What `WITH (…)` behind CREATE STREAM says. Durations are microseconds of event time (`idle`: of clock time).
 
-    time: the event-time column; `ARRIVAL` when `progress='arrival'`.
+    time: the event-time column; `ARRIVAL` when `event_time='arrival'`.
     lateness / lateness_rows: how far a row may lag behind the largest event time, by time or by count;
         both None means `ordered` (progress is the largest event time seen).
     ahead: how far a row may lead the median of the cohort of rows before it; None: no limit.

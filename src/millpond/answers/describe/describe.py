@@ -65,7 +65,7 @@ def status(core: Core) -> dict[str, Any]:
         streams[definition.name] = {
             "rows": counts.rows,
             "rate": _rate(recent),
-            "progress": moment(progress.bound),
+            "watermark": moment(progress.bound),
             "high_watermark": moment(progress.high),
             "late": counts.late,
             "dead": counts.dead,
@@ -151,10 +151,10 @@ def show(core: Core, what: str) -> pa.Table:
         return show_load(core)
     if what == "settings":
         return show_settings(core)
-    if what == "progress":
-        from millpond.answers.describe.watermarks import show_progress
+    if what == "watermarks":
+        from millpond.answers.describe.watermarks import show_watermarks
 
-        return show_progress(core)
+        return show_watermarks(core)
     now = status(core)
     if what == "streams":
         rows = [
@@ -163,7 +163,7 @@ def show(core: Core, what: str) -> pa.Table:
                 "source": s["source"],
                 "rows": s["rows"],
                 "rate": s["rate"],
-                "progress": s["progress"],
+                "watermark": s["watermark"],
                 "high_watermark": s["high_watermark"],
                 "late": s["late"],
                 "dead_letters": s["dead"],
@@ -179,7 +179,7 @@ def show(core: Core, what: str) -> pa.Table:
                 "source": "s",
                 "rows": "i",
                 "rate": "f",
-                "progress": "s",
+                "watermark": "s",
                 "high_watermark": "s",
                 "late": "i",
                 "dead_letters": "i",

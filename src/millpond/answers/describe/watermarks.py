@@ -1,4 +1,4 @@
-"""SHOW PROGRESS: how far streams, their source partitions and queries are, and who holds them up."""
+"""SHOW WATERMARKS: how far streams, their source partitions and queries are, and who holds them up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = {
     "kind": pa.string(),
     "name": pa.string(),
     "source": pa.string(),
-    "bound": pa.string(),
+    "watermark": pa.string(),
     "high_watermark": pa.string(),
     "lag": pa.string(),
     "late": pa.int64(),
@@ -36,7 +36,7 @@ _COLUMNS = {
 }
 
 
-def show_progress(core: Core) -> pa.Table:
+def show_watermarks(core: Core) -> pa.Table:
     """One row per stream, source partition and window query; for pairs also what is known of results to come.
 
     Columns: kind ('stream', 'partition', 'query'; of pairs 'side': no result to come has a smaller event time of that
@@ -61,7 +61,7 @@ def show_progress(core: Core) -> pa.Table:
         return [_query_row(standing, known, states, published.clock), *_mark_rows(standing, known, streams)]
 
     none: list[dict[str, Any]] = []
-    for found in Failures(catalog, "SHOW PROGRESS").each(catalog.shown_queries(), of_query, none):
+    for found in Failures(catalog, "SHOW WATERMARKS").each(catalog.shown_queries(), of_query, none):
         rows += found
     return pa.table({name: pa.array([r.get(name) for r in rows], kind) for name, kind in _COLUMNS.items()})
 
@@ -72,7 +72,7 @@ def _stream_rows(stream: StreamDefinition, state: StreamProgress, clock: int) ->
     first = {
         "kind": "stream",
         "name": stream.name,
-        "bound": moment(state.bound),
+        "watermark": moment(state.bound),
         "high_watermark": moment(state.high),
         "lag": _lag(state.bound, state.high),
         "late": sum(p.late for p in parts.values()),
@@ -89,7 +89,7 @@ def _stream_rows(stream: StreamDefinition, state: StreamProgress, clock: int) ->
                 "kind": "partition",
                 "name": stream.name,
                 "source": name,
-                "bound": moment(p.bound),
+                "watermark": moment(p.bound),
                 "high_watermark": moment(p.high),
                 "lag": _lag(p.bound, p.high),
                 "late": p.late,
@@ -145,7 +145,7 @@ def _query_row(
     return {
         "kind": "query",
         "name": standing.definition.name,
-        "bound": moment(known.closed),
+        "watermark": moment(known.closed),
         "high_watermark": moment(high),
         "lag": _lag(known.closed, high),
         "late": known.too_late,
@@ -164,12 +164,12 @@ def _mark_rows(standing: Standing, known: QueryProgress, streams: Sequence[Strea
         times = [f"{times[0]} (first)", f"{times[1]} (second)"]
     marks, name = marks_of(relation, (known.sides[0], known.sides[1])), standing.definition.name
     rows = [
-        {"kind": "side", "name": name, "source": time, "bound": moment(side)}
+        {"kind": "side", "name": name, "source": time, "watermark": moment(side)}
         for time, side in zip(times, marks.sides, strict=True)
     ]
     if marks.joint is not None:
         joint = ", ".join(map(moment, marks.joint))
-        rows.append({"kind": "joint", "name": name, "source": ", ".join(times), "bound": joint})
+        rows.append({"kind": "joint", "name": name, "source": ", ".join(times), "watermark": joint})
     return rows
 
 

@@ -234,7 +234,7 @@ def _of_stream(runtime: StreamRuntime, reached: Reached) -> dict[str, float]:
         "archive_files": float(len(segments)),
     }
     if NEVER < known.bound < FOREVER:
-        found["progress"] = known.bound / 1e6
+        found["watermark"] = known.bound / 1e6
     if NEVER < known.high < FOREVER:
         found["behind_clock"] = (reached.manifest.clock - known.high) / 1e6
     return found

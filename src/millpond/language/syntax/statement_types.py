@@ -107,7 +107,7 @@ class Show(Statement):
     name: the stream.
     """
 
-    what: Literal["streams", "tables", "queries", "synopses", "progress", "load", "settings", "functions", "archive"]
+    what: Literal["streams", "tables", "queries", "synopses", "watermarks", "load", "settings", "functions", "archive"]
     name: str | None = None
 
 

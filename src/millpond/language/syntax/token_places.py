@@ -19,7 +19,7 @@ def token_place(statement: Statement, word: str) -> tuple[int, int]:
     (it was made from something else): the first word of the statement.
 
     >>> from millpond.language import parse
-    >>> (statement,) = parse("CREATE STREAM r (ts TIMESTAMP) WITH (progress = 'ts')")
+    >>> (statement,) = parse("CREATE STREAM r (ts TIMESTAMP) WITH (event_time = 'ts')")
     >>> token_place(statement, "r"), token_place(statement, "ts")
     ((14, 15), (17, 19))
     """

@@ -62,18 +62,18 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
 
 
 def time_column(reader: OptionReader, columns: tuple[Column, ...]) -> str:
-    """The event-time column that `progress` names, or the only one there is."""
+    """The event-time column that `event_time` names, or the only one there is."""
     times = [c for c in columns if c.type in TIMES]
-    if "progress" not in reader:
+    if "event_time" not in reader:
         if len(times) == 1:
             return times[0].name
         found = f"there are {len(times)} timestamp columns" if times else "there is no timestamp column"
         raise reader.fault(
             f"which column is the event time? {found}", reader.place,
-            "progress='<column>', or progress='arrival' for the time of arrival",
+            "event_time='<column>', or event_time='arrival' for the time of arrival",
         )  # fmt: skip
-    named: str = reader.value("progress")
-    place = reader.place_of("progress")
+    named: str = reader.value("event_time")
+    place = reader.place_of("event_time")
     column = next((c for c in columns if c.name.lower() == named.lower()), None)
     if column is None and named.lower() == "arrival":
         clash = next((c for c in columns if c.name.lower() == ARRIVAL), None)

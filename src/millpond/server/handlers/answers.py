@@ -106,7 +106,7 @@ def _response(found: Any, page: Any, handle: Any, media: str, following: str | N
         "query": {"id": handle.id, "name": handle.name},
         "epoch": found.epoch,
         "now": now,
-        "progress": progress,
+        "watermark": progress,
         "begin": begin,
         "end": end,
         "final": bool(found.final),

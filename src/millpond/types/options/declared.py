@@ -90,9 +90,15 @@ def live(owner: type) -> Table:
     return MappingProxyType({name: found for name, found in options_of(owner).items() if found.live})
 
 
+#: What options were called before, and are called now.
+RENAMED = {"progress": "event_time"}
+
+
 def unknown(name: str, known: Table) -> OptionFault:
     """The fault for a name that there is not."""
     word = next(iter(known.values())).word
+    if (now := RENAMED.get(name)) in known:
+        return OptionFault(f"{word} '{name}' is called {now} now", f"{now}=…")
     here = " here" if word == "option" else ""
     return OptionFault(f"there is no {word} '{name}'{here}", f"one of {', '.join(known)}", nearest(name, known))
 

@@ -61,7 +61,7 @@ class StreamTerms(FileTerms):
     order: Literal["name", "mtime"] = option(
         "name", Choice(("name", "mtime")), "in which order files are taken: by name or by time of change"
     )
-    progress: str = option(
+    event_time: str = option(
         "", Text("a timestamp column, or 'arrival'"), "the event time's column; by default the only timestamp"
     )
     ordered: bool | None = option(
