@@ -60,7 +60,7 @@ CASES = Path(__file__).with_name("cases")
 _DECLARED = """
 CREATE STREAM s (ts TIMESTAMP, k INTEGER, v DOUBLE, name VARCHAR, level ENUM('low', 'high'), at STRUCT(x INTEGER),
                  tags INTEGER[], d DATE, p DECIMAL(10, 2), ok BOOLEAN, z TIMESTAMPTZ, "Odd Name" INTEGER)
-  WITH (progress = 'ts');
+  WITH (event_time = 'ts');
 CREATE STREAM a (ts TIMESTAMP, k INTEGER, x INTEGER) WITH (lateness = '5s');
 CREATE STREAM b (ts TIMESTAMP, k INTEGER, y INTEGER) WITH (lateness = '5s');
 CREATE STREAM c (ts TIMESTAMP, k INTEGER, n INTEGER) WITH (lateness = '5s');
