@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import millpond
+from millpond.catalog import Catalog, apply
+from millpond.engine.control.resharing import apart, decide, together
+from millpond.manifests.records import Published
 from tests.quick import quick_folder
 
 START = dt.datetime(2026, 1, 1)
@@ -119,3 +122,52 @@ def test_a_crash_between_copy_and_event(folder: Path, monkeypatch: pytest.Monkey
         for name in ("p1", "p3"):
             rows = pond.sql(f"SELECT sum(v) AS v FROM {name} WHERE window_end = TIMESTAMP '{end:%Y-%m-%d %H:%M:%S}'")
             assert round(rows.rows()[0][0], 6) == wanted
+
+
+# -- the decision ------------------------------------------------------------------------------------------------------
+
+
+def facts(folder: Path) -> tuple[Catalog, Published]:
+    """A catalog whose queries share state, and what is published of it."""
+    with millpond.open(folder, executor="inline", share=True) as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (progress='ts')")
+        pond.sql(";".join(f"CREATE QUERY {name} AS {text}" for name, text in QUERIES.items()))
+        put(pond, [0, 10, 20])
+        return pond._core.catalogs.catalog, pond._core.epochs.published
+
+
+def state_of(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """The state that each query has."""
+    return {q.definition.name: q.inputs or (q.synopsis,) for q in catalog.queries.values()}
+
+
+def test_apart_gives_all_but_one_a_copy_of_what_they_shared(folder: Path) -> None:
+    catalog, published = facts(folder / "pond")
+    found = apart(catalog, published.epoch + 1)
+    assert found.event is not None
+    after = apply(catalog, found.event)
+    owners = [o for owned in state_of(after).values() for o in owned]
+    assert len(set(owners)) == len(owners)
+    assert {o for copies in found.copies.values() for o in copies} == set(owners) - {*catalog.synopses, *catalog.stores}
+    assert set(found.copies) <= {*catalog.synopses, *catalog.stores}
+
+
+def test_together_undoes_apart(folder: Path) -> None:
+    catalog, published = facts(folder / "pond")
+    event = apart(catalog, published.epoch + 1).event
+    assert event is not None
+    alone = apply(catalog, event)
+    found = together(alone, published)
+    assert found.event is not None and not found.copies
+    again = apply(alone, found.event)
+    assert len({o for owned in state_of(again).values() for o in owned}) == len(
+        {o for owned in state_of(catalog).values() for o in owned}
+    )
+    assert together(again, published).event is None
+
+
+def test_nothing_is_decided_while_a_query_is_back_filled(folder: Path) -> None:
+    catalog, published = facts(folder / "pond")
+    filling = apply(catalog, {"do": "set_status", "id": min(catalog.queries), "status": "backfilling"})
+    assert decide(filling, published, share=False) is None and decide(filling, published, share=True) is None
+    assert decide(catalog, published, share=False) == apart(catalog, published.epoch + 1)

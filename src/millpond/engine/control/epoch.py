@@ -9,7 +9,7 @@ from millpond.engine.control.committing import commit, publish, published_after
 from millpond.engine.control.gathering import gather
 from millpond.engine.control.proposal import Proposal, propose
 from millpond.engine.control.reporting import Reached, Work, report_epoch, takes_others
-from millpond.engine.control.resharing import reshare
+from millpond.engine.control.resharing import decide, reshare
 from millpond.engine.control.telemetry import Stopwatch
 from millpond.engine.core import Core
 from millpond.engine.jobs.tables import refresh_files
@@ -34,8 +34,9 @@ def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | N
     with core.lock:
         if core.epochs.in_flight is not None:
             return core.epochs.in_flight
-        quarantine(core.catalog_log, core.published.failures)  # a crash may have come before it
-        reshare(core)
+        quarantine(core.catalogs.log, core.epochs.published.failures)  # a crash may have come before it
+        if core.resharing:
+            _reshare(core)
         while True:
             facts = gather(core, force, settle)
             failures = Failures(facts.catalog, f"what epoch {facts.published.epoch + 1} is to do")
@@ -43,6 +44,15 @@ def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | N
             if not quarantine(core.catalog_log, failures.reasons):
                 break
         return None if proposal is None else _begun(core, proposal)
+
+
+def _reshare(core: Core) -> None:
+    """Bring the queries in line with the setting `share`, as soon as that can be."""
+    published, log = core.epochs.published, core.catalogs.log
+    decided = decide(log.catalog, published, core.settings.share)
+    if decided is not None:
+        reshare(core.storage, log, published.epoch + 1, decided)
+        core.resharing = False
 
 
 def _begun(core: Core, proposal: Proposal) -> int:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millpond.catalog import Catalog, Standing, Store, Synopsis, apply
+from millpond.archive.storage import Storage
+from millpond.catalog import Catalog, CatalogLog, Standing, Store, Synopsis, apply
 from millpond.catalog.sharing import covers, ordered_alike
 from millpond.catalog.unions import progress_of
-from millpond.engine.core import Core
 from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
+from millpond.manifests.records import Published
 from millpond.operators.windowed.needs import complete_since, keep_since
 from millpond.progress import NEVER
 from millpond.relations import spare_of
@@ -25,19 +27,53 @@ from millpond.tables import Chunk, Segment, read_chunks, write_chunks
 from millpond.types import PairsQuery, RowWindowQuery, StandingQuery, TimeWindow, WindowedQuery, to_json
 
 
-def reshare(core: Core) -> None:
-    """Bring the queries in line with the setting `share`, if it was switched; no epoch may be under way.
+@dataclass(frozen=True)
+class Resharing:
+    """What is to be done when sharing is switched.
 
-    Queries that are being back-filled stay as they are until they are live.
+    event: of the catalog; None: nothing moves. copies: the owners of state that get copies of a shared one's, by owner.
     """
-    if not core.resharing:
-        return
-    if any("backfilling" in (q.status, q.reason) for q in core.catalog.queries.values()):
-        return
-    event = together(core) if core.settings.share else apart(core)
-    if event is not None:
-        core.catalog_log.record(event)
-    core.resharing = False
+
+    event: dict[str, Any] | None = None
+    copies: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def decide(catalog: Catalog, published: Published, share: bool) -> Resharing | None:
+    """What brings the queries in line with the setting `share`: a pure decision; no epoch may be under way.
+
+    Returns: None while queries are being back-filled, which stay as they are until they are live.
+    """
+    if any("backfilling" in (q.status, q.reason) for q in catalog.queries.values()):
+        return None
+    return together(catalog, published) if share else apart(catalog, published.epoch + 1)
+
+
+def reshare(storage: Storage, log: CatalogLog, epoch: int, decided: Resharing) -> None:
+    """Do what was decided before epoch `epoch`; the pond's lock must be held."""
+    if decided.copies:
+        # With the version of the catalog: after a crash in between, the same copies are not committed twice.
+        written = _copied(storage, decided.copies, epoch)
+        storage.state.commit(written, (), "reshare", log.catalog.version, moved=True)
+    if decided.event is not None:
+        log.record(decided.event)
+
+
+def _copied(storage: Storage, copies: Mapping[str, Sequence[str]], epoch: int) -> list[Segment]:
+    """State files with the chunks of shared state under the names of the copies: one for each file that has any."""
+    folder, written = state_folder(storage.path), []
+    with storage.pinned():
+        for segment in storage.state.segments:
+            chunks = [
+                Chunk(owner, c.kind, c.epoch, c.low, c.high, c.table)
+                for c in read_chunks([os.path.join(folder, segment.path)], set(copies))
+                for owner in copies[c.owner]
+            ]
+            if not chunks:
+                continue
+            name = f"{segment.path.removesuffix('.parquet')}-own{epoch}.parquet"
+            made = write_chunks(folder, name, chunks, segment.shard, segment.level, segment.last_epoch)
+            written.append(replace(made, first_epoch=segment.first_epoch, last_epoch=segment.last_epoch))
+    return written
 
 
 @dataclass
@@ -64,9 +100,8 @@ class _Move:
 # -- apart -------------------------------------------------------------------------------------------------------------
 
 
-def apart(core: Core) -> dict[str, Any] | None:
-    """Give every query but one of those that share state a copy of it, committed when this returns."""
-    catalog, epoch = core.catalog, core.published.epoch + 1
+def apart(catalog: Catalog, epoch: int) -> Resharing:
+    """Give every query but one of those that share state a copy of it, from epoch `epoch` on."""
     move, copies = _Move(), defaultdict[str, list[str]](list)
     for synopsis in catalog.synopses.values():
         users = sorted(catalog.served(synopsis.owner), key=lambda q: q.id)
@@ -83,10 +118,7 @@ def apart(core: Core) -> dict[str, Any] | None:
             known = move.queries.get(standing.id, standing)
             inputs = tuple(mine.owner if o == store.owner else o for o in known.inputs)
             move.queries[standing.id] = replace(known, inputs=inputs)
-    if copies:
-        # With the version of the catalog: after a crash in between, the same copies are not committed twice.
-        core.state.commit(_copied(core, copies, epoch), (), "reshare", catalog.version, moved=True)
-    return move.event
+    return Resharing(move.event, copies)
 
 
 def _owner(owner: str, epoch: int, query: int) -> str:
@@ -94,48 +126,30 @@ def _owner(owner: str, epoch: int, query: int) -> str:
     return f"{owner.split('.')[0]}.{epoch}.{query}.own"
 
 
-def _copied(core: Core, copies: dict[str, list[str]], epoch: int) -> list[Segment]:
-    """State files with the chunks of shared state under the names of the copies: one for each file that has any."""
-    folder, written = state_folder(core.path), []
-    with core.pinned():
-        for segment in core.state.segments:
-            chunks = [
-                Chunk(owner, c.kind, c.epoch, c.low, c.high, c.table)
-                for c in read_chunks([os.path.join(folder, segment.path)], set(copies))
-                for owner in copies[c.owner]
-            ]
-            if not chunks:
-                continue
-            name = f"{segment.path.removesuffix('.parquet')}-own{epoch}.parquet"
-            made = write_chunks(folder, name, chunks, segment.shard, segment.level, segment.last_epoch)
-            written.append(replace(made, first_epoch=segment.first_epoch, last_epoch=segment.last_epoch))
-    return written
-
-
 # -- together ----------------------------------------------------------------------------------------------------------
 
 
-def together(core: Core) -> dict[str, Any] | None:
+def together(catalog: Catalog, published: Published) -> Resharing:
     """Let queries go over to state of others that has all that they need."""
-    move, catalog = _Move(), core.catalog
+    move = _Move()
     for number in sorted(catalog.queries):
         standing = catalog.queries[number]
         if standing.status != "live" or _is_reduced(standing.definition.query):
             continue
-        moved = _joined_stores(catalog, standing) if standing.inputs else _joined_synopsis(core, catalog, standing)
+        moved = _joined_stores(catalog, standing) if standing.inputs else _joined_synopsis(catalog, published, standing)
         if moved is not None:
             move.queries[number] = moved
             catalog = apply(catalog, _Move({number: moved}).event or {})
-    return move.event
+    return Resharing(move.event)
 
 
 def _is_reduced(query: StandingQuery) -> bool:
     return isinstance(query, WindowedQuery) and query.reduce is not None
 
 
-def _joined_synopsis(core: Core, catalog: Catalog, standing: Standing) -> Standing | None:
+def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing) -> Standing | None:
     query, own = standing.windowed, catalog.synopses[standing.synopsis]
-    stream, published = catalog.stream_of(standing), core.published
+    stream = catalog.stream_of(standing)
     known = published.queries.get(str(standing.id))
     if known is None or known.paused is not None or catalog.kept_by(own.owner):
         return None
@@ -154,17 +168,17 @@ def _joined_synopsis(core: Core, catalog: Catalog, standing: Standing) -> Standi
         and s.spec.serves(own.spec, query)
         and ordered_alike(catalog, s.owner, own.spec.where, standing.definition.options)
         and len(catalog.users(s.owner)) >= len(catalog.users(own.owner))
-        and _complete_since(core, catalog, s) <= need
+        and _complete_since(catalog, published, s) <= need
     ]
     best = max(found, key=lambda s: (len(catalog.users(s.owner)), s.owner), default=None)
     return None if best is None else replace(standing, synopsis=best.owner)
 
 
-def _complete_since(core: Core, catalog: Catalog, synopsis: Synopsis) -> int:
+def _complete_since(catalog: Catalog, published: Published, synopsis: Synopsis) -> int:
     """The event time from which a synopsis certainly holds every row, by what its users need."""
-    high = progress_of(catalog, synopsis.spec, core.published.progress).high
+    high = progress_of(catalog, synopsis.spec, published.progress).high
     stream = catalog.streams[synopsis.spec.stream]
-    known = core.published.queries
+    known = published.queries
     users = [q for q in catalog.users(synopsis.owner) if q.status == "live" and str(q.id) in known]
     users = [q for q in users if known[str(q.id)].paused is None]
     failures = Failures(catalog, "sharing")
@@ -197,4 +211,4 @@ def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
     return None if tuple(inputs) == standing.inputs else replace(standing, inputs=tuple(inputs))
 
 
-__all__ = ["apart", "reshare", "together"]
+__all__ = ["Resharing", "apart", "decide", "reshare", "together"]
