@@ -130,7 +130,7 @@ def test_a_crash_between_copy_and_event(folder: Path, monkeypatch: pytest.Monkey
 def facts(folder: Path) -> tuple[Catalog, Published]:
     """A catalog whose queries share state, and what is published of it."""
     with millpond.open(folder, executor="inline", share=True) as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (event_time='ts')")
         pond.sql(";".join(f"CREATE QUERY {name} AS {text}" for name, text in QUERIES.items()))
         put(pond, [0, 10, 20])
         return pond._core.catalogs.catalog, pond._core.epochs.published
