@@ -37,4 +37,5 @@ class Limits:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Limits:
         """The limits with those that are given. Raises: OptionFault."""
-        return cls(**read(options_of(cls), given))
+        owner: type = cls  # mypy takes the hash of a frozen dataclass's values for that of the class
+        return cls(**read(options_of(owner), given))
