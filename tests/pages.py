@@ -116,12 +116,10 @@ class Shell:
         self._shell.stdin.write(f"{command} 2>.server >/dev/null &\n")
         self._shell.stdin.flush()
         deadline = time.monotonic() + 120
-        while not log.is_file() or not log.read_text().endswith("\n"):
-            assert time.monotonic() < deadline, "the server did not start"
+        while not (said := [line for line in _lines(log) if "serves" in line]):  # behind lines of its log
+            assert time.monotonic() < deadline, f"the server did not start: {_lines(log)}"
             time.sleep(0.05)
-        printed = log.read_text().replace(self.port, _PORT)
-        assert "serves" in printed, printed
-        return printed
+        return said[0].replace(self.port, _PORT)
 
     def close(self) -> None:
         """End the shell and what runs in its background."""
@@ -131,6 +129,11 @@ class Shell:
             self._shell.wait(20)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGKILL)
+
+
+def _lines(file: Path) -> list[str]:
+    lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
+    return [line for line in lines if line.endswith("\n")]
 
 
 def run_page(page: str, folder: Path) -> None:

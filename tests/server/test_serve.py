@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -27,9 +28,25 @@ def started(path: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
-    line = process.stderr.readline()
-    assert "serves" in line, line + process.stderr.read()
+    line = next((line for line in process.stderr if "serves" in line), "")  # behind lines of its log
+    assert line, "it did not start"
     return process, line.split()[-1]
+
+
+def test_its_log_as_json(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "millpond", "serve", "--pond", str(tmp_path / "pond"), "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "MILLPOND_EXECUTOR": "inline", "MILLPOND_LOG_FORMAT": "json"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:  # every one is JSON
+        lines.append(json.loads(line))
+        if lines[-1]["event"] == "serving":
+            with millpond.connect(lines[-1]["url"]) as pond:
+                pond.sql("SHOW STREAMS")
+            process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 0
+    assert [line["event"] for line in lines] == ["pond opened", "serving", "pond closed"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

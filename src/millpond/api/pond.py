@@ -44,6 +44,7 @@ from millpond.engine.jobs.sweeping import sweep_orphans
 from millpond.language import pointing_into
 from millpond.sources.ingest import to_table, unknown_stream
 from millpond.support.errors import PondError, QueryError, SourceError
+from millpond.support.event_log import event_log
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.tables.executors import Executor, InlineExecutor
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from millpond.engine.spark.executor import Starting
+
+LOG = event_log(__name__)
 
 
 class Pond(Functions):
@@ -444,6 +447,7 @@ class Pond(Functions):
             ready_of(self._core).stop()
             self._kinds.close()
             self._core.close()
+            LOG.info("pond closed", path=self.path, epoch=self._core.epochs.published.epoch)
 
     def _check(self) -> None:
         if self._closed:
@@ -508,7 +512,13 @@ def open(
         raise PondError(f"there is no executor '{executor}'; 'spark' and 'inline' are")
     core = open_core(os.fspath(path), make, clock, settings, storage)
     try:
-        return Pond(core, start, window_kinds)
+        pond = Pond(core, start, window_kinds)
     except BaseException:
         core.close()
         raise
+    catalog, epochs = core.catalogs.catalog, core.epochs
+    LOG.info(
+        "pond opened", path=core.path, executor=executor, epoch=epochs.published.epoch, in_flight=epochs.in_flight,
+        streams=len(catalog.streams), queries=len(catalog.queries), row_queries=len(core.catalogs.register),
+    )  # fmt: skip
+    return pond

@@ -12,7 +12,16 @@ from rich.console import Console
 
 from millpond.cli import archive, serve, top
 from millpond.cli.output import Format, Writer
-from millpond.cli.session import FAILED, announce_start, opened, parse_settings, reached, reporting, say
+from millpond.cli.session import (
+    FAILED,
+    announce_start,
+    logged,
+    opened,
+    parse_settings,
+    reached,
+    reporting,
+    say,
+)
 from millpond.support.errors import PondError
 
 app = typer.Typer(
@@ -51,6 +60,7 @@ def _version(
 
 
 @app.command()
+@logged()
 def run(
     file: Annotated[str, typer.Argument(metavar="FILE.sql", help="The script; - reads standard input.")],
     pond: PondOption = None,
@@ -64,6 +74,7 @@ def run(
 
 
 @app.command()
+@logged()
 def sql(
     statements: Annotated[
         str | None,
@@ -146,6 +157,7 @@ def doctor(
 
 
 @app.command()
+@logged()
 def demo(
     pond: Annotated[
         Path, typer.Option("--pond", help="The demo's folder; an earlier demo there is removed.", file_okay=False)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from millpond.cli.session import opened, parse_settings, reporting, say
+from millpond.cli.session import logged, opened, parse_settings, reporting, say
 from millpond.support.errors import PondError
+from millpond.support.event_log import event_log, is_json
+
+LOG = event_log(__name__)
 
 
 def serve(
@@ -50,10 +52,17 @@ def serve(
                 f"on {host} others can reach this server: it needs tokens. `millpond token --owner NAME --role admin "
                 "--file tokens` makes one; then add --token-file tokens"
             )
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
         with opened(pond, executor, parse_settings(settings)) as handle:
-            run(handle, host, port, tokens, limits, announce=lambda url: say(f"millpond serves {pond} on {url}"))
-        say("stopped")
+            run(handle, host, port, tokens, limits, announce=lambda url: _announce(pond, url))
+        if not is_json():
+            say("stopped")
+
+
+def _announce(pond: Path, url: str) -> None:
+    if is_json():
+        LOG.info("serving", pond=str(pond), url=url)
+    else:
+        say(f"millpond serves {pond} on {url}")
 
 
 def token(
@@ -83,7 +92,7 @@ def token(
 
 def register(app: Any) -> None:
     """Add these commands to the command line."""
-    app.command()(serve)
+    app.command()(logged("info")(serve))
     app.command()(token)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import json
 import os
 import shutil
@@ -11,21 +12,26 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from millpond.cli.output import OutputClosed
 from millpond.support.errors import MillpondError, StatementError
+from millpond.support.event_log import Form, Level, configure, event_log, is_json
 from millpond.types.options import Settings, options_of
 
 if TYPE_CHECKING:
     from millpond.api.pond import Pond
     from millpond.client.remote import RemotePond
+
+LOG = event_log(__name__)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: Exit statuses beside 0.
 FAILED = 1
@@ -57,10 +63,10 @@ def reporting() -> Iterator[None]:
     try:
         yield
     except StatementError as error:
-        say(f"error: {error}")
+        _complain(error)
         raise typer.Exit(WRONG_STATEMENT) from None
     except MillpondError as error:
-        say(f"error: {error}")
+        _complain(error)
         raise typer.Exit(FAILED) from None
     except OutputClosed:
         # Python flushes standard output once more at its end, which must not complain either.
@@ -74,6 +80,48 @@ def reporting() -> Iterator[None]:
         raise typer.Exit(TERMINATED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+_LOG_FORMAT = Annotated[
+    Form, typer.Option("--log-format", envvar="MILLPOND_LOG_FORMAT", help="How the log goes to standard error.")
+]
+_LOG_LEVEL = Annotated[
+    Level, typer.Option("--log-level", envvar="MILLPOND_LOG_LEVEL", help="The least that the log tells.")
+]
+
+
+def logged(level: Level = "warning") -> Callable[[Command], Command]:
+    """Gives a command the options --log-format and --log-level, and its log to standard error.
+
+    Args:
+        level: what is told unless the options say otherwise.
+    """
+
+    def around(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        form = inspect.Parameter("log_format", keyword, default="text", annotation=_LOG_FORMAT)
+        least = inspect.Parameter("log_level", keyword, default=level, annotation=_LOG_LEVEL)
+
+        def run(*arguments: Any, log_format: Form, log_level: Level, **more: Any) -> Any:
+            configure(log_format, log_level)
+            return command(*arguments, **more)
+
+        parameters = [*own.parameters.values(), form, least]
+        run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # what Typer reads
+        return cast(Command, run)
+
+    return around
+
+
+def _complain(error: MillpondError) -> None:
+    """Say why a command fails: where the log is JSON, as a line of it."""
+    if is_json():
+        LOG.error("failed", error=str(error))
+    else:
+        say(f"error: {error}")
 
 
 @contextmanager

@@ -9,10 +9,13 @@ from typing import Any
 
 from millpond.sources.tables.versions import TABLES
 from millpond.support.errors import PondError
+from millpond.support.event_log import event_log
 from millpond.synopses import connection, query_table
 from millpond.tables import read_json, write_json
 from millpond.types import leads_away
 from millpond.types.options import Settings
+
+LOG = event_log(__name__)
 
 FORMAT = 1
 _FOLDERS = (
@@ -66,6 +69,7 @@ class Ownership:
     def check_fence(self) -> None:
         """Refuse to write when somebody else has opened the pond since (a lock can be lost on shared storage)."""
         if read_json(os.path.join(self.path, "fence.json")) != self.opening:
+            LOG.error("fence lost", path=self.path)
             raise PondError(f"the pond {self.path} was opened by another process; this one may not write any more")
 
     def release(self) -> None:

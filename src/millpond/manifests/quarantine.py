@@ -12,7 +12,6 @@ reason when the work is done (`quarantine`), and from then on nothing is done fo
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -23,10 +22,11 @@ from millpond.catalog.log import CatalogLog
 from millpond.catalog.state import Catalog, Standing
 from millpond.manifests.places import query_owner
 from millpond.support.errors import EngineError, PondError
+from millpond.support.event_log import event_log
 from millpond.synopses.kernel import BROKEN, reset
 from millpond.synopses.tolerance import one_line
 
-LOG = logging.getLogger("millpond.quarantine")
+LOG = event_log(__name__)
 
 #: What no query is to blame for: a disk, an object store, a pond that was taken over or closed, an interrupt. It fails
 #: the epoch or the job, which is tried again.
@@ -74,7 +74,9 @@ class Failures:
                 if isinstance(error, BROKEN):
                     reset()
                 if attempt == attempts:
-                    LOG.exception("%s: %s fails: %s", self.where, owner, one_line(error))
+                    LOG.warning(
+                        "a part of the work failed", error, where=self.where, owner=owner, error=one_line(error)
+                    )
                     self.add(owner, one_line(error) or type(error).__name__)
         return None
 
@@ -125,7 +127,8 @@ def quarantine(log: CatalogLog, reasons: Mapping[str, str], where: str = "") -> 
     """
     events = Failures(log.catalog, "", {owner: f"{where}{reason}" for owner, reason in reasons.items()}).consequences()
     for event in (e for e in events if e["do"] == "set_status"):
-        LOG.error("query %s is quarantined: %s", log.catalog.queries[event["id"]].definition.name, event["reason"])
+        name = log.catalog.queries[event["id"]].definition.name
+        LOG.error("query quarantined", query=name, reason=event["reason"])
     if events:
         log.record(*events)
     return bool(events)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from millpond.support import errors
+from millpond.support.event_log import event_log
 from millpond.support.wire import error_json
 
-log = logging.getLogger("millpond.server")
+LOG = event_log(__name__)
 
 
 class Failure(Exception):
@@ -51,7 +51,7 @@ def of_exception(error: BaseException, request_id: str) -> Failure:
     if isinstance(error, Failure):
         return error
     if isinstance(error, errors.EngineError):
-        log.error("request %s: %s", request_id, error)
+        LOG.error("request met a stopped engine", request=request_id, error=str(error))
         text = "the engine has stopped; the server's log says why"
         return Failure(503, "EngineError", text, request=request_id)
     if isinstance(error, errors.MillpondError):
@@ -59,9 +59,9 @@ def of_exception(error: BaseException, request_id: str) -> Failure:
         status = {"StatementError": 400, "SourceError": 400, "QueryError": 409, "PondError": 503}
         return Failure(status.get(body["error"], 503), body.pop("error"), body.pop("message"), **body)
     if isinstance(error, (MemoryError, RecursionError)):
-        log.error("request %s: %s", request_id, type(error).__name__)
+        LOG.error("request failed", request=request_id, error=type(error).__name__)
         return Failure(413, "too_large", "the request needs more memory than the server has for one")
-    log.error("request %s failed", request_id, exc_info=error)
+    LOG.error("request failed", error, request=request_id, error=f"{type(error).__name__}: {error}")
     text = f"internal error; the server's log has it as request {request_id}"
     return Failure(500, "internal", text, request=request_id)
 

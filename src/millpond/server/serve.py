@@ -128,6 +128,7 @@ class Server(uvicorn.Server):
                 http=Protocol,
                 ws="none",
                 lifespan="on",
+                log_config=None,  # its lines go where the others go
                 log_level="warning",
                 access_log=False,
                 server_header=False,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, cast
@@ -19,7 +20,10 @@ import pyarrow.parquet as pq
 from millpond.sources.intake import HEAD_BYTES, Format, IntakeLog, Item, checksum
 from millpond.sources.listing import Seen, check_path, folder_time, list_path
 from millpond.support.errors import SourceError
+from millpond.support.event_log import event_log
 from millpond.types import SECOND, StreamDefinition
+
+LOG = event_log(__name__)
 
 FORMATS: Final[dict[str, Format]] = {
     ".parquet": "parquet",
@@ -114,7 +118,7 @@ class FileSource:
         listing = list_path(self.path)
         fresh: list[Seen] = []
         changed: list[str] = []
-        self.unrecognised = 0
+        unrecognised: list[str] = []
         pending: dict[str, _Pending] = {}
         for path, seen in listing.files.items():
             known = self._known.get(path)
@@ -122,7 +126,7 @@ class FileSource:
                 if self._has_changed(known, seen):
                     changed.append(path)
             elif self.format_of(path) is None:
-                self.unrecognised += 1
+                unrecognised.append(path)
             elif settle and not self._complete(seen, now, pending):
                 continue
             else:
@@ -132,13 +136,23 @@ class FileSource:
         items = [item for seen in fresh if (item := self._item(seen, clock_us, settle, pending, now)) is not None]
         taken = self.log.append(items)
         self._learn()
-        self._pending, self.changed = pending, sorted(changed)
+        self._tell(changed, unrecognised)
+        self._pending, self.changed, self.unrecognised = pending, sorted(changed), len(unrecognised)
         self._listed = time.monotonic_ns()
         # a folder that was changed just now may change again without showing it
         self._folders = {f: t for f, t in listing.folders.items() if t is None or now - t > _RESOLUTION_NS}
         if len(self._folders) < len(listing.folders):
             self._folders = {}
         return taken
+
+    def _tell(self, changed: Sequence[str], unrecognised: Sequence[str]) -> None:
+        """Say which files are not taken, as often as there are new ones."""
+        name, fresh = self.definition.name, sorted(set(changed) - set(self.changed))
+        if fresh:
+            LOG.warning("files changed after they were taken", stream=name, files=len(fresh), first=fresh[0])
+        if len(unrecognised) > self.unrecognised:
+            new = len(unrecognised) - self.unrecognised
+            LOG.warning("files have no known format", stream=name, files=new, such_as=max(unrecognised))
 
     def format_of(self, path: str) -> Format | None:
         """How to read a file: as declared, else as its name says; None: the name does not say."""

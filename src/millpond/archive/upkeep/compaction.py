@@ -22,10 +22,13 @@ from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.storage import StreamRuntime
 from millpond.manifests.places import results_folder
+from millpond.support.event_log import event_log
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
+
+LOG = event_log(__name__)
 
 #: Files below this size, and of fewer rows, are merged with their neighbours.
 SMALL_FILE = 64 << 20
@@ -78,6 +81,8 @@ def compact_archive(archives: Archives, runtime: StreamRuntime) -> None:
     report = archives.executor.run(task, 1, _collect, 1, background=True)[0][0]
     merged = [from_json(Segment, s) for s in report["segments"]]
     runtime.archive.commit(merged, [s.path for s in chosen], moved=True)
+    rows = sum(s.rows for s in merged)
+    LOG.info("archive compacted", stream=definition.name, files=len(chosen), into=len(merged), rows=rows)
     with archives.lock:
         runtime.lazy.handle(Merged(names, [section_of(s.path) for s in merged]))
     # Until its commit a copy has no section of the new names, and scans read the archive.
@@ -143,7 +148,9 @@ def compact_results(archives: Archives) -> None:
     live = {f"q{q}" for q in archives.catalog.queries}
     task = partial(_merge_chunks, archives.path, [to_json(s) for s in chosen], sorted(live))
     reports = archives.executor.run(task, 1, _collect, 1, background=True)
-    results.commit([from_json(Segment, s) for s in reports[0][0]["segments"]], [s.path for s in chosen], moved=True)
+    merged = [from_json(Segment, s) for s in reports[0][0]["segments"]]
+    results.commit(merged, [s.path for s in chosen], moved=True)
+    LOG.info("answers compacted", files=len(chosen), into=len(merged))
 
 
 def _merge_chunks(pond: str, chosen: list[dict[str, Any]], live: list[str], task: int) -> Iterator[Parcel]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from millpond.archive import Keep
 from millpond.archive.copies import section_of
 from millpond.archive.open_archives import Archives
@@ -12,7 +14,11 @@ from millpond.archive.retention import keep_of_copies, keep_of_rows
 from millpond.archive.storage import StreamRuntime
 from millpond.archive.summed.summary_upkeep import settle
 from millpond.progress import NEVER, StreamProgress
+from millpond.support.event_log import event_log
+from millpond.support.texts.far_instants import instants_texts
 from millpond.tables import Segment
+
+LOG = event_log(__name__)
 
 
 def expire(archives: Archives, runtime: StreamRuntime) -> None:
@@ -34,9 +40,9 @@ def expire(archives: Archives, runtime: StreamRuntime) -> None:
             return  # it is still to be made
     for table in longer.values():
         there = {section_of(s.path): s for s in table.segments}
-        removed = table.snapshot[1]
+        before = table.snapshot[1]
         # What the copy's own retention removed before is not waited for.
-        old = [s for s in old if section_of(s.path) in there or (removed is not None and s.high < removed)]
+        old = [s for s in old if section_of(s.path) in there or (before is not None and s.high < before)]
     if old:
         names = {section_of(s.path) for s in old}
         for table in longer.values():
@@ -44,7 +50,10 @@ def expire(archives: Archives, runtime: StreamRuntime) -> None:
             if marked:
                 table.commit(marked, (), moved=True)
         settle(archives, stream, old)
-        runtime.archive.commit([], [s.path for s in old], removed=max(s.high for s in old) + 1)
+        removed = max(s.high for s in old) + 1
+        runtime.archive.commit([], [s.path for s in old], removed=removed)
+        until = instants_texts(pa.array([removed], pa.timestamp("us")))[0].as_py()
+        LOG.info("rows expired", stream=stream.name, files=len(old), rows=sum(s.rows for s in old), until=until)
     for copy, table in longer.items():
         gone = beyond(table.segments, own[copy], now)
         if gone:

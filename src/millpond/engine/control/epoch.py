@@ -104,6 +104,8 @@ def run_epoch(core: Core, epoch: int) -> None:
         core.telemetry.add(work, watch, takes_others(manifest, core.catalogs.catalog))
         quarantine(core.catalogs.log, record.failures)
         core.notify()
+    names = {number: stream.name for number, stream in core.catalogs.catalog.streams.items()}
+    core.telemetry.notices.epoch(epoch, report, watch.total, core.settings.target, names)
 
 
 def _run(core: Core, manifest: Manifest) -> EpochReport:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import shutil
 import threading
@@ -13,18 +11,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millpond.engine.control.epoch import begin_epoch, run_epoch
+from millpond.engine.control.notices import SELDOM, failed
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import attempt_backfill, give_up
 from millpond.engine.jobs.derived_history import run_history, waiting_histories
 from millpond.engine.jobs.maintenance import maintain
 from millpond.engine.jobs.tables import refresh_databases
-from millpond.support.errors import EngineError
+from millpond.support.errors import EngineError, MillpondError
+from millpond.support.event_log import Seldom, event_log
 from millpond.synopses.tolerance import one_line
 
 if TYPE_CHECKING:
     from millpond.engine.spark.executor import Starting
 
-LOG = logging.getLogger("millpond.engine")
+LOG = event_log(__name__)
 
 #: Seconds between looks at sources and at the clock while nothing happens.
 IDLE = 0.1
@@ -92,8 +92,9 @@ class SparkLoop:
     def __init__(self, core: Core, start: Starting) -> None:
         self.core, self._start = core, start
         self._stop = threading.Event()
-        self._jobs = _Jobs(self._stop.is_set)
+        self._jobs = _Jobs(core.path, self._stop.is_set)
         self._work = threading.Event()
+        self._seldom = Seldom(SELDOM)
         self._beginning = threading.Lock()
         self.query: Any = None
         self._keeper = threading.Thread(target=self._background, name="millpond-background", daemon=True)
@@ -163,17 +164,23 @@ class SparkLoop:
         for attempt in (1, 2, 3):
             try:
                 return run_epoch(self.core, epoch)
-            except (EngineError, OSError):
+            except (EngineError, OSError) as error:
+                failed(LOG, "epoch failed", error, self.core.path, epoch=epoch, attempt=attempt)
                 if attempt == 3 or self._stop.is_set():
                     raise
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: Exception) -> None:
+        known = isinstance(error, MillpondError | OSError)
+        LOG.error("engine stopped", None if known else error, path=self.core.path, error=one_line(error))
         self.core.epochs.fail(error)
 
     def _read_databases(self) -> None:
         while not self._stop.wait(LOOK):
-            with contextlib.suppress(OSError):  # a full disk, say: the next look tries again
+            try:
                 refresh_databases(self.core)
+            except OSError as error:  # the next look tries again
+                if self._seldom.due("tables", 1):
+                    failed(LOG, "reading tables failed", error, self.core.path)
 
     def _background(self) -> None:
         try:
@@ -207,8 +214,8 @@ class SparkLoop:
 class _Jobs:
     """Background jobs: one that fails is tried again, after ever longer times; it never stops epochs."""
 
-    def __init__(self, stopped: Callable[[], bool]) -> None:
-        self._stopped = stopped
+    def __init__(self, path: str, stopped: Callable[[], bool]) -> None:
+        self._path, self._stopped = path, stopped
         self._failing: dict[str, tuple[int, float]] = {}
 
     def run(self, name: str, work: Callable[[], None], give_up: Callable[[str], None] | None = None) -> bool:
@@ -218,7 +225,7 @@ class _Jobs:
             give_up: takes the reason of one that has failed too often.
         Returns: whether it is done.
         """
-        failed, again = self._failing.get(name, (0, 0.0))
+        times, again = self._failing.get(name, (0, 0.0))
         if time.monotonic() < again:
             return False
         try:
@@ -226,10 +233,15 @@ class _Jobs:
         except Exception as error:
             if self._stopped():
                 return False
-            LOG.exception("%s fails, for the %d. time: %s", name, failed + 1, error)
-            if give_up is None or failed + 1 < TRIES:
-                self._failing[name] = failed + 1, time.monotonic() + min(12 * UPKEEP, 0.1 * 2**failed)
+            wait = min(12 * UPKEEP, 0.1 * 2**times)
+            failed(LOG, "job failed", error, self._path, job=name, attempt=times + 1, again_in=wait)
+            if give_up is None or times + 1 < TRIES:
+                self._failing[name] = times + 1, time.monotonic() + wait
                 return False
+            LOG.error("job given up", job=name, attempts=times + 1, error=one_line(error))
             give_up(one_line(error))
+        else:
+            if times:
+                LOG.info("job succeeded", job=name, attempt=times + 1)
         self._failing.pop(name, None)
         return True

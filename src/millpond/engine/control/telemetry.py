@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from millpond.engine.control.notices import Notices
 from millpond.engine.control.reporting import Reporter, Work
 from millpond.manifests.task_reports import longest
 
@@ -32,10 +33,12 @@ class Stopwatch:
 class Telemetry:
     """What the last epochs did.
 
-    recent: rows and seconds of each. work: operator by operator. reporter: says what has changed.
+    recent: rows and seconds of each. work: operator by operator. reporter: says what has changed. notices: what goes
+    to the log.
     """
 
     reporter: Reporter
+    notices: Notices = field(default_factory=Notices)
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))
     work: deque[Work] = field(default_factory=lambda: deque(maxlen=8))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,6 +45,7 @@ from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.operators.windowed.needs import keep_since, read_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import EngineError, QueryError
+from millpond.support.event_log import event_log
 from millpond.support.file_cache import FileCache
 from millpond.synopses import connection
 from millpond.synopses.panes import by_interval
@@ -54,6 +56,8 @@ from millpond.tables.chunks import Payload, unpack
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
 from millpond.windows import registered
+
+LOG = event_log(__name__)
 
 #: Owner of the parcels that tell what failed.
 FAILED = "failed"
@@ -67,10 +71,14 @@ def attempt_backfill(core: Core, owner: str) -> None:
 
     Raises: what is in `INFRASTRUCTURE`; it may go well another time.
     """
-    failures = Failures(core.catalog, "back-fill")
+    failures, begun = Failures(core.catalog, "back-fill"), time.perf_counter()
+    queries = sorted(q.definition.name for q in core.catalog.queries.values() if backfill_owner(q) == owner)
+    LOG.info("back-fill started", queries=queries, owner=owner)
     failures.attempt(owner, partial(run_backfill, core, owner))
     if owner in failures:
         give_up(core, owner, failures.reasons[owner])
+    else:
+        LOG.info("back-fill finished", queries=queries, owner=owner, seconds=time.perf_counter() - begun)
 
 
 def give_up(core: Core, owner: str, reason: str) -> None:

@@ -7,6 +7,7 @@ nothing of the past is late.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -25,9 +26,12 @@ from millpond.progress import StreamProgress
 from millpond.sources.derived import DerivedSource, derived_folder, write_history
 from millpond.sources.system import SystemSource
 from millpond.support.errors import EngineError
+from millpond.support.event_log import event_log
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
+
+LOG = event_log(__name__)
 
 #: Files that one task may write.
 _FILES_PER_TASK = 1000
@@ -63,6 +67,8 @@ def run_history(archives: Archives, number: int) -> None:
         chosen = sorted(segments_in(segments, wanted), key=lambda s: (s.first_epoch, s.path))
         tasks = divided([whole_files(chosen, wanted)], max(1, archives.executor.cores - 1))
         job = partial(_map, archives.path, to_json(source), to_json(stream), to_json(tasks))
+        begun = time.perf_counter()
+        LOG.info("back-fill started", stream=stream.name)
         try:
             reports = archives.executor.run(job, len(tasks), _collect, 1, background=True)
         except Exception as error:
@@ -72,6 +78,7 @@ def run_history(archives: Archives, number: int) -> None:
             if number in archives.catalog.streams:
                 write_history(derived_folder(archives.path, stream), epoch, bound, reports[0][0]["files"])
                 archives.epochs.notify()
+        LOG.info("back-fill finished", stream=stream.name, seconds=time.perf_counter() - begun)
 
 
 def caught_up(archives: Archives, now: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 from millpond.archive.storage import StreamRuntime
@@ -10,13 +9,15 @@ from millpond.archive.summed.summary_upkeep import maintain_summaries
 from millpond.archive.upkeep.compaction import compact_archive, compact_results
 from millpond.archive.upkeep.copy_maintenance import sweep_copies, unmark, vacuum
 from millpond.archive.upkeep.expiry import expire
+from millpond.engine.control.notices import failed
 from millpond.engine.core import Core
 from millpond.engine.jobs.sweeping import sweep, sweep_dropped
 from millpond.engine.jobs.tables import sweep_tables
 from millpond.manifests.records import read_manifest
 from millpond.operators.row_query.block_files import sweep_hot
+from millpond.support.event_log import event_log
 
-LOG = logging.getLogger("millpond.engine")
+LOG = event_log(__name__)
 
 
 def maintain(core: Core) -> None:
@@ -43,7 +44,7 @@ def maintain(core: Core) -> None:
             try:
                 part()
             except Exception as error:
-                LOG.exception("a part of the upkeep fails: %s", error)
+                failed(LOG, "upkeep failed", error, core.path, part=part.func.__name__.strip("_"))
                 errors.append(error)
     if errors:
         raise errors[0]

@@ -24,11 +24,14 @@ from millpond.sources.tables.databases import read_database
 from millpond.sources.tables.files import read_table, table_files
 from millpond.sources.tables.readings import Readings, Waiting
 from millpond.support.errors import MillpondError, SourceError
+from millpond.support.event_log import event_log
 from millpond.support.file_cache import FileCache
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import read_json, remove_file, write_durably, write_json
 from millpond.tables.files import temporary_name
 from millpond.types import TableDefinition, from_json, to_json
+
+LOG = event_log(__name__)
 
 #: The folder of a pond that versions lie in.
 TABLES = "tables"
@@ -271,7 +274,13 @@ class TableVersions:
             os.makedirs(folder, exist_ok=True)
             write_json(os.path.join(folder, "state.json"), to_json(state))
         with self._guard:
+            before = self._states.get(definition.id)
             self._states[definition.id] = state
+        said = "" if before is None else before.problem
+        if state.problem and state.problem != said:
+            LOG.warning("table cannot be read", table=definition.name, problem=state.problem)
+        elif said and not state.problem:
+            LOG.info("table can be read again", table=definition.name)
         return state
 
 
