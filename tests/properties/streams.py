@@ -76,10 +76,10 @@ class Drawn:
 
 
 @st.composite
-def streams(draw: st.DrawFn, max_rows: int = 24, nan: bool = False, gaps: bool = True) -> Drawn:
+def streams(draw: st.DrawFn, max_rows: int = 24, nan: bool = False, gaps: bool = True, min_rows: int = 1) -> Drawn:
     """A stream of a few dozen rows; disorder is whatever order they were drawn in."""
     unit, base = draw(st.sampled_from(UNITS)), draw(st.sampled_from(BASES))
-    offsets = draw(st.lists(st.integers(0, 40), min_size=1, max_size=max_rows))
+    offsets = draw(st.lists(st.integers(0, 40), min_size=min_rows, max_size=max_rows))
     jumps = draw(st.sampled_from([(0,), (0,), (0, 3 * YEAR)])) if gaps else (0,)
     if draw(st.booleans()):
         offsets = sorted(offsets)

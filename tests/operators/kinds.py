@@ -1,0 +1,243 @@
+"""How cases of each kind of operator are drawn, and what is compared at their end: one entry a kind.
+
+A new kind gets the whole suite by an entry in `ENTRIES`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from hypothesis import strategies as st
+
+from millpond.operators.contract import Operator
+from millpond.operators.copies.operator import Copies
+from millpond.operators.derived.operator import DerivedRows
+from millpond.operators.pairs.operator import PairsOperator
+from millpond.operators.panes.operator import PanesOperator
+from millpond.operators.relation.operator import RelationOperator
+from millpond.operators.row_query.operator import RowQueries
+from millpond.operators.rows.operator import RowsOperator
+from millpond.operators.stores.operator import StoreOperator
+from millpond.operators.summaries.operator import SummaryOperator
+from tests.operators.cases import Answer, Asked, Case, Rows
+from tests.operators.driver import Driver
+from tests.operators.shown import Answers, copied, last_answers, matched, passed_on, summarised
+from tests.oracle import Case as Window
+from tests.oracle import Row, Table
+from tests.oracle import pairs as oracle_pairs
+from tests.oracle.case import span
+from tests.oracle.cql import Query, Stamped, Windowed
+from tests.oracle.revisions import final_answers
+from tests.oracle.row_windows import RowCase, row_answers
+from tests.properties.harness import wanted
+from tests.properties.landmarks import landmark_cases
+from tests.properties.queries import cases as window_cases
+from tests.properties.streams import COLUMNS, TYPES, Drawn, streams
+from tests.properties.test_row_windows import row_cases
+from tests.properties.test_several_windows import several
+from tests.relations import test_pairs as pairs_drawn
+from tests.relations.setting import WINDOWS
+from tests.relations.shapes import GROUPED, JOINED, ONE, TWO, millpond, naive
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kind of operator in the suite.
+
+    Attributes:
+        kind: its class, as the registry has it.
+        cases: draws cases of it.
+        shown: what is compared of a pond in the end.
+    """
+
+    kind: type[Operator]
+    cases: st.SearchStrategy[Case] = field(repr=False)
+    shown: Callable[[Driver], Answers] = field(default=last_answers, repr=False)
+
+
+LATE = st.sampled_from(("revise", "drop"))
+
+
+@st.composite
+def over_windows(
+    draw: st.DrawFn, asked: Callable[[st.DrawFn, Drawn], Asked], options: str = "", least: int = 1, most: int = 2
+) -> Case:
+    """A case over the stream `s` of `tests.properties`.
+
+    Args:
+        asked: draws what is computed over the stream. options: of the stream. least, most: how many of them.
+    """
+    stream = draw(streams(14, gaps=False, min_rows=5))
+    queries = tuple(asked(draw, stream) for _ in range(draw(st.integers(least, most))))
+    lateness, late, rows = draw(st.sampled_from((0, 3, 8))) * stream.unit, draw(LATE), stream.rows
+    # Windows whose rows are numbered as they come are another question in another order.
+    ordered = any("BY ARRIVAL" in query.text for query in queries)
+    if ordered and late == "drop":
+        rows = tuple(sorted(rows, key=lambda row: row.time))
+    named = tuple(replace(row, intake=place) for place, row in enumerate(rows))
+    return Case({"s": COLUMNS}, queries, {"s": named}, stream.unit, lateness, late, options, ordered)
+
+
+def _table(rows: Mapping[str, Rows]) -> Table:
+    return Table(tuple(rows["s"]), TYPES)
+
+
+def _window_answers(case: Window, rows: Mapping[str, Rows]) -> Answer:
+    return wanted(final_answers(case, _table(rows)))
+
+
+def _panes(draw: st.DrawFn, stream: Drawn) -> Asked:
+    """Windows that end at instants: of fixed length, or growing, or several of them."""
+    unit = stream.unit
+    case = draw(st.one_of(window_cases(unit), window_cases(unit), landmark_cases(stream), several(stream)))
+    state = draw(st.sampled_from(((), (), ("state='lazy'",), ("state='adaptive'",))))
+    known = case.since is None and not any(case.sinces)  # else the oracle writes starts in another way
+    return Asked(case.query(), partial(_window_answers, case) if known else None, state)
+
+
+def _row_window_answers(case: RowCase, rows: Mapping[str, Rows]) -> Answer:
+    return wanted(row_answers(case, _table(rows)))
+
+
+def _rows(draw: st.DrawFn, stream: Drawn) -> Asked:
+    """Windows that end with rows."""
+    case = draw(row_cases(stream.unit))
+    return Asked(case.query(), partial(_row_window_answers, case))
+
+
+@st.composite
+def united(draw: st.DrawFn, *texts: str) -> Case:
+    """A case over a union of two streams."""
+    some = draw(st.tuples(streams(8, gaps=False, min_rows=4), streams(8, gaps=False, min_rows=4)))
+    rows = {name: tuple(sorted(each.rows, key=lambda row: row.time)) for name, each in zip("sz", some, strict=True)}
+    text = re.sub(r"(\d+) UNIT", lambda found: span(int(found[1]) * some[0].unit), draw(st.sampled_from(texts)))
+    asked = (Asked(text),)
+    return Case({"s": COLUMNS, "z": COLUMNS}, asked, rows, some[0].unit, some[0].unit, draw(LATE))
+
+
+# -- relations and pairs: times are single microseconds, since the oracle looks at every instant
+
+
+AB = {"a": "INTEGER", "b": "INTEGER"}
+TIMED = "ts TIMESTAMP, a INTEGER, b INTEGER"
+#: Behind the last instant at which anything happens.
+END = 24
+
+KEYS = st.one_of(st.none(), st.integers(0, 2))
+_STAMPED = st.lists(st.tuples(st.integers(0, 14), KEYS, st.integers(0, 2)), min_size=3, max_size=10)
+
+
+@st.composite
+def over_instants(draw: st.DrawFn, asked: st.SearchStrategy[Asked], most: int = 2, least: int = 1) -> Case:
+    """A case over the streams `s` and `u`, with that many queries."""
+    queries = tuple(draw(st.lists(asked, min_size=least, max_size=most)))
+    rows = {}
+    for name in "su":
+        drawn = sorted(draw(_STAMPED), key=lambda each: each[0])
+        rows[name] = tuple(Row(t, n, {"a": a, "b": b}) for n, (t, a, b) in enumerate(drawn))
+    return Case({"s": TIMED, "u": TIMED}, queries, rows, 1, draw(st.sampled_from((0, 2, 5))), draw(LATE))
+
+
+def _changes(shape: str, operator: str, windows: tuple[str, ...], rows: Mapping[str, Rows]) -> Answer:
+    inputs = {}
+    for place, (name, window) in enumerate(zip("sus", windows, strict=True)):
+        form, partition = WINDOWS[window]
+        stamped = [Stamped(row.time, row.intake, tuple(row.values.values())) for row in rows[name]]
+        inputs[f"w{place}"] = Windowed(AB, stamped, form, (0,) if partition else ())
+    found = getattr(Query(naive(shape), inputs), operator.lower())(-1, END)
+    return [(("time", at), *values) for at, values in found.elements()]
+
+
+@st.composite
+def _relation(draw: st.DrawFn, shapes: tuple[str, ...] = (*ONE, *TWO, *JOINED, *GROUPED)) -> Asked:
+    """A relational query without tables."""
+    shape = draw(st.sampled_from([each for each in shapes if "t.a" not in each]))
+    operator = draw(st.sampled_from(("ISTREAM", "ISTREAM", "DSTREAM", "")))
+    windows = draw(st.tuples(*[st.sampled_from(sorted(filter(None, WINDOWS)))] * 3))
+    known = partial(_changes, shape, operator, windows) if operator else None
+    return Asked(millpond(shape, operator, *windows), known)
+
+
+def _met(kind: str, windows: tuple[str, str], rows: Mapping[str, Rows]) -> Answer:
+    inputs = tuple(
+        [oracle_pairs.Item(row.time, (row.values["a"], row.values["b"])) for row in rows[name]] for name in "su"
+    )
+    forms = (pairs_drawn.WINDOWS[windows[0]], pairs_drawn.WINDOWS[windows[1]])
+    found = oracle_pairs.pairs(kind, inputs, forms, lambda x, y: x[0] is not None and x[0] == y[0])
+    return [(("time", at), *values) for at, values in found.elements()]
+
+
+@st.composite
+def _pairs(draw: st.DrawFn) -> Asked:
+    """A stream of pairs."""
+    kind = draw(st.sampled_from([each for each in pairs_drawn.KINDS if not each.startswith("asof")]))
+    windows = draw(pairs_drawn.sliding)
+    shown = "x.a, x.b" + ("" if kind in ("semi", "anti") else ", y.a AS c, y.b AS d")
+    text = f"PAIRS({shown}) FROM s {windows[0]} x {pairs_drawn.KINDS[kind]} u {windows[1]} y ON x.a = y.a"
+    return Asked(f"SELECT {text}", partial(_met, kind, windows))
+
+
+#: Queries that read the same rows of `s`.
+_ALIKE = ("SELECT {r}(a, b) FROM {0} x", "SELECT DISTINCT {r}(a) FROM {0} x", TWO[0], TWO[2])
+
+# -- what no query asks for
+
+
+def _selected(what: str, where: str, rows: Mapping[str, Rows]) -> Answer:
+    found = _table(rows).load().execute(f"SELECT {what} FROM t AS s WHERE {where}").fetchall()
+    return [tuple(row) for row in found]
+
+
+CONDITIONS = ("g > 0", "v IS NOT NULL", "k IN ('a', 'b')", "b OR g = 1", "n % 2 = 0", "n BETWEEN -2 AND 3 OR d > 1")
+
+
+def _derived(draw: st.DrawFn, stream: Drawn) -> Asked:
+    """A stream of the rows of `s` that pass a condition."""
+    what, where = (
+        draw(st.sampled_from(("ts, k, g * 2 AS y", "ts, v, d, b", "n, ts"))),
+        draw(st.sampled_from(CONDITIONS)),
+    )
+    return Asked(f"SELECT {what} FROM s WHERE {where}", partial(_selected, what, where), what="STREAM", revises=False)
+
+
+def _row_query(draw: st.DrawFn, stream: Drawn) -> Asked:
+    """A query over the rows of `s`."""
+    where = draw(st.sampled_from(CONDITIONS))
+    return Asked(f"SELECT k, n FROM s WHERE {where}", partial(_selected, "ts, k, g, v, n, d, b", where), revises=False)
+
+
+SUMMARY = "SELECT k, count(*), sum(g), min(v) FROM s [RANGE 5 MINUTES TUMBLING] GROUP BY k"
+
+ENTRIES = (
+    Entry(Copies, over_windows(_derived, ", archive='replicate(0.5, 0.9)', seed=7", 0, 0), copied),
+    Entry(
+        PanesOperator,
+        st.one_of(
+            over_windows(_panes),
+            over_windows(_panes),
+            over_windows(_panes),
+            united(
+                "SELECT k, count(*) AS n, list(n) AS l FROM (s UNION ALL z) [RANGE 9 UNIT SLIDE 3 UNIT] GROUP BY k",
+                "SELECT sum(g) AS g, last(k) AS k FROM (s UNION ALL z) [RANGE TUMBLING 5 UNIT]",
+            ),
+        ),
+    ),
+    Entry(
+        RowsOperator,
+        st.one_of(
+            over_windows(_rows),
+            over_windows(_rows),
+            over_windows(_rows),
+            united("SELECT count(*) AS n, list(n) AS l FROM (s UNION ALL z) [ROWS 5 SLIDE 2]"),
+        ),
+    ),
+    Entry(SummaryOperator, over_windows(_panes, f", archive='plain + summary({SUMMARY})'", 0, 1), summarised),
+    Entry(StoreOperator, over_instants(_relation(_ALIKE), 2, 2)),
+    Entry(RelationOperator, over_instants(_relation())),
+    Entry(PairsOperator, over_instants(_pairs())),
+    Entry(DerivedRows, over_windows(_derived), passed_on),
+    Entry(RowQueries, over_windows(_row_query), matched),
+)
