@@ -30,7 +30,7 @@ from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
-from millpond.engine.jobs.backfill_queue import RELATION
+from millpond.engine.jobs.backfill_queue import RELATION, backfill_owner
 from millpond.engine.jobs.relation_backfill import backfill_relation
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
