@@ -274,7 +274,7 @@ def test_the_client_imports_little() -> None:
 
 def test_what_a_client_loads() -> None:
     """A process that only asks a server needs neither the engine nor what it is made of."""
-    script = "import sys, millpond.client.remote; print(*sys.modules)"
+    script = "import sys, millpond.client.remote_pond; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("millpond.")}
     assert rooms == {*CLIENT, "client"}

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType, TimestampNTZType
 
 import millpond
-from millpond.cli.session import parse_settings
+from millpond.cli.session import parse_pairs, parse_settings
 from millpond.language import parse
 from millpond.server.serve import serving
 from millpond.sources.frames import create_statement
@@ -19,6 +19,7 @@ from millpond.support.errors import MillpondError, SourceError, StatementError
 from millpond.types import QueryOptions, from_json, to_json
 from millpond.types.options import (
     DerivedTerms,
+    Limits,
     Option,
     OptionFault,
     Settings,
@@ -295,6 +296,17 @@ def test_settings(pond: Any, name: str) -> None:
             assert read == name and said(setting, there) == wanted, value
         if setting.live and (sql := literal(value)) is not None:
             assert tried(lambda sql=sql: by_alter(sql)) == wanted, value
+
+
+@pytest.mark.parametrize("name", options_of(Limits))
+def test_limits_of_servers(name: str) -> None:
+    limit = options_of(Limits)[name]
+    for value in [*good(limit.kind), *bad(limit.kind)]:
+        try:
+            found = getattr(Limits.of(parse_pairs([f"{name}={text_of(value, name)}"])), name)
+        except OptionFault as fault:
+            found = str(fault)
+        assert found == said(limit, value)
 
 
 @pytest.mark.parametrize(

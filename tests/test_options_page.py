@@ -10,6 +10,7 @@ from pathlib import Path
 
 from millpond.types.options import (
     DerivedTerms,
+    Limits,
     QueryOptions,
     Settings,
     StreamTerms,
@@ -55,6 +56,11 @@ PARTS: list[tuple[str, str, Table]] = [
         "Derived streams",
         "`CREATE STREAM s WITH (retention = '2h') AS SELECT …`. Those of its query that are marked above, and these.",
         options_of(DerivedTerms),
+    ),
+    (
+        "Limits of a server",
+        "`millpond serve --limit page_rows=1000`, and `Limits(page_rows=1000)`; see [operating](operating.md).",
+        options_of(Limits),
     ),
     ("Tables", "`CREATE TABLE t (…) WITH (path = 'x.csv')`; see [tables](language.md#tables).", options_of(TableTerms)),
 ]

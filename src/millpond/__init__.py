@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millpond.api.pond import Pond, open
-    from millpond.client.remote import RemotePond, connect
+    from millpond.client.remote_pond import RemotePond, connect
     from millpond.support.errors import EngineError, MillpondError, PondError, QueryError, SourceError, StatementError
     from millpond.types.results import AnswerBatch, Cursor, StatementResult
 
@@ -30,8 +30,8 @@ _HOMES = {
     "StatementResult": "types.results",
     "Pond": "api.pond",
     "open": "api.pond",
-    "RemotePond": "client.remote",
-    "connect": "client.remote",
+    "RemotePond": "client.remote_pond",
+    "connect": "client.remote_pond",
     "AnswerBatch": "types.results",
     "Cursor": "types.results",
 }

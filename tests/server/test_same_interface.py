@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.client.remote import RemotePond
+from millpond.client.remote_pond import RemotePond
 from millpond.server.serve import serving
 from millpond.support.errors import MillpondError, PondError, QueryError, SourceError, StatementError
 from tests.server.conftest import SCRIPT, rows

@@ -45,7 +45,7 @@ def test_events_have_cursors_to_go_on_from(served: Served) -> None:
 
 
 def test_large_batches_come_in_parts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millpond.server.handlers.subscription._MOST_ROWS", 2)
+    monkeypatch.setattr("millpond.server.handlers.subscription_handlers._MOST_ROWS", 2)
     fill(served, 0, 45)
     parts = events(served)[:-1]
     everything = [r for _, _, data in parts for r in data["rows"]]
@@ -126,7 +126,7 @@ def test_ingest_is_repeated_when_the_connection_breaks(served: Served, monkeypat
 
 
 def test_final_answers_come_once_and_in_parts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millpond.server.handlers.subscription._MOST_ROWS", 2)
+    monkeypatch.setattr("millpond.server.handlers.subscription_handlers._MOST_ROWS", 2)
     fill(served, 0, 45)
     assert [kind for _, kind, _ in events(served, "&final=true")] == ["end"]  # a day of late rows is waited for
     assert events(served, "&status=closed")[0][1] == "answers"

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from millpond.cli import archive, serve, top
+from millpond.cli import archive_commands, serve_commands, top
 from millpond.cli.output import Format, Writer
 from millpond.cli.session import (
     FAILED,
@@ -206,9 +206,9 @@ def _execute_on(pond: Any, script: str, form: Format) -> None:
             say(result.message)
 
 
-serve.register(app)
+serve_commands.register(app)
 top.register(app)
-app.add_typer(archive.commands)
+app.add_typer(archive_commands.commands)
 
 
 def main() -> Any:

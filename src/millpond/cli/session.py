@@ -27,7 +27,7 @@ from millpond.types.options import Settings, options_of
 
 if TYPE_CHECKING:
     from millpond.api.pond import Pond
-    from millpond.client.remote import RemotePond
+    from millpond.client.remote_pond import RemotePond
 
 LOG = event_log(__name__)
 
@@ -177,6 +177,9 @@ def reached(
         yield remote
 
 
+#: What the name of a kind of windows begins with.
+_KIND = "window_kind."
+
 #: Arguments of `millpond.open` that are no settings, and what gives them here.
 _ELSEWHERE = {
     "path": "the pond's folder is an argument or option of its own",
@@ -184,6 +187,21 @@ _ELSEWHERE = {
     "clock": "a clock is a function: millpond.open(path, clock=…)",
     "window_kinds": "a kind of windows is given with --set window_kind.NAME=package.module:NAME",
 }
+
+
+def parse_pairs(pairs: list[str]) -> dict[str, str]:
+    """`NAME=VALUE` pairs. Raises: typer.BadParameter for what is none.
+
+    >>> parse_pairs(["shards=4", "window_kind.months=calendar.kinds:Months"])
+    {'shards': '4', 'window_kind.months': 'calendar.kinds:Months'}
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.removeprefix(_KIND).isidentifier():
+            raise typer.BadParameter(f"'{pair}' is not NAME=VALUE")
+        found[name] = value
+    return found
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
@@ -195,16 +213,13 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     {'shards': '4', 'master': 'local[2]'}
     """
     settings: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if equals and name in _ELSEWHERE:
+    for name, value in parse_pairs(pairs).items():
+        if name in _ELSEWHERE:
             raise typer.BadParameter(f"'{name}' is not set with --set; {_ELSEWHERE[name]}")
-        if equals and name.startswith("window_kind."):
-            settings.setdefault("window_kinds", {})[name.removeprefix("window_kind.")] = _imported(value)
-            continue
-        if not equals or not name.isidentifier():
-            raise typer.BadParameter(f"'{pair}' is not NAME=VALUE")
-        settings[name] = value if name in options_of(Settings) else _json(value)
+        if name.startswith(_KIND):
+            settings.setdefault("window_kinds", {})[name.removeprefix(_KIND)] = _imported(value)
+        else:
+            settings[name] = value if name in options_of(Settings) else _json(value)
     return settings
 
 
@@ -233,4 +248,4 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-__all__ = ["FAILED", "WRONG_STATEMENT", "opened", "parse_settings", "reached", "reporting", "say"]
+__all__ = ["FAILED", "WRONG_STATEMENT", "opened", "parse_pairs", "parse_settings", "reached", "reporting", "say"]

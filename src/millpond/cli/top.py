@@ -17,7 +17,7 @@ from rich.text import Text
 from millpond.api.pond import Pond
 from millpond.cli.session import reached, reporting
 from millpond.cli.status import moment, text
-from millpond.client.remote import RemotePond
+from millpond.client.remote_pond import RemotePond
 from millpond.support.errors import PondError
 from millpond.support.texts.json_texts import plain
 

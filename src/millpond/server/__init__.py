@@ -7,6 +7,6 @@ may be changed without looking elsewhere except paths, media types and headers, 
 
 from millpond.server.access.auth import Tokens, make_token
 from millpond.server.access.limits import Limits
-from millpond.server.app import create_app
+from millpond.server.asgi import create_app
 
 __all__ = ["Limits", "Tokens", "create_app", "make_token"]

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from millpond.server import schemas as s
-from millpond.server.handlers import about, answers, queries, statements, streams, subscription
+from millpond.server.handlers import about
+from millpond.server.handlers import answer_handlers as answers
+from millpond.server.handlers import query_handlers as queries
+from millpond.server.handlers import statement_handlers as statements
+from millpond.server.handlers import stream_handlers as streams
+from millpond.server.handlers import subscription_handlers as subscription
 from millpond.server.operations import Operation
 from millpond.server.parameters import Parameter
 from millpond.support import wire

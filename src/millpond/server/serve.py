@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from millpond.api.pond import Pond
 from millpond.server.access.auth import Tokens
 from millpond.server.access.limits import Limits
-from millpond.server.app import App, create_app
+from millpond.server.asgi import App, create_app
 from millpond.support.errors import PondError
 
 #: A request's line and headers have at most these bytes.

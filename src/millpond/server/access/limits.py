@@ -6,46 +6,9 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 
 from millpond.server.failures import Failure, over_limit
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits of a server; each can be set by `millpond serve --limit NAME=VALUE`.
-
-    request_bytes: the body of an ingest request. statement_bytes: any other body. rows_per_request: rows of an ingest.
-    requests, requests_per_owner: requests in flight. threads: requests that work at the same time.
-    subscriptions, subscriptions_per_owner: open event streams.
-    queries_per_owner: standing queries that an owner may have.
-    page_rows: rows of a JSON page when the request names no number. answer_rows: most rows of a page in any format.
-    held_bytes, held_seconds: pages of answers that cannot be made again are kept this long, within this space.
-    reply_bytes: encoded answers that are kept until the next epoch.
-    stall_seconds: a client that neither sends nor takes anything for this long in the middle of a request is cut off.
-    """
-
-    request_bytes: int = 64 << 20
-    statement_bytes: int = 1 << 20
-    rows_per_request: int = 5_000_000
-    requests: int = 512
-    requests_per_owner: int = 256
-    threads: int = 8
-    subscriptions: int = 2_000
-    subscriptions_per_owner: int = 500
-    queries_per_owner: int = 200_000
-    page_rows: int = 10_000
-    answer_rows: int = 1_000_000
-    held_bytes: int = 256 << 20
-    held_seconds: int = 300
-    reply_bytes: int = 64 << 20
-    stall_seconds: int = 60
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"limit '{field.name}' is a whole number from 1 on, not {value!r}")
+from millpond.types.options.server_limits import Limits as Limits
 
 
 class Load:

@@ -32,7 +32,7 @@ class Option:
     kind: how its values are read. about: what it is for, half a sentence. default: where it is not given.
     live: it may change while what it is of runs. derived: streams that are made by a query have it, too.
     of: what kinds of queries have it: 'windows', 'relations', 'pairs', 'rows'; none: it is no option of queries.
-    word: 'option' or 'setting'.
+    word: 'option', 'setting' or 'limit'.
     """
 
     name: str

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from millpond.cli.session import logged, opened, parse_settings, reporting, say
+from millpond.cli.session import logged, opened, parse_pairs, parse_settings, reporting, say
 from millpond.support.errors import PondError
 from millpond.support.event_log import event_log, is_json
+from millpond.types.options import OptionFault
 
 LOG = event_log(__name__)
 
@@ -41,10 +42,9 @@ def serve(
 
     with reporting():
         try:
-            limits = Limits(**parse_settings(limit))
-        except (TypeError, ValueError) as error:
-            names = ", ".join(Limits.__dataclass_fields__)
-            raise typer.BadParameter(f"{error}; limits: {names}") from None
+            limits = Limits.of(parse_pairs(limit))
+        except OptionFault as fault:
+            raise typer.BadParameter(str(fault)) from None
         tokens = Tokens.read(token_file) if token_file is not None else None
         if tokens is None and not is_loopback(host):
             # Before the pond is opened, which takes a while with Spark.
