@@ -35,7 +35,7 @@ import millpond
 from bench.adaptive import Accumulator, Mode, Plan, Tuples, start, state_bytes, step
 from bench.common import Clock, emit, log, names_of, scratch
 from millpond.operators.panes.forms import TUPLES
-from millpond.operators.panes.state import PANES
+from millpond.operators.windowed.stored import PANES
 from millpond.tables import read_chunks
 from millpond.types import SECOND, TimeWindow
 

@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 from bench.common import Clock, emit, log, names_of
 from millpond.manifests.records import QueryProgress
 from millpond.operators.panes.advance import advance
+from millpond.operators.windowed.closing import Closing
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
 from millpond.synopses.panes import panes_spec
 from millpond.testing import band, block_sorted, punctuations
@@ -185,13 +186,13 @@ def with_punctuation(case: Case) -> tuple[Array, Array, float]:
         rows = {"ts": pa.array(case.times[begin:at], pa.timestamp("us")), "v": pa.array(case.values[begin:at])}
         state.delta = partial(db, spec, pa.table(rows))
         began = clock.perf_counter()
-        result = advance(db, spec, query, QueryOptions(), "drop", state, progress, bound, high, lambda low, high: None)
+        reached = max(high, int(case.times[begin:at].max(initial=high)))
+        result = advance(db, spec, state, Closing(query, QueryOptions(), "drop", progress, bound, high, reached))
         taken += clock.perf_counter() - began
         if result.answers is not None:
             ends = result.answers["window_end"].cast(pa.int64()).to_pylist()
             found.update({e: (float(a), at) for e, a in zip(ends, result.answers["a"].to_pylist(), strict=True)})
-        high = max(high, int(case.times[begin:at].max(initial=high)))
-        progress, begin = result.progress, at
+        progress, begin, high = result.progress, at, reached
         state.settle(spec.panes.pane(bound - case.window.range))
     answers = [found.get(int(e), (float("nan"), len(case.times))) for e in case.ends]
     return np.array([a for a, _ in answers]), np.array([n for _, n in answers]), taken

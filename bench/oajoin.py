@@ -38,7 +38,7 @@ import pyarrow as pa
 
 from bench.common import emit, whole_numbers
 from millpond.relations.bands import marks_of, needed_from
-from millpond.types import SECOND, JoinPlan, Relational, RelationInput, RelationWindow
+from millpond.types import SECOND, JoinPlan, PairsQuery, RelationInput, RelationWindow
 
 Ints = npt.NDArray[np.int64]
 
@@ -86,11 +86,11 @@ def packets(seconds: int, rate: int, flows: int, seed: int) -> Rows:
     return Rows(times, rng.integers(0, flows, count), np.arange(count))
 
 
-def band(left: int, right: int) -> Relational:
+def band(left: int, right: int) -> PairsQuery:
     """The join of two windows, as the product plans it."""
     inputs = tuple(RelationInput(n, n, RelationWindow("range", w), ()) for n, w in (("m1", left), ("m2", right)))
     plan = JoinPlan("inner", ("m1", "m2"), ("m1", "m2"), (), None, None, "*")
-    return Relational("pairs", inputs, (), "", None, "i", "paired", plan)
+    return PairsQuery(select=(), inputs=inputs, tables=(), sql="", lifted=None, instants="i", join=plan)
 
 
 def probe(left: Rows, right: Rows, ahead: int, back: int) -> tuple[Ints, Ints]:
