@@ -79,10 +79,10 @@ MOST_FILES, MOST_LINES, MOST_PARAMETERS = 20, 60, 8
 KERNELS = {
     "synopses.predicate_index.probe.walk",
     "synopses.predicate_index.probe.plan",
-    "relations.matching._write",
-    "relations.matching._stretches",
-    "relations.matching._some",
-    "relations.matching._count",
+    "synopses.partners.finding._write",
+    "synopses.partners.finding._stretches",
+    "synopses.partners.finding._some",
+    "synopses.partners.finding._count",
 }
 
 #: Stages that every room or every kind has: their modules are called the same.

@@ -46,14 +46,14 @@ def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
 
 def measure(name: str, join: Any, shared: Any, structs: int, size: int) -> dict[str, Any]:
     """One workload: milliseconds set-at-a-time, one at a time, and with nested loops over the shared factor's rows."""
-    from millpond.answers.row_queries.pairing import Shared, Sorted, probe_composite, probe_separately
+    from millpond.answers.row_queries.pairing import Index, Shared, probe_composite, probe_separately
 
     random = np.random.default_rng([7, structs, size])
     b, c = random.integers(0, TOP, size), random.integers(0, TOP, size)
     # The tuple's value with each query's constant substituted; an inequality keeps about a quarter of the rows.
     values = constants(random, structs, TOP) if join == "=" else constants(random, structs, TOP) // 2
-    index = Sorted.of(b)
-    factor = Shared(Sorted.of(c), shared, int(random.integers(0, TOP)) if shared == "=" else TOP // 8)
+    index = Index.of(join, b)
+    factor = Shared(Index.of(shared, c), shared, int(random.integers(0, TOP)) if shared == "=" else TOP // 8)
     composite, one = _least(lambda: probe_composite(values, join, index, factor))
     separate, other = _least(lambda: probe_separately(values, join, index, factor))
     nested, third = _least(lambda: _nested(values, join, b, c, shared, factor.constant))

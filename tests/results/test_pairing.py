@@ -9,32 +9,34 @@ import numpy as np
 import pytest
 
 from millpond.answers.row_queries.pairing import (
+    Index,
     Shared,
-    Sorted,
-    expand,
     join_many,
     mirrored,
     probe_composite,
     probe_separately,
-    runs,
 )
 
 HOLDS = {"=": op.eq, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
 
 
-def test_runs_and_expand_equal_nested_loops() -> None:
+def test_partners_equal_nested_loops() -> None:
     rng = np.random.default_rng(1)
+    ends = np.iinfo(np.int64)
     for name, holds in HOLDS.items():
         for size in (0, 1, 50):
-            keys, values = np.sort(rng.integers(0, 20, size)), rng.integers(-2, 23, 30)
-            low, high = runs(values, name, keys)  # type: ignore[arg-type]  # random values of one kind
+            keys = np.r_[rng.integers(0, 20, size), [ends.min, ends.max] if size else []].astype(np.int64)
+            values = np.r_[rng.integers(-2, 23, 30), [ends.min, ends.max]].astype(np.int64)
+            found = Index.of(name, keys).partners(values)  # type: ignore[arg-type]  # operators by name
             wanted = [(i, j) for i, v in enumerate(values) for j, k in enumerate(keys) if holds(v, k)]
             for at_once in (1, 7, 10_000):
-                pieces = list(expand(low, high, at_once))
+                pieces = list(found.pieces(at_once))
                 assert all(len(v) <= at_once for v, _ in pieces)
-                assert [(int(i), int(j)) for v, k in pieces for i, j in zip(v, k, strict=True)] == wanted
-            turned = {(j, i) for i, v in enumerate(values) for j, k in enumerate(keys) if HOLDS[mirrored(name)](k, v)}  # type: ignore[index, arg-type]  # values of one kind
-            assert turned == {(j, i) for i, j in wanted}
+                pairs = [(int(i), int(j)) for v, k in pieces for i, j in zip(v, k, strict=True)]
+                assert [i for i, _ in pairs] == [i for i, _ in wanted] and sorted(pairs) == wanted
+            turned = Index.of(mirrored(name), values).partners(keys, mirrored(name)).pairs(10_000)  # type: ignore[arg-type]  # operators by name
+            assert isinstance(turned, tuple)
+            assert sorted(zip(turned[1].tolist(), turned[0].tolist(), strict=True)) == wanted
 
 
 @pytest.mark.parametrize("own", ["=", "<", "<=", ">", ">="])
@@ -43,8 +45,8 @@ def test_composite_equals_separate_and_nested_loops(own: str, other: str | None)
     rng = np.random.default_rng(2)
     b, c = rng.integers(0, 30, 200), rng.integers(0, 10, 200)
     values = rng.integers(0, 30, 40)
-    stored = Sorted.of(b)
-    shared = None if other is None else Shared(Sorted.of(c), other, 4)  # type: ignore[arg-type]  # values of one kind
+    stored = Index.of(own, b)  # type: ignore[arg-type]  # operators by name
+    shared = None if other is None else Shared(Index.of(other, c), other, 4)  # type: ignore[arg-type]  # operators by name
     wanted = [
         (i, j)
         for i, v in enumerate(values)
@@ -63,7 +65,7 @@ def test_many_queries_and_many_tuples_at_once() -> None:
     queries = np.array([rng.randrange(-5, 6) for _ in range(12)])
     b = np.array([rng.randrange(20) for _ in range(60)])
     for own, holds in HOLDS.items():
-        q, t, s = join_many(tuples, queries, own, Sorted.of(b), Shared(Sorted.of(b), ">", 3))  # type: ignore[arg-type]  # values of one kind
+        q, t, s = join_many(tuples, queries, own, Index.of(own, b), Shared(Index.of(">", b), ">", 3))  # type: ignore[arg-type]  # operators by name
         wanted = [
             (i, j, k)
             for i, c in enumerate(queries)
@@ -72,15 +74,25 @@ def test_many_queries_and_many_tuples_at_once() -> None:
             if holds(v, stored + c) and stored > 3
         ]
         assert sorted(zip(q.tolist(), t.tolist(), s.tolist(), strict=True)) == wanted
-    assert [len(x) for x in join_many(tuples[:0], queries, "=", Sorted.of(b), None)] == [0, 0, 0]
+    assert [len(x) for x in join_many(tuples[:0], queries, "=", Index.of("=", b), None)] == [0, 0, 0]
 
 
-def test_an_index_grows_by_merging() -> None:
+@pytest.mark.parametrize("operator", HOLDS)
+def test_an_index_grows_by_merging(operator: str) -> None:
     rng = np.random.default_rng(4)
-    keys = rng.integers(0, 50, 300)
-    index = Sorted.of(keys[:0], np.empty(0, np.int64))
+    keys, asked = rng.integers(0, 50, 300), np.arange(-1, 52)
+    index = Index.of(operator, keys[:0])  # type: ignore[arg-type]  # operators by name
     for start in range(0, 300, 37):
         part = keys[start : start + 37]
-        index = index.merged(Sorted.of(part, np.arange(start, start + len(part))))
-    assert index.keys.tolist() == sorted(keys.tolist())
-    assert keys[index.rows].tolist() == index.keys.tolist()
+        index = index.merged(Index.of(operator, part, np.arange(start, start + len(part))))  # type: ignore[arg-type]  # operators by name
+    whole = Index.of(operator, keys)  # type: ignore[arg-type]  # operators by name
+    assert _pairs(index, asked) == _pairs(whole, asked)
+    keep = rng.integers(0, 2, 300).astype(bool)
+    assert _pairs(index.only(keep), asked) == _pairs(Index.of(operator, keys[keep]), asked)  # type: ignore[arg-type]  # operators by name
+    assert _pairs(index.where(keep), asked) == [(i, j) for i, j in _pairs(whole, asked) if keep[j]]
+
+
+def _pairs(index: Index, asked: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[tuple[int, int]]:
+    found = index.partners(asked).pairs(100_000)
+    assert isinstance(found, tuple)
+    return sorted(zip(found[0].tolist(), found[1].tolist(), strict=True))

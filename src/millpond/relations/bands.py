@@ -27,6 +27,7 @@ from millpond.relations.pipelines import MISSING, side_by_side
 from millpond.support.distinct import distinct
 from millpond.support.sql import quote
 from millpond.synopses import query_table
+from millpond.synopses.partners.meeting import Spans, met
 from millpond.types import JoinPlan, PairsQuery, RelationWindow
 
 Mask = npt.NDArray[np.bool_]
@@ -284,24 +285,14 @@ class _Join:
         mine, other = self.sides[number], self.sides[1 - number]
         first, last = mine.first[rows], mine.last[rows]
         near = np.flatnonzero(among & (other.first <= last.max()) & (other.last >= first.min()))
-        # What can be met begins within one or two stretches of this length, which makes the band an equality as well.
-        stretch = mine.length + other.length + 1
-        begin, stop = (first - other.length) // stretch, last // stretch
-        places = np.r_[np.arange(len(rows)), np.flatnonzero(stop > begin)]
-        held = np.r_[begin, stop[stop > begin]]
-        probing = {"_f": rows[places], "_b": first[places], "_e": last[places], "_s": held}
-        probed = {"_r": near, "_b": other.first[near], "_e": other.last[near], "_s": other.first[near] // stretch}
-        tests = ["f._s = r._s", "r._b <= f._e", "r._e >= f._b"]
-        for n in range(len(self.plan.equalities)):
-            probing[f"e{n}"] = mine.keys[f"e{n}"].take(pa.array(rows[places]))
-            probed[f"e{n}"] = other.keys[f"e{n}"].take(pa.array(near))
-            tests.append(f"f.e{n} = r.e{n}")
-        sql = f"SELECT f._f, r._r FROM f JOIN r ON {' AND '.join(tests)} LIMIT {ROWS_AT_MOST + 1}"
-        found = query_table(self.db, sql, f=pa.table(probing), r=pa.table(probed))
-        _bounded(found.num_rows)
-        kept, matched = found["_f"].to_numpy(), found["_r"].to_numpy()
-        order = np.lexsort((matched, kept))  # that of DuckDB depends on how much is held
-        return kept[order], matched[order]
+        keys = [self.sides[n].keys.columns for n in (number, 1 - number)]
+        asked = Spans([k.take(pa.array(rows)) for k in keys[0]], first, last)
+        stored = Spans([k.take(pa.array(near)) for k in keys[1]], other.first[near], other.last[near])
+        found = met(self.db, asked, stored, other.length, ROWS_AT_MOST)
+        if isinstance(found, int):
+            _bounded(found)
+            raise AssertionError
+        return rows[found[0]], near[found[1]]
 
     def passing(self, parts: tuple[Ints, Ints]) -> Ints:
         """Which pairs pass the join's condition."""

@@ -219,7 +219,7 @@ class _Join:
             bound = [number]
             for other in graph.order(number) if order is None else order:
                 keys = tuple(n for n, _ in graph.links(other, bound))
-                for run in self.sides[other].runs if keys else ():
+                for run in self.sides[other].runs:
                     if not self.sides[other].is_sorted(run, keys):
                         jobs[other, keys, id(run)] = partial(self.sides[other].order, run=run, numbers=keys)
                 bound.append(other)

@@ -18,14 +18,16 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millpond.relations.contents import Ints
-from millpond.relations.matching import Matches, Sought, sought_in
-from millpond.relations.runs import KeyOrder, Run
-from millpond.relations.sides import Codes, Side, codes_of
+from millpond.relations.runs import Run
+from millpond.relations.sides import Side
 from millpond.support.sql import quote
 from millpond.synopses import query_table
+from millpond.synopses.partners.finding import LEAST, Matches, Sought, Validity, look_up
+from millpond.synopses.partners.keys import Codes, codes_of, same_keys
+from millpond.synopses.partners.meeting import Spans, compared
+from millpond.synopses.partners.orders import KeyOrder
 from millpond.types import JoinCondition, JoinPlan
 from millpond.types.join_graphs import JoinGraph
 
@@ -88,7 +90,7 @@ class Inputs:
     def look(
         self, parts: Mapping[int, Ints], latest: Ints, earliest: Ints, other: int, mine: Codes | None = None
     ) -> Looked | None:
-        """Look up where the partners of rows can be in another input; None where keys cannot be looked up.
+        """Look up where the partners of rows can be in another input; None where keys are of two types.
 
         Arguments:
             parts: row numbers of the items that are joined.
@@ -97,40 +99,34 @@ class Inputs:
         """
         side = self.sides[other]
         linked, runs = self.runs_of(other, parts)
-        if not runs or any(order is None for _, order in runs):
-            return None
         if mine is None:
-            mine = self.codes(linked, parts)
-        kinds = {order.kinds for run, order in runs if order is not None and len(run)}
-        if mine is None or kinds - {mine.kinds}:
+            mine = self.codes(linked, parts, len(latest))
+        if any(order.kinds != mine.kinds for run, order in runs if len(run)):
             return None
         starts = np.cumsum([0, *(len(run) for run, _ in runs)])
         sought = [
             Sought(order, int(start), int(run.times[0]), int(run.times[-1]))
             for (run, order), start in zip(runs, starts, strict=False)
-            if order is not None and len(run)
+            if len(run)
         ]
         asked = None if mine.valid is None else np.flatnonzero(mine.valid)
         codes = mine.codes
         if asked is not None:
             codes, latest, earliest = codes[asked], latest[asked], earliest[asked]
-        matches = sought_in(sought, side.begin, side.end, side.reach, side.plain, codes, latest, earliest)
-        return Looked(matches, asked, other, tuple(linked), mine)
+        low = earliest - side.reach if side.reach >= 0 else np.full(len(codes), LEAST)
+        validity = None if side.plain else Validity(side.begin, side.end, latest, earliest)
+        return Looked(look_up(sought, codes, low, latest, validity), asked, other, tuple(linked), mine)
 
     def runs_of(
         self, other: int, parts: Mapping[int, Ints]
-    ) -> tuple[list[tuple[int, int]], list[tuple[Run, KeyOrder | None]]]:
+    ) -> tuple[list[tuple[int, int]], list[tuple[Run, KeyOrder]]]:
         """The keys by which an input is found (`JoinGraph.links`), and its runs sorted by them."""
         side, linked = self.sides[other], self.graph.links(other, parts.keys())
-        return linked, [(run, side.order(self.db, run, [n for n, _ in linked])) for run in side.runs] if linked else []
+        return linked, [(run, side.order(self.db, run, [n for n, _ in linked])) for run in side.runs]
 
     def read(self, looked: Looked, parts: Mapping[int, Ints]) -> tuple[Ints, Ints]:
         """The partners that were looked up: which of the given rows has one (several times if several), and which."""
-        found = looked.matches.pairs(self.most)
-        if isinstance(found, int):
-            bounded(found, self.most)
-            raise AssertionError
-        return self.checked(looked, parts, found)
+        return self.checked(looked, parts, self.within(looked.matches.pairs(self.most)))
 
     def checked(self, looked: Looked, parts: Mapping[int, Ints], found: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
         """Partners by code without those whose keys are different."""
@@ -139,14 +135,14 @@ class Inputs:
             side, same = self.sides[looked.item], np.ones(len(kept), bool)
             for n, bound in looked.linked:
                 mine = self.sides[bound].keys_of(self.db, n, parts[bound][kept])
-                same &= pc.equal(mine, side.keys_of(self.db, n, matched)).to_numpy(False)
+                same &= same_keys(self.db, mine, side.keys_of(self.db, n, matched))
             if not same.all():
                 kept, matched = kept[same], matched[same]
         return kept, matched
 
-    def codes(self, linked: Sequence[tuple[int, int]], parts: Mapping[int, Ints]) -> Codes | None:
-        """The codes of joined rows by some keys; None where equality is more than equal values of one type."""
-        return codes_of(self.db, [self.sides[bound].keys_of(self.db, n, parts[bound]) for n, bound in linked])
+    def codes(self, linked: Sequence[tuple[int, int]], parts: Mapping[int, Ints], count: int) -> Codes:
+        """The codes of so many joined rows by some keys."""
+        return codes_of(self.db, [self.sides[bound].keys_of(self.db, n, parts[bound]) for n, bound in linked], count)
 
     def probe(
         self, parts: Mapping[int, Ints], latest: Ints, earliest: Ints, other: int, mine: Codes | None = None
@@ -159,22 +155,21 @@ class Inputs:
         return self.compare(parts, latest, earliest, other) if looked is None else self.read(looked, parts)
 
     def compare(self, parts: Mapping[int, Ints], latest: Ints, earliest: Ints, other: int) -> tuple[Ints, Ints]:
-        """As `probe`, without equalities between keys of one type: DuckDB compares."""
-        side = self.sides[other]
-        frontier = {"_f": np.arange(len(latest)), "_l": latest, "_s": earliest}
-        probed = {"_r": np.arange(side.rows.num_rows), "_b": side.begin, "_e": side.end}
-        tests = ["r._b <= f._l AND r._e >= f._s"]
-        for n, bound in self.graph.links(other, parts.keys()):
-            frontier[f"e{n}"] = self.sides[bound].keys_of(self.db, n, parts[bound])
-            probed[f"e{n}"] = side.keys_of(self.db, n, None)
-            tests.append(f"f.e{n} = r.e{n}")
-        sql = f"SELECT f._f, r._r FROM f JOIN r ON {' AND '.join(tests)} LIMIT {self.most + 1}"
-        found = query_table(self.db, sql, f=pa.table(frontier), r=pa.table(probed))
-        bounded(found.num_rows, self.most)
-        kept, matched = found["_f"].to_numpy(), found["_r"].to_numpy()
-        # Which side DuckDB hashes depends on how many rows are held; what an epoch writes must not.
-        places = np.argsort(kept * np.int64(max(1, side.rows.num_rows)) + matched, kind="stable")
-        return kept[places], matched[places]
+        """As `probe`, for keys of two types, which DuckDB compares."""
+        side, linked = self.sides[other], self.graph.links(other, parts.keys())
+        asked = Spans([self.sides[i].keys_of(self.db, n, parts[i]) for n, i in linked], earliest, latest)
+        stored = Spans([side.keys_of(self.db, n, None) for n, _ in linked], side.begin, side.end)
+        return self.within(compared(self.db, asked, stored, self.most))
+
+    def within(self, found: tuple[Ints, Ints] | int) -> tuple[Ints, Ints]:
+        """Pairs, if there are not more than an epoch may make.
+
+        Raises: ValueError when there are.
+        """
+        if isinstance(found, int):
+            bounded(found, self.most)
+            raise AssertionError
+        return found
 
     def holding(self, parts: Mapping[int, Ints], condition: str, count: int) -> Ints:
         """For which of some joined rows (of the items that are there) a condition holds, ascending."""
@@ -253,7 +248,7 @@ class Pipeline:
         self.usual = graph.order(number)
         self.order = self.usual if order is None else tuple(order)
         self.growing = graph.growing(number, self.order)
-        self._codes: dict[tuple[tuple[int, int], ...], Codes | None] = {}
+        self._codes: dict[tuple[tuple[int, int], ...], Codes] = {}
 
     def codes(self, other: int, bound: Collection[int], origin: Ints) -> Codes | None:
         """The codes of changed rows by the keys that lead to another input; None where they are of other items.
@@ -267,12 +262,11 @@ class Pipeline:
         if not linked or any(item != self.number for _, item in linked):
             return None
         if linked not in self._codes:
-            self._codes[linked] = self.inputs.codes(linked, {self.number: self.rows})
+            self._codes[linked] = self.inputs.codes(linked, {self.number: self.rows}, len(self.rows))
         found = self._codes[linked]
-        if found is None or (len(origin) == len(self.rows) and bool((origin[1:] > origin[:-1]).all())):
+        if len(origin) == len(self.rows) and bool((origin[1:] > origin[:-1]).all()):
             return found
-        valid = None if found.valid is None else found.valid[origin]
-        return Codes(found.codes[origin], valid, found.exact, found.kinds)
+        return found.take(origin)
 
     def spans(self, at: Ints, other: int) -> tuple[Ints, Ints]:
         """When a partner has to begin at the latest, and end at the earliest, for rows that change at instants."""

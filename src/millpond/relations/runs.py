@@ -17,70 +17,24 @@ import pyarrow as pa
 
 from millpond.relations.contents import Ints
 from millpond.relations.stores import merge_rows
-
-Words = npt.NDArray[np.uint64]
+from millpond.synopses.partners.orders import KeyOrder
 
 #: Runs up to this size are put together whatever there is besides; larger ones up to a share of all rows.
 SMALL_RUN = 65_536
 _SHARE = 4
-
-#: Odd, so that multiplying by it loses nothing; the upper bits of the product depend on all bits (Knuth, 6.4).
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-
-
-@dataclass(frozen=True)
-class KeyOrder:
-    """The rows of a run that have a key, sorted by its code, those with the same code in total order.
-
-    codes: ascending. places: which row each is of. times: of the rows. directory: of the upper bits of a code (all but
-    `shift`), where those codes begin. exact: equal codes are equal keys. kinds: the types of the keys, which must be
-    those of the other side.
-    """
-
-    codes: Words
-    places: npt.NDArray[np.int32]
-    times: Ints
-    directory: npt.NDArray[np.int32]
-    shift: int
-    exact: bool
-    kinds: tuple[str, ...]
-
-
-def key_order(
-    codes: Words, places: Ints, times: Ints, exact: bool, kinds: tuple[str, ...], is_sorted: bool = False
-) -> KeyOrder:
-    """Rows sorted by key.
-
-    Arguments:
-        codes: of each row, spread over all 64 bits. places: which row each is of. times: of all rows of the run.
-        is_sorted: they are already.
-    """
-    if not is_sorted:
-        order = np.argsort(codes, kind="stable")
-        codes, places = codes[order], places[order]
-    bits = max(1, min(30, len(codes).bit_length() - 1))
-    shift = 64 - bits
-    counts = np.bincount((codes >> np.uint64(shift)).astype(np.int64), minlength=1 << bits)
-    directory = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int32)
-    return KeyOrder(codes, places.astype(np.int32), times[places], directory, shift, exact, kinds)
-
-
-def spread_codes(values: npt.NDArray[np.int64]) -> Words:
-    """Whole numbers as codes whose upper bits depend on all of their bits; different ones stay different."""
-    return values.astype(np.uint64) * _SPREAD
 
 
 @dataclass(frozen=True)
 class Run:
     """Rows of a store that stand side by side in its total order.
 
-    orders: the rows sorted by keys that were asked for, by what the key is called; None: it cannot be sorted by.
+    orders: the rows sorted by keys that were asked for, by what the key is called.
     """
 
     rows: pa.Table
     times: Ints
     ids: Ints
-    orders: dict[str, KeyOrder | None] = field(default_factory=dict)
+    orders: dict[str, KeyOrder] = field(default_factory=dict)
 
     @staticmethod
     def of(rows: pa.Table) -> Run:
@@ -92,7 +46,7 @@ class Run:
     def __len__(self) -> int:
         return len(self.times)
 
-    def order(self, name: str, make: Callable[[Run], KeyOrder | None]) -> KeyOrder | None:
+    def order(self, name: str, make: Callable[[Run], KeyOrder]) -> KeyOrder:
         """The rows sorted by a key.
 
         Arguments:
@@ -105,13 +59,7 @@ class Run:
     def only(self, mask: npt.NDArray[np.bool_]) -> Run:
         """The run without some of its rows; what is sorted stays so."""
         rows, times = np.flatnonzero(mask), self.times[mask]
-        number = np.cumsum(mask) - 1
-        orders: dict[str, KeyOrder | None] = {}
-        for name, order in self.orders.items():
-            if order is not None:
-                left = mask[order.places]
-                places = number[order.places[left]]
-                orders[name] = key_order(order.codes[left], places, times, order.exact, order.kinds, is_sorted=True)
+        orders = {name: order.only(mask) for name, order in self.orders.items()}
         first, last = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         whole = last - first == len(rows)
         found = self.rows.slice(first, len(rows)) if whole else self.rows.take(pa.array(rows))
@@ -122,15 +70,8 @@ def together(first: Run, second: Run) -> Run:
     """Two neighbouring runs as one."""
     rows = pa.concat_tables([first.rows, second.rows], promote_options="permissive").combine_chunks()
     times, ids = (np.concatenate([a, b]) for a, b in ((first.times, second.times), (first.ids, second.ids)))
-    orders: dict[str, KeyOrder | None] = {}
-    for name in first.orders.keys() & second.orders.keys():
-        one, other = first.orders[name], second.orders[name]
-        if one is None or other is None or one.kinds != other.kinds:
-            continue
-        # Two sorted stretches one behind the other: a stable sort merges them.
-        codes = np.concatenate([one.codes, other.codes])
-        places = np.concatenate([one.places.astype(np.int64), other.places.astype(np.int64) + len(first)])
-        orders[name] = key_order(codes, places, times, one.exact, one.kinds)
+    both = ((n, first.orders[n], second.orders[n]) for n in first.orders.keys() & second.orders.keys())
+    orders = {name: one.before(other, len(first)) for name, one, other in both if one.kinds == other.kinds}
     return Run(rows, times, ids, orders)
 
 

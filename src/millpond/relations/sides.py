@@ -7,61 +7,19 @@ from dataclasses import dataclass, field
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millpond.relations.contents import FOR_EVER, NOWHERE, Content, Ints
-from millpond.relations.runs import KeyOrder, Run, Words, key_order, spread_codes
+from millpond.relations.runs import Run
 from millpond.support.sql import quote
 from millpond.synopses import query_table
+from millpond.synopses.partners.keys import codes_of
+from millpond.synopses.partners.orders import KeyOrder, key_order
 from millpond.types import JoinPlan, RelationInput
 from millpond.types.join_graphs import JoinGraph
 
 #: Types whose values DuckDB gives as they are stored, so that a column need not go through it.
 _PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_date, pa.types.is_string)
-
-
-@dataclass(frozen=True)
-class Codes:
-    """Keys as numbers: equal keys have equal codes. valid: which rows have a key (None: all). exact: and only they."""
-
-    codes: Words
-    valid: npt.NDArray[np.bool_] | None
-    exact: bool
-    kinds: tuple[str, ...]
-
-
-def codes_of(db: duckdb.DuckDBPyConnection, columns: Sequence[pa.ChunkedArray]) -> Codes | None:
-    """The codes of keys that are made of some columns; None where equality is more than equal values of one type."""
-    kinds = [_kind(c.type) for c in columns]
-    if any(kind is None for kind in kinds):
-        return None
-    valid = None
-    parts: list[Words] = []
-    for column, kind in zip(columns, kinds, strict=True):
-        if column.null_count:
-            own = pc.is_valid(column).to_numpy()
-            valid = own if valid is None else valid & own
-        if kind == "text":
-            hashed = query_table(db, "SELECT hash(k) AS h FROM t", t=pa.table({"k": column}))["h"].to_numpy()
-            parts.append(spread_codes(hashed.view(np.int64)))
-            continue
-        narrow = column.cast(pa.int32()) if pa.types.is_date(column.type) else column
-        numbers = narrow.cast(pa.int64())
-        parts.append(spread_codes((pc.fill_null(numbers, 0) if numbers.null_count else numbers).to_numpy()))
-    codes = parts[0]
-    for part in parts[1:]:
-        codes = spread_codes(((codes ^ (codes >> np.uint64(29))) + part).view(np.int64))
-    return Codes(codes, valid, len(parts) == 1 and kinds[0] != "text", tuple(str(k) for k in kinds))
-
-
-def _kind(type_: pa.DataType) -> str | None:
-    if pa.types.is_integer(type_) and type_ != pa.uint64():
-        return "number"
-    if pa.types.is_string(type_):
-        return "text"
-    return str(type_) if pa.types.is_date32(type_) or pa.types.is_timestamp(type_) else None
 
 
 @dataclass(frozen=True)
@@ -118,16 +76,14 @@ class Side:
             self.keys[key] = self.evaluated(db, [key], self.rows)[f"e{key}"]
         return self.keys[key] if rows is None else self.keys[key].take(pa.array(rows))
 
-    def order(self, db: duckdb.DuckDBPyConnection, run: Run, numbers: Sequence[int]) -> KeyOrder | None:
-        """The rows of a run sorted by some of the item's keys; None where they cannot be."""
+    def order(self, db: duckdb.DuckDBPyConnection, run: Run, numbers: Sequence[int]) -> KeyOrder:
+        """The rows of a run sorted by some of the item's keys, those with equal keys by their time."""
 
-        def make(run: Run) -> KeyOrder | None:
-            keys = self.evaluated(db, numbers, run.rows)
-            found = codes_of(db, keys.columns)
-            if found is None:
-                return None
-            places = np.arange(len(found.codes)) if found.valid is None else np.flatnonzero(found.valid)
-            return key_order(found.codes[places], places, run.times, found.exact, found.kinds)
+        def make(run: Run) -> KeyOrder:
+            keys = self.evaluated(db, numbers, run.rows).columns if numbers else []
+            found = codes_of(db, keys, len(run))
+            places = np.arange(len(run)) if found.valid is None else np.flatnonzero(found.valid)
+            return key_order(found.codes[places], places, run.times[places], found.exact, found.kinds)
 
         return run.order(self.called(numbers), make)
 

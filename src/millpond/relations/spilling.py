@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from millpond.relations.runs import KeyOrder, Run
+from millpond.relations.runs import Run
+from millpond.synopses.partners.orders import KeyOrder
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class RunOnDisk(Run):
 
     folder: str = ""
 
-    def order(self, name: str, make: Callable[[Run], KeyOrder | None]) -> KeyOrder | None:
+    def order(self, name: str, make: Callable[[Run], KeyOrder]) -> KeyOrder:
         """As `Run.order`."""
         if name not in self.orders:
             self.orders[name] = _order_on_disk(make(self), self.folder)
@@ -67,12 +68,10 @@ def on_disk(run: Run, folder: str) -> RunOnDisk:
     return RunOnDisk(rows, _array(run.times, folder), _array(run.ids, folder), orders, folder)
 
 
-def _order_on_disk(order: KeyOrder | None, folder: str) -> KeyOrder | None:
-    if order is None:
-        return None
-    arrays = (order.codes, order.places, order.times, order.directory)
-    codes, places, times, directory = (_array(a, folder) for a in arrays)
-    return KeyOrder(codes, places, times, directory, order.shift, order.exact, order.kinds)
+def _order_on_disk(order: KeyOrder, folder: str) -> KeyOrder:
+    arrays = (order.codes, order.places, order.values, order.directory)
+    codes, places, values, directory = (_array(a, folder) for a in arrays)
+    return KeyOrder(codes, places, values, directory, order.shift, order.exact, order.kinds)
 
 
 def _array(values: Any, folder: str) -> Any:

@@ -6,6 +6,7 @@ invocations. Pairs are ordered by (earliest constituent time, left id, right id)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,14 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.answers.archive_jobs import ANSWER_ROWS
-from millpond.answers.row_queries.join_keys import key_values, numbers
-from millpond.answers.row_queries.pairing import Ints, Sorted, count, expand, sorted_runs
+from millpond.answers.row_queries.join_keys import key_values
+from millpond.answers.row_queries.pairing import Index
 from millpond.answers.row_queries.trees import FAULTS, aggregate_rows, order_matters
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times
 from millpond.synopses.finish import empty_answers
 from millpond.synopses.partials.specs import as_declared, casts_of
+from millpond.synopses.partners.finding import Matches
+from millpond.synopses.partners.keys import numbers
+from millpond.synopses.partners.orders import Ints
 from millpond.synopses.tolerance import one_line
 from millpond.types import Column, GroupScan, JoinFactor, RowQuery, RowScan, StreamDefinition, StreamOptions
 
@@ -174,15 +178,14 @@ def pairs_of(
     Raises:
         QueryError: there are too many, before they are made.
     """
-    low, high, index = _candidates(selection.join, streams, left, right)
-    total = count(low, high)
+    candidates = _candidates(selection.join, streams, left, right)
+    total = int(candidates.counts().sum())
     if most is not None and total > most:
         raise _too_many(f"{total} pairs")
     if total > CANDIDATES:
         raise _too_many(f"the join factor alone gives {total} pairs", CANDIDATES)
     ordinal = 0
-    for rows, at in expand(low, high, JOINED_AT_ONCE):
-        piece = Places(rows, index[at])
+    for piece in itertools.starmap(Places, candidates.pieces(JOINED_AT_ONCE)):
         if selection.query.where:
             at = satisfying(selection, streams, left, right, piece)
             piece = Places(piece.left[at], piece.right[at])
@@ -198,19 +201,17 @@ def _too_many(what: str, most: int | None = None) -> QueryError:
 
 def _candidates(
     join: JoinFactor | None, streams: tuple[StreamDefinition, StreamDefinition], left: pa.Table, right: pa.Table
-) -> tuple[Ints, Ints, Ints]:
-    """For each left row a run [low, high) of the returned permutation of the right rows."""
+) -> Matches:
+    """For each left row the right rows with which it satisfies the join factor."""
     if join is None:
-        none = np.zeros(left.num_rows, np.int64)
-        return none, np.full(left.num_rows, right.num_rows, np.int64), np.arange(right.num_rows)
+        none, rows = np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
+        return Index.of("=", rows).partners(none)
     keys, some = numbers(
         key_values(streams[0], left, join.left, join.kind), key_values(streams[1], right, join.right, join.kind)
     )
-    rows = np.flatnonzero(some[1])
-    index = Sorted.of(keys[1][rows], rows)
-    low, high = sorted_runs(keys[0], join.operator, index.keys)
-    low[~some[0]] = high[~some[0]] = 0
-    return low, high, index.rows
+    known, rows = np.flatnonzero(some[0]), np.flatnonzero(some[1])
+    found = Index.of(join.operator, keys[1][rows], rows).partners(keys[0][known])
+    return found if len(known) == left.num_rows else found.spread(known, left.num_rows)
 
 
 def satisfying(

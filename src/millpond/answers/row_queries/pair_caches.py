@@ -17,16 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.answers.row_queries.join_keys import key_values, numbers
+from millpond.answers.row_queries.join_keys import key_values
 from millpond.answers.row_queries.joins import Places, answer_of, conditions_of, join_columns, needed, satisfying
-from millpond.answers.row_queries.pairing import Ints, Sorted, count, expand, mirrored, runs
+from millpond.answers.row_queries.pairing import Index, mirrored
 from millpond.answers.row_queries.stretch import Matching, Stretch
 from millpond.answers.row_queries.trees import FAULTS
 from millpond.synopses.blocks import event_times
+from millpond.synopses.partners.keys import numbers
+from millpond.synopses.partners.orders import Ints
 from millpond.types import RowQuery, StreamDefinition
 
 #: Bytes of a kept pair, and of a kept row of a side.
-PAIR, ROW = 6 * 8, 4 * 8
+PAIR, ROW = 6 * 8, 6 * 8
 
 #: Pairs that are made at a time when the cache catches up.
 _AT_ONCE = 262_144
@@ -50,12 +52,12 @@ class SideView:
 
 @dataclass
 class _Rows:
-    """The matching rows of one side met so far: arrays by row number, and the ordered index of their keys."""
+    """The matching rows of one side met so far: arrays by row number, and the index of their keys."""
 
+    index: Index
     times: Ints = field(default_factory=lambda: _NONE)
     ids: Ints = field(default_factory=lambda: _NONE)
     epochs: Ints = field(default_factory=lambda: _NONE)
-    index: Sorted = field(default_factory=lambda: Sorted(_NONE, _NONE))
     words: pa.Array = field(default_factory=lambda: pa.array([], pa.large_binary()))
     epoch: int = 0
     horizon: int | None = None
@@ -67,7 +69,7 @@ class _Cache:
     """The pairs of one query, ordered by (earliest time, left id, right id)."""
 
     selection: RowQuery
-    rows: tuple[_Rows, _Rows] = field(default_factory=lambda: (_Rows(), _Rows()))
+    rows: tuple[_Rows, _Rows] = field(init=False)
     times: tuple[Ints, Ints] = (_NONE, _NONE)
     ids: tuple[Ints, Ints] = (_NONE, _NONE)
     epochs: Ints = field(default_factory=lambda: _NONE)
@@ -75,9 +77,14 @@ class _Cache:
     lock: threading.Lock = field(default_factory=threading.Lock)
     hopeless: bool = False
 
+    def __post_init__(self) -> None:
+        self.clear()
+
     def clear(self) -> None:
         """Forget all rows and pairs."""
-        self.rows = (_Rows(), _Rows())
+        join = self.selection.join
+        nothing = Index.of("=" if join is None else join.operator, _NONE)
+        self.rows = (_Rows(nothing), _Rows(nothing))
         self.times = self.ids = (_NONE, _NONE)
         self.epochs = self.earliest = _NONE
 
@@ -262,12 +269,12 @@ def _catch_up(
     ]
     found: list[tuple[Ints, Ints]] = []
     room = (budget - cache.nbytes) // PAIR
-    for probe, operator, index, turned in probes:
-        low, high = runs(probe.keys, operator, index.keys)
-        if cache.selection.query.where is None and count(low, high) > room:
+    for (numbers_of, own), operator, index, turned in probes:
+        matches = index.partners(numbers_of, operator)
+        if cache.selection.query.where is None and int(matches.counts().sum()) > room:
             return False
-        for at, to in expand(low, high, _AT_ONCE):
-            rows = (index.rows[to], probe.rows[at]) if turned else (probe.rows[at], index.rows[to])
+        for at, to in matches.pieces(_AT_ONCE):
+            rows = (to, own[at]) if turned else (own[at], to)
             if cache.selection.query.where is not None:
                 rows = _filtered(cache, streams, sides, rows)
             room -= len(rows[0])
@@ -317,10 +324,10 @@ def _new_rows(
     return pa.concat_tables(tables) if tables else None
 
 
-def _take_in(cache: _Cache, stream: StreamDefinition, number: int, table: pa.Table | None) -> Sorted:
-    """Add new rows to a side. Returns the index of those rows alone."""
+def _take_in(cache: _Cache, stream: StreamDefinition, number: int, table: pa.Table | None) -> tuple[Ints, Ints]:
+    """Add new rows to a side. Returns the numbers of their keys, ascending, and which rows these are."""
     if table is None:
-        return Sorted(_NONE, _NONE)
+        return _NONE, _NONE
     join, rows = cache.selection.join, cache.rows[number]
     assert join is not None
     values = key_values(stream, table, (join.left, join.right)[number], join.kind)
@@ -333,9 +340,9 @@ def _take_in(cache: _Cache, stream: StreamDefinition, number: int, table: pa.Tab
     else:
         (keys,), (some,) = numbers(values)
     at = np.flatnonzero(some)
-    index = Sorted.of(keys[at], at + first)
-    rows.index = rows.index.merged(index)
-    return index
+    at = at[np.argsort(keys[at], kind="stable")]
+    rows.index = rows.index.merged(Index.of(join.operator, keys[at], at + first))
+    return keys[at], at + first
 
 
 def _words(cache: _Cache, values: pa.Array) -> tuple[Ints, Any]:
@@ -402,9 +409,7 @@ def _drop_old(cache: _Cache, sides: tuple[SideView, SideView]) -> None:
         keep = rows.times >= horizon
         if int(keep.sum()) * 8 > len(keep) * 7:
             continue
-        at = np.cumsum(keep) - 1
-        index = rows.index.where(keep)
-        rows.index = Sorted(index.keys, at[index.rows])
+        rows.index = rows.index.only(keep)
         rows.times, rows.ids, rows.epochs = rows.times[keep], rows.ids[keep], rows.epochs[keep]
         kept = cache.times[number] >= horizon
         cache.times = cache.times[0][kept], cache.times[1][kept]

@@ -14,8 +14,8 @@ from millpond.engine.tasks.mapping import map_split
 from millpond.engine.tasks.merging import merge_shard
 from millpond.manifests.records import Manifest, manifest_path, read_manifest
 from millpond.operators.registry import Operators, operators_of
-from millpond.relations import matching
 from millpond.support.file_cache import FileCache
+from millpond.synopses.partners import finding
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
@@ -53,7 +53,7 @@ def map_epoch(pond: str, epoch: int, task: int) -> Iterator[Parcel]:
     catalog, operators = catalog_at(pond, manifest.version)
     if "joins" not in _loading and any(_joins(standing) for standing in catalog.queries.values()):
         # Any worker may get the next merge task of a join; meanwhile it can get ready beside its map tasks.
-        _loading["joins"] = threading.Thread(target=matching.load, name="millpond-load")
+        _loading["joins"] = threading.Thread(target=finding.load, name="millpond-load")
         _loading["joins"].start()
     return map_split(pond, manifest, catalog, operators, task)
 
