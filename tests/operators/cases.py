@@ -69,7 +69,7 @@ class Case:
     @property
     def script(self) -> str:
         """Makes the streams and what is computed over them."""
-        options = f"progress='ts', late='{self.late}'{self.options}"
+        options = f"event_time='ts', late='{self.late}'{self.options}"
         options += f", lateness='{span(self.lateness).lower()}'" if self.lateness else ""
         made = [f"CREATE STREAM {name} ({columns}) WITH ({options})" for name, columns in self.streams.items()]
         return "; ".join([*made, *(a.statement(f"q{i}") for i, a in enumerate(self.asked)), self.beside])

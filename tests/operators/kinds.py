@@ -51,11 +51,13 @@ class Entry:
         kind: its class, as the registry has it.
         cases: draws cases of it.
         shown: what is compared of a pond in the end.
+        share: how many cases it affords, as a multiple of what the profile says.
     """
 
     kind: type[Operator]
     cases: st.SearchStrategy[Case] = field(repr=False)
     shown: Callable[[Driver], Answers] = field(default=last_answers, repr=False)
+    share: float = field(default=0.8, repr=False)
 
 
 LATE = st.sampled_from(("revise", "drop"))
@@ -212,7 +214,7 @@ def _row_query(draw: st.DrawFn, stream: Drawn) -> Asked:
 SUMMARY = "SELECT k, count(*), sum(g), min(v) FROM s [RANGE 5 MINUTES TUMBLING] GROUP BY k"
 
 ENTRIES = (
-    Entry(Copies, over_windows(_derived, ", archive='replicate(0.5, 0.9)', seed=7", 0, 0), copied),
+    Entry(Copies, over_windows(_derived, ", archive='replicate(0.5, 0.9)', seed=7", 0, 0), copied, 1.5),
     Entry(
         PanesOperator,
         st.one_of(
@@ -235,9 +237,9 @@ ENTRIES = (
         ),
     ),
     Entry(SummaryOperator, over_windows(_panes, f", archive='plain + summary({SUMMARY})'", 0, 1), summarised),
-    Entry(StoreOperator, over_instants(_relation(_ALIKE), 2, 2)),
-    Entry(RelationOperator, over_instants(_relation())),
-    Entry(PairsOperator, over_instants(_pairs())),
-    Entry(DerivedRows, over_windows(_derived), passed_on),
-    Entry(RowQueries, over_windows(_row_query), matched),
+    Entry(StoreOperator, over_instants(_relation(_ALIKE), 2, 2), share=0.4),
+    Entry(RelationOperator, over_instants(_relation()), share=0.5),
+    Entry(PairsOperator, over_instants(_pairs()), share=0.4),
+    Entry(DerivedRows, over_windows(_derived), passed_on, 1.5),
+    Entry(RowQueries, over_windows(_row_query), matched, 1.5),
 )

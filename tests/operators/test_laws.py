@@ -1,16 +1,16 @@
 """The laws of `millpond.operators.contract`, for every kind of operator.
 
 Cases are drawn by `kinds`, a life of a pond is run by `driver`. A law that fails names the kind, the script and the
-epochs; `HYPOTHESIS_PROFILE=deep` tries many more cases.
+epochs. `HYPOTHESIS_PROFILE=deep` tries many more cases; `-k PanesOperator` those of one kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import assume, given, note
+from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from millpond.operators.registry import KINDS
@@ -22,7 +22,21 @@ from tests.operators.shown import last_answers
 from tests.oracle import assert_rows_equal
 from tests.quick import quick_folder
 
-every_kind = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.kind.__name__)
+
+def law(check: Callable[[Entry, st.DataObject], None]) -> Callable[[Entry], None]:
+    """A test of a law, for every kind, with as many cases as each affords."""
+
+    @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.kind.__name__)
+    def test(entry: Entry) -> None:
+        @settings(max_examples=max(3, int(settings.default.max_examples * entry.share)))
+        @given(st.data())
+        def case(data: st.DataObject) -> None:
+            check(entry, data)
+
+        case()
+
+    return test
+
 
 SHARDS = st.sampled_from((1, 2))
 
@@ -84,24 +98,21 @@ def assert_same(expected: Answers, got: Answers) -> None:
         assert_rows_equal(rows, got[what], floor=FLOOR, what=what)
 
 
-@every_kind
-@given(st.data())
+@law
 def test_cuts_and_order_make_no_difference(entry: Entry, data: st.DataObject) -> None:
     case, shards = data.draw(entry.cases), data.draw(SHARDS)
     epochs = data.draw(arrivals(case))
     assert_same(answers(entry, case, case.at_once, shards), answers(entry, case, epochs, shards))
 
 
-@every_kind
-@given(st.data())
+@law
 def test_answers_are_what_the_definitions_say(entry: Entry, data: st.DataObject) -> None:
     case, shards = data.draw(entry.cases), data.draw(SHARDS)
     expected, found = case.expected(), answers(entry, case, data.draw(arrivals(case)), shards)
     assert_same(expected, {name: found[name] for name in expected})
 
 
-@every_kind
-@given(st.data())
+@law
 def test_a_repetition_writes_the_same_bytes(entry: Entry, data: st.DataObject) -> None:
     case, shards = data.draw(limited(entry)), data.draw(SHARDS)
     epochs: Sequence[Epoch] = [*data.draw(arrivals(case)), {}]
@@ -120,8 +131,7 @@ def test_a_repetition_writes_the_same_bytes(entry: Entry, data: st.DataObject) -
             driver.publish(again)
 
 
-@every_kind
-@given(st.data())
+@law
 def test_compaction_restarts_and_lost_caches_change_nothing(entry: Entry, data: st.DataObject) -> None:
     case, shards = data.draw(limited(entry)), data.draw(SHARDS)
     epochs = data.draw(arrivals(case))
@@ -134,8 +144,7 @@ def test_compaction_restarts_and_lost_caches_change_nothing(entry: Entry, data: 
     assert_same(answers(entry, case, epochs, shards), found)
 
 
-@every_kind
-@given(st.data())
+@law
 def test_what_is_not_needed_can_go(entry: Entry, data: st.DataObject) -> None:
     case, shards = data.draw(limited(entry)), data.draw(SHARDS)
     epochs = data.draw(arrivals(case))
@@ -148,8 +157,7 @@ def test_what_is_not_needed_can_go(entry: Entry, data: st.DataObject) -> None:
     assert_same(answers(entry, case, epochs, shards), found)
 
 
-@every_kind
-@given(st.data())
+@law
 def test_whatever_a_method_raises_fails_its_queries_and_nobody_elses(entry: Entry, data: st.DataObject) -> None:
     case, shards = with_bystander(data.draw(entry.cases)), data.draw(SHARDS)
     epochs = data.draw(arrivals(case))
