@@ -53,7 +53,7 @@ def row(second: int, v: object = 1) -> dict[str, Any]:
 
 def test_opening_and_closing(tmp_path: Path, heard: Heard) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time='ts')")
         path = pond.path
     assert heard("pond opened") == [
         {"path": path, "executor": "inline", "epoch": 0, "streams": 0, "queries": 0, "row_queries": 0}
@@ -63,7 +63,7 @@ def test_opening_and_closing(tmp_path: Path, heard: Heard) -> None:
 
 def test_back_fills(tmp_path: Path, heard: Heard) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time='ts')")
         pond.ingest("s", [row(n) for n in range(30)])
         pond.drain()
         pond.sql("CREATE QUERY q WITH (since='start') AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS]")
@@ -78,7 +78,7 @@ def test_back_fills(tmp_path: Path, heard: Heard) -> None:
 
 def test_a_query_that_fails_is_quarantined(tmp_path: Path, heard: Heard) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time='ts')")
         pond.sql("CREATE QUERY q AS SELECT sum(v) * 9223372036854775807 AS v FROM s [RANGE TUMBLING 10 SECONDS]")
         number = "CAST(string_agg(v::VARCHAR, 'x') AS INTEGER) AS v"
         pond.sql(f"CREATE QUERY bad AS SELECT {number} FROM s [RANGE TUMBLING 10 SECONDS]")
@@ -96,7 +96,7 @@ def test_dead_letters_are_told_seldom_and_added_up(
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
         folder = tmp_path / "in"
         folder.mkdir()
-        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{folder}/*.csv', progress='ts')")
+        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{folder}/*.csv', event_time='ts')")
         for n in range(3):
             (folder / f"{n}.csv").write_text("ts,v\n" + "".join(f"never,{i}\n" for i in range(50)))
             pond.drain()
@@ -114,7 +114,7 @@ def test_files_that_are_not_taken(tmp_path: Path, heard: Heard) -> None:
     (folder / "a.csv").write_text("ts,v\n2026-01-01 00:00:00,1\n")
     (folder / "b.xyz").write_text("what is this\n")
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{folder}', progress='ts')")
+        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{folder}', event_time='ts')")
         pond.drain()
         (folder / "a.csv").write_text("ts,v\n2026-01-01 00:00:00,1\n2026-01-01 00:00:01,2\n")
         for _ in range(3):
@@ -126,7 +126,7 @@ def test_files_that_are_not_taken(tmp_path: Path, heard: Heard) -> None:
 def test_slow_epochs(tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "SLOW", 0)
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time='ts')")
         for n in range(3):
             pond.ingest("s", [row(n)])
             pond.step()
@@ -138,7 +138,7 @@ def test_slow_epochs(tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPat
 def test_upkeep(tmp_path: Path, heard: Heard) -> None:
     clock = VirtualClock()
     with millpond.open(tmp_path / "pond", executor="inline", clock=clock) as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress='ts', retention='1 hour')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time='ts', retention='1 hour')")
         for n in range(8):
             pond.ingest("s", [row(n)])
             pond.step()
@@ -152,7 +152,7 @@ def test_upkeep(tmp_path: Path, heard: Heard) -> None:
 
 def test_a_fence_that_is_lost(tmp_path: Path, heard: Heard) -> None:
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
-        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress='ts')")
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time='ts')")
         pond.ingest("s", [row(1)])
         Path(pond.path, "fence.json").write_text('"another"')
         with pytest.raises(PondError, match="another process"):
@@ -223,7 +223,7 @@ def test_nothing_is_said_for_every_row(tmp_path: Path, caplog: pytest.LogCapture
     for rows in (10, 1000):
         caplog.clear()
         with millpond.open(tmp_path / f"pond{rows}", executor="inline") as pond:
-            pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress='ts')")
+            pond.sql("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time='ts')")
             pond.sql("CREATE QUERY q AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS]")
             pond.ingest("s", [row(n) for n in range(rows)])
             pond.drain()
@@ -234,7 +234,7 @@ def test_nothing_is_said_for_every_row(tmp_path: Path, caplog: pytest.LogCapture
 def test_the_command_line_writes_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, level = list(logging.getLogger().handlers), logging.getLogger("millpond").level
     script = tmp_path / "script.sql"
-    script.write_text("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (progress='ts'); SELECT nothing FROM s;")
+    script.write_text("CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (event_time='ts'); SELECT nothing FROM s;")
     try:
         found = CliRunner().invoke(
             app,
