@@ -72,10 +72,11 @@ def rows(groups: int, window: int, epoch: int) -> pa.Table:
 def run(groups: int, policy: str, windows: int) -> Measured:
     """Feed one pond; the first window warms up and closes none."""
     clock, seconds, told = VirtualClock(), [], [0]
+    options = f"flush='{policy}'" + ("" if policy == "at once" else ", flush_delay='6s'")
     with scratch() as home, millpond.open(str(home / "pond"), executor="inline", clock=clock) as pond:
         pond.sql(
             "CREATE STREAM packet (ts TIMESTAMP, source BIGINT, length BIGINT) WITH (event_time='ts');"
-            f"CREATE QUERY q WITH (flush='{policy}', flush_delay='6s') AS"
+            f"CREATE QUERY q WITH ({options}) AS"
             " SELECT source, count(*) AS n, sum(length) AS bytes FROM packet [RANGE TUMBLING 10 SECONDS]"
             " GROUP BY source"
         )

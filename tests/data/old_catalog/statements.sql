@@ -1,8 +1,8 @@
 -- A query of every kind; `events.jsonl` and `register.jsonl` are what an older version recorded of them.
-CREATE STREAM s (ts TIMESTAMP, k INTEGER, v INTEGER, x DOUBLE) WITH (progress='ts', archive='randomize');
-CREATE STREAM u (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (progress='ts');
-CREATE STREAM w (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (progress='ts', late='drop');
-CREATE STREAM h (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (progress='ts', archive='plain + summary(SELECT k, count(*), sum(v) FROM h [RANGE TUMBLING 1 HOUR] GROUP BY k)');
+CREATE STREAM s (ts TIMESTAMP, k INTEGER, v INTEGER, x DOUBLE) WITH (event_time='ts', archive='randomize');
+CREATE STREAM u (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (event_time='ts');
+CREATE STREAM w (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (event_time='ts', late='drop');
+CREATE STREAM h (ts TIMESTAMP, k INTEGER, v INTEGER) WITH (event_time='ts', archive='plain + summary(SELECT k, count(*), sum(v) FROM h [RANGE TUMBLING 1 HOUR] GROUP BY k)');
 CREATE TABLE t (k INTEGER, name TEXT) WITH (source='files', path='t.csv');
 CREATE QUERY tumbling AS SELECT k, count(*) AS n, avg(x) AS a FROM s [RANGE TUMBLING 1 MINUTE] WHERE v > 0 GROUP BY k HAVING count(*) > 1;
 CREATE QUERY sliding WITH (state='adaptive') AS SELECT k, sum(v) AS t FROM u [RANGE 10 MINUTES SLIDE 1 MINUTE ORIGIN '30 s'] GROUP BY k ORDER BY t DESC LIMIT 3;
