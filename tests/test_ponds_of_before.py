@@ -106,7 +106,15 @@ def test_a_pond_of_before_goes_on_with_spark(unpacked: str, spark_session: Any) 
     rows = json.loads(Path("rows.json").read_text(encoding="utf-8"))
     with reopened("pond", "spark") as pond:
         to_the_end(pond, rows)
-        same(answers(pond), recorded(unpacked, "pond, at the end"))
+        same(without_epochs(answers(pond)), without_epochs(recorded(unpacked, "pond, at the end")))
+
+
+def without_epochs(found: Answers) -> Answers:
+    """Answers but for the last column of dead letters: with Spark a back-fill ends beside the epochs, at any of them."""
+    return {
+        question: [line.rsplit(" | ", 1)[0] for line in lines] if " FROM dead(" in question else lines
+        for question, lines in found.items()
+    }
 
 
 def same(found: Answers, expected: Answers) -> None:

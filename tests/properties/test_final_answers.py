@@ -55,7 +55,8 @@ def test_each_final_row_once(late: str, data: st.DataObject) -> None:
             assert all(row[1][1] <= behind for row in shown)
         p.finish()
         while True:
-            rows, cursor = _read(data, p, cursor)
+            # A cursor knows of which answers it is; without one nothing was final before.
+            rows, cursor = _read(data, p, cursor, **({} if cursor else {"final": True}))
             got += rows
             if not rows:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import gcd
+from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -86,15 +87,15 @@ def test_without_panes_the_answers_are_the_same(data: st.DataObject) -> None:
     """The engine made to answer straight from rows gives what the definitions give."""
     stream = data.draw(streams(max_rows=16, gaps=False))
     case = data.draw(cases(stream.unit))
-    before = archive_jobs._is_direct
+    before = archive_jobs.decision_for
     with pond(options(lateness=stream.unit)) as p:
         p.feed(data.draw(cuts(stream.rows)))
         p.finish()
-        archive_jobs._is_direct = lambda *_: True
+        archive_jobs.decision_for = lambda *_: SimpleNamespace(plan="direct")
         try:
             table = p.sql(case.query()).table
         finally:
-            archive_jobs._is_direct = before
+            archive_jobs.decision_for = before
         names = ["window_start", "window_end", *(f"c{i}" for i in range(len(case.select)))]
         expected = wanted(final_answers(case, stream.table))
         assert_rows_equal(expected, table_rows(table.select(names)), floor=floor(stream.rows), what=case.query())
