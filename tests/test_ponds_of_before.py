@@ -110,7 +110,7 @@ def test_a_pond_of_before_goes_on_with_spark(unpacked: str, spark_session: Any) 
 
 
 def without_epochs(found: Answers) -> Answers:
-    """Answers but for the last column of dead letters: with Spark a back-fill ends beside the epochs, at any of them."""
+    """Answers but for the last column of dead letters: with Spark a back-fill ends beside the epochs."""
     return {
         question: [line.rsplit(" | ", 1)[0] for line in lines] if " FROM dead(" in question else lines
         for question, lines in found.items()
