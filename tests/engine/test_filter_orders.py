@@ -37,12 +37,15 @@ def declare(path, adapt="a_greedy"):
     pond = opened(path)
     pond.register_function("bit", bit, arguments=["BIGINT", "BIGINT"])
     where = " AND ".join(f"bit(v, {i})" for i in range(N))
+    # What adapts nothing takes no options of adapting.
+    eager = "" if adapt == "off" else ", adapt_probability = 1, adapt_window = 400, adapt_budget = 1"
+    wide = "" if adapt == "off" else ", adapt_window = 300"
     pond.sql(f"""
         CREATE STREAM s (ts TIMESTAMP, k INTEGER, v BIGINT) WITH (event_time = 'ts', lateness = '1 minute');
-        CREATE QUERY w WITH (adapt = '{adapt}', adapt_probability = 1, adapt_window = 400, adapt_budget = 1)
+        CREATE QUERY w WITH (adapt = '{adapt}'{eager})
             AS SELECT k, count(*) AS n, sum(v) AS total FROM s [TUMBLING 10 SECONDS] WHERE k < 3 AND {where} GROUP BY k;
         CREATE QUERY r AS SELECT ISTREAM(k, v) FROM s [RANGE 5 SECONDS] WHERE {where};
-        CREATE STREAM d WITH (adapt = '{adapt}', adapt_window = 300) AS SELECT ts, k, v FROM s WHERE {where} AND k = 1;
+        CREATE STREAM d WITH (adapt = '{adapt}'{wide}) AS SELECT ts, k, v FROM s WHERE {where} AND k = 1;
     """)  # fmt: skip
     return pond
 

@@ -26,14 +26,18 @@ def opened(path):
     return millpond.open(path, executor="inline", shards=2, compact_files=4)
 
 
-def declare(path, tests, options="", pond=None):
+#: An order that is tried at every chance.
+EAGER = "adapt_probability = 1, adapt_window = 300, adapt_budget = 1"
+
+
+def declare(path, tests, options=EAGER, pond=None):
     pond = opened(path) if pond is None else pond
     for name in NAMES:
         pond.sql(
             f"CREATE STREAM {name} (ts TIMESTAMP, a INTEGER, b INTEGER) WITH (event_time='ts', lateness='1 second')"
         )
     windows = ", ".join(f"{n} [RANGE {4 if n == 'r' else 6} SECONDS]" for n in NAMES)
-    pond.sql(f"CREATE QUERY q WITH (adapt_probability = 1, adapt_window = 300, adapt_budget = 1{options}) AS"
+    pond.sql(f"CREATE QUERY q WITH ({options}) AS"
              f" SELECT r.a, r.b, x.b AS xb, y.b AS yb, z.b AS zb FROM {windows} WHERE {tests}")  # fmt: skip
     return pond
 
@@ -96,7 +100,7 @@ def test_answers_do_not_depend_on_the_orders(tmp_path):
         results = []
         for which in ("a_greedy", "random", "off"):
             rng, path = random.Random(tests), tmp_path / f"{which}{tests is TREE}"
-            pond = declare(path, tests, ", adapt = 'off'" if which == "off" else "")
+            pond = declare(path, tests, "adapt = 'off'" if which == "off" else EAGER)
             for number in range(6):
                 feed(pond, number, number >= 3, 150)
                 core = pond._core

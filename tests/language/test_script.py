@@ -97,7 +97,7 @@ def test_lateness(written, lateness, rows):
 
 def test_event_time_is_the_only_timestamp_or_arrival():
     assert one("CREATE STREAM s (a INT, at TIMESTAMPTZ)").definition.options.time == "at"
-    assert one("CREATE STREAM s (a INT) WITH (progress = arrival)").definition.options.time == ARRIVAL
+    assert one("CREATE STREAM s (a INT) WITH (event_time = arrival)").definition.options.time == ARRIVAL
     assert one("CREATE STREAM s (a TIMESTAMP, b TIMESTAMP_NS) WITH (event_time = 'b')").definition.options.time == "b"
 
 
@@ -127,7 +127,7 @@ def test_event_time_is_the_only_timestamp_or_arrival():
     ],
 )
 def test_types_are_canonical(written, canonical):
-    statement = one(f"CREATE STREAM s (ts TIMESTAMP, a {written}) WITH (progress = ts)")
+    statement = one(f"CREATE STREAM s (ts TIMESTAMP, a {written}) WITH (event_time = ts)")
     assert statement.definition.columns[1].type == canonical
 
 
