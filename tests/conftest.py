@@ -4,6 +4,9 @@
 as many per test, ten thousand and more of each kind of window; `HYPOTHESIS_EXAMPLES` sets how many examples a test has;
 tests marked `deep` run, too: they repeat what others prove, at other moments or with more data).
 
+Every run draws other cases. It says its seed at its beginning and, when a test fails, at its end; `MILLPOND_SEED`
+repeats it.
+
 Folders of tests lie in memory where the system has room for them, since fsync is most of what a small pond costs. A
 killed process loses nothing there either: what the tests kill is processes, not machines.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -32,7 +36,6 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=_CHECKS,
     print_blob=True,
-    derandomize=True,
     phases=_PHASES,
 )
 settings.register_profile(
@@ -43,23 +46,31 @@ settings.register_profile(
     print_blob=True,
 )
 settings.register_profile(
-    "smoke", max_examples=5, deadline=None, suppress_health_check=_CHECKS, phases=[Phase.generate], derandomize=True
+    "smoke", max_examples=5, deadline=None, suppress_health_check=_CHECKS, phases=[Phase.generate]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 Factory = Callable[..., Any]
 
 
+#: xdist's workers, and whatever else a test starts, have the seed of the run from the environment.
+SEED = int(os.environ.setdefault("MILLPOND_SEED", str(secrets.randbelow(1 << 32))))
+
 _MEMORY = "/dev/shm"
 _ROOM = 3 << 30
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Temporary folders in memory, unless somebody says where; and cases of kinds of windows are counted.
+
+    Hypothesis draws by the seed of the run, unless `--hypothesis-seed` says another.
 
     Compiled modules are kept: without them every process that a test starts (commands, servers, Spark's workers)
     compiles the whole package first, five seconds instead of two.
     """
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(SEED)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if os.environ.get("MILLPOND_CASES_OF_A_KIND"):
@@ -71,6 +82,21 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
         config.option.basetemp = f"{_MEMORY}/millpond-tests-{os.getpid()}"
+
+
+def _seed(config: pytest.Config) -> str:
+    return f"seed: MILLPOND_SEED={config.option.hypothesis_seed}"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """The seed of the run."""
+    return _seed(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The seed of a run in which something failed, where one looks for it."""
+    if {"failed", "error"} & terminalreporter.stats.keys():
+        terminalreporter.write_line(_seed(config))
 
 
 @pytest.hookimpl(trylast=True)

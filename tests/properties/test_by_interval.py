@@ -18,7 +18,7 @@ from tests.oracle.revisions import final_answers
 from tests.properties.harness import floor, options, pond, table_rows, wanted
 from tests.properties.queries import BOUNDED, cases
 from tests.properties.streams import TYPES, cuts, streams
-from tests.properties.test_summaries import declared
+from tests.properties.test_summaries import declared, having_calls
 
 EPOCH = dt.datetime(1970, 1, 1)
 
@@ -33,7 +33,7 @@ def test_rows_are_seen_at_the_start_of_their_interval(data: st.DataObject) -> No
     interval = stream.unit * data.draw(st.sampled_from([1, 2, 3, 4, 6, 12]))
     divisor = data.draw(st.sampled_from([d for d in (1, 2, 3) if interval % d == 0]))
     fine = replace(case, range_us=interval // divisor, slide_us=interval // divisor, origin_us=0, align_start=False)
-    summary = replace(fine, having=None).query()
+    summary = replace(fine, having=None, select=(*fine.select, *having_calls(case))).query()
     archive = data.draw(st.sampled_from(["archive='plain'", declared(summary, False), declared(summary, True)]))
     retention = f", retention='{span(stream.unit).lower()}'" if archive != "archive='plain'" else ""
     text = case.query().replace(" FROM s ", f" FROM s REDUCE BY INTERVAL '{span(interval).lower()}' ", 1)

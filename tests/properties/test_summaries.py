@@ -41,6 +41,12 @@ def pane_of(case: Case) -> tuple[int, int]:
     return width, case.effective_origin % width
 
 
+def having_calls(case: Case) -> tuple[str, ...]:
+    """What the HAVING of a query may ask for: a summary that serves it has these, too."""
+    asked = ("list(DISTINCT k) AS h0", "count(*) AS h1", "sum(g) AS h2", "max(g) AS h3", "count(DISTINCT k) AS h4")
+    return asked if case.having else ()
+
+
 @st.composite
 def summaries_of(draw: st.DrawFn, case: Case) -> str:
     """The text of a summary that serves a query: finer panes, more keys, more aggregates."""
@@ -49,10 +55,8 @@ def summaries_of(draw: st.DrawFn, case: Case) -> str:
     width //= finer
     keys = tuple(dict.fromkeys([*draw(st.lists(st.sampled_from(KEYS), max_size=1)), *case.group_by]))
     calls = [item for item in case.select if item.rsplit(" AS ", 1)[0] not in case.group_by]
-    if case.having:
-        calls.append("list(DISTINCT k) AS h0, count(*) AS h1, sum(g) AS h2, max(g) AS h3, count(DISTINCT k) AS h4")
     more = [f"{draw(st.sampled_from(BOUNDED))} AS more"] if draw(st.booleans()) else []
-    parts = Case(tuple([*calls, *more]), width, width, phase % width, where=case.where, group_by=keys)
+    parts = Case((*calls, *having_calls(case), *more), width, width, phase % width, where=case.where, group_by=keys)
     return parts.query()
 
 

@@ -62,7 +62,6 @@ def test_the_server_keeps_its_document(operations: dict[str, Any], name: str) ->
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
-        derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.explicit, Phase.generate],
