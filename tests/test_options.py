@@ -253,6 +253,8 @@ def test_spans_and_instants_are_values_of_python_and_json(pond: Any, url: str) -
     for given in (dt.timedelta(0), dt.timedelta(-1), 2**63, -1, 0):
         with pytest.raises(MillpondError, match="option 'early': "):
             pond.register(WINDOWS, early=given)
+    with pytest.raises(MillpondError, match="option 'revise_for': '-1' is negative"):
+        pond.register(WINDOWS, revise_for=-1)
 
 
 def test_a_wrong_option_stops_nothing(pond: Any, url: str) -> None:

@@ -192,7 +192,7 @@ def _distinct(aggregate: Aggregate, where: str) -> Split:
         "string_agg": f"string_agg(DISTINCT u{extra} ORDER BY {order})",
     }
     call = calls.get(function, f"{_duckdb_name(function)}(DISTINCT u{extra})")
-    return Split((values,), f"(SELECT {call} FROM (SELECT unnest({c}) AS u))")
+    return Split((values,), f"(SELECT {call} FROM (SELECT {_unnested(aggregate, c)} AS u))")
 
 
 def _listed(aggregate: Aggregate, time: str, where: str) -> Split:
@@ -210,9 +210,15 @@ def _listed(aggregate: Aggregate, time: str, where: str) -> Split:
     c = values.name
     if function in ("median", "quantile_cont", "quantile_disc"):
         return Split((values,), f"list_aggregate({c}, '{function}'{extra})")
-    call = f"(SELECT {_duckdb_name(function)}(u{extra}) FROM (SELECT unnest({c}) AS u))"
+    call = f"(SELECT {_duckdb_name(function)}(u{extra}) FROM (SELECT {_unnested(aggregate, c)} AS u))"
     # By way of text a wide sum is checked for its 38 digits, which DuckDB itself would exceed.
     return Split((values,), f"({call})::VARCHAR" if function == "sum" else call)
+
+
+def _unnested(aggregate: Aggregate, values: str) -> str:
+    """The kept values, a row each. Wide whole numbers come from Arrow as decimals, which have no bits to combine."""
+    cast = f"::{aggregate.argument_types[0]}" if aggregate.function in ("bit_and", "bit_or", "bit_xor") else ""
+    return f"unnest({values}){cast}"
 
 
 def _duckdb_name(function: str) -> str:

@@ -139,8 +139,9 @@ class _Reader:
         named = {e.alias.lower(): e.this for e in self.tree.expressions if isinstance(e, exp.Alias)}
         found = []
         for each in grouped_by(group):
-            if isinstance(each, exp.Literal) and not each.is_string and 0 < int(each.this) <= len(shown):
-                each = shown[int(each.this) - 1]
+            digits = each.name if isinstance(each, exp.Literal) and not each.is_string else ""
+            if digits.isdigit() and 0 < int(digits) <= len(shown):
+                each = shown[int(digits) - 1]
             elif isinstance(each, exp.Column) and not each.table and self.owners.all_of(each) is None:
                 each = named.get(each.name.lower(), each)
             found.append(each)

@@ -488,6 +488,8 @@ class _PairBinder(_RowBinder):
         if common is None:
             return None
         values = [s if k == common else f"CAST({s} AS {common})" for s, k in zip(own, kinds, strict=True)]
+        if common.startswith("ENUM(") and test != "=":  # its values' order is not that of their texts
+            values, common = [f"CAST(enum_code({v}) AS BIGINT)" for v in values], "BIGINT"
         axes = [axis_of(v, common) for v in values]
         if axes[0] is not None and axes[1] is not None:
             return JoinFactor(axes[0].attribute, test, axes[1].attribute, axes[0].kind)  # type: ignore[arg-type]  # one of _JOIN_TESTS

@@ -304,6 +304,8 @@ class MillpondParser(DuckDBParser):
 
     def _parse_interval(self, *args: Any, **kwargs: Any) -> exp.Add | exp.Interval | None:
         text = self._next
+        if text.token_type == TokenType.L_BRACKET:
+            return None
         found = super()._parse_interval(*args, **kwargs)
         if isinstance(found, exp.Interval) and text.token_type == TokenType.STRING:
             written = WrittenInterval(**found.args, text=text.text, whole=self._prev is text)
@@ -317,6 +319,8 @@ class MillpondParser(DuckDBParser):
 
     def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         first = self._curr
+        if kwargs.get("check_func") and self._next.token_type == TokenType.L_BRACKET and not kwargs.get("schema"):
+            return None  # in an expression `date[1]` is a column's element
         found = super()._parse_types(*args, **kwargs)
         if isinstance(found, exp.DataType):
             found.update_positions(line=first.line, col=first.col, start=first.start, end=self._prev.end)

@@ -291,7 +291,7 @@ class Span(Kind[int]):
 
     def _long_enough(self, micros: int, text: str) -> int:
         if micros < 0 or (micros == 0 and not self.zero):
-            raise ValueError(f"'{text}' must be longer than nothing")
+            raise ValueError(f"'{text}' is negative" if self.zero else f"'{text}' must be longer than nothing")
         if micros > _MOST_MICROS:
             raise ValueError(f"'{text}' is too long")
         return micros
