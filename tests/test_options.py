@@ -32,6 +32,7 @@ from millpond.types.options import (
 from millpond.types.options.stream_values import (
     Allowance,
     ArchiveDesign,
+    AskedOperators,
     Delimiter,
     Marks,
     Module,
@@ -89,6 +90,8 @@ def good(kind: Kind[Any]) -> list[Any]:
             return [",", ";", "\\t", "|"]
         case ArchiveDesign():
             return ["plain", "replicate(0.5)", "RANDOMIZE(8)", "modify keep 3d"]
+        case AskedOperators():
+            return ["last_row(k, 2 hours)", "A + b( 1,2 )"]
         case StorePlace():
             return ["s3://bucket/folder/", "gs://b"]
         case Marks():
@@ -105,6 +108,8 @@ def bad(kind: Kind[Any]) -> list[Any]:
     match kind:
         case Text():
             return []
+        case AskedOperators():
+            return ["what is this", "-1", "1; DROP STREAM s", "a(", "a + ", "a(b(c))"]
         case Delimiter():
             return ["", "ab", '"', "\n"]
         case Choice():

@@ -200,7 +200,7 @@ class Driver:
             )
             if proposal is not None:
                 return proposal
-            assert failures.queries(), f"there is nothing to do: {failures.reasons}"
+            assert failures.consequences(), f"there is nothing to do: {failures.reasons}"
             self._quarantine(failures.reasons)
 
     def _landed(self, stream: StreamDefinition, tasks: Taken) -> list[list[Item]]:
@@ -256,9 +256,10 @@ class Driver:
 
     def _quarantine(self, reasons: Mapping[str, str]) -> None:
         """Quarantine what fails."""
-        failing = Failures(self.catalog, "", dict(reasons)).queries()
-        self.failures |= {self.catalog.queries[int(q)].definition.name: reason for q, reason in failing.items()}
-        for event in (e for query, reason in failing.items() for e in self.catalog.quarantined(int(query), reason)):
+        failures = Failures(self.catalog, "", dict(reasons))
+        named = {self.catalog.queries[int(q)].definition.name: r for q, r in failures.queries().items()}
+        self.failures |= named
+        for event in failures.consequences():
             self.catalog = apply(self.catalog, event)
 
     # -- what may happen to a pond

@@ -63,6 +63,11 @@ class Entry:
 LATE = st.sampled_from(("revise", "drop"))
 
 
+def in_units(text: str, unit: int) -> str:
+    """A text with spans of time in the place of so many UNIT (microseconds)."""
+    return re.sub(r"(\d+) UNIT", lambda found: span(int(found[1]) * unit), text)
+
+
 @st.composite
 def over_windows(
     draw: st.DrawFn, asked: Callable[[st.DrawFn, Drawn], Asked], options: str = "", least: int = 1, most: int = 2
@@ -70,9 +75,11 @@ def over_windows(
     """A case over the stream `s` of `tests.properties`.
 
     Args:
-        asked: draws what is computed over the stream. options: of the stream. least, most: how many of them.
+        asked: draws what is computed over the stream. options: of the stream; UNIT in them: of its times' distances.
+        least, most: how many of them.
     """
     stream = draw(streams(14, gaps=False, min_rows=5))
+    options = in_units(options, stream.unit)
     queries = tuple(asked(draw, stream) for _ in range(draw(st.integers(least, most))))
     lateness, late, rows = draw(st.sampled_from((0, 3, 8))) * stream.unit, draw(LATE), stream.rows
     # Windows whose rows are numbered as they come are another question in another order.
@@ -115,9 +122,8 @@ def united(draw: st.DrawFn, *texts: str) -> Case:
     """A case over a union of two streams."""
     some = draw(st.tuples(streams(8, gaps=False, min_rows=4), streams(8, gaps=False, min_rows=4)))
     rows = {name: tuple(sorted(each.rows, key=lambda row: row.time)) for name, each in zip("sz", some, strict=True)}
-    text = re.sub(r"(\d+) UNIT", lambda found: span(int(found[1]) * some[0].unit), draw(st.sampled_from(texts)))
-    asked = (Asked(text),)
-    return Case({"s": COLUMNS, "z": COLUMNS}, asked, rows, some[0].unit, some[0].unit, draw(LATE))
+    queries = (Asked(in_units(draw(st.sampled_from(texts)), some[0].unit)),)
+    return Case({"s": COLUMNS, "z": COLUMNS}, queries, rows, some[0].unit, some[0].unit, draw(LATE))
 
 
 # -- relations and pairs: times are single microseconds, since the oracle looks at every instant

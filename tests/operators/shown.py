@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 
 from millpond.archive import fractions, seed_of
 from millpond.archive.copies import eager_copies, file_path
-from millpond.manifests.places import summaries_folder
+from millpond.manifests.places import state_folder, summaries_folder
 from millpond.operators.row_query.matching import hot_folder
+from millpond.operators.stream_operator import StreamOperator
 from millpond.sources.derived import derived_folder
 from millpond.synopses import connection
 from millpond.synopses.partials.late_exclusions import merge_cuts, without_cut
@@ -25,8 +26,15 @@ Answers = Mapping[str, list[tuple[Any, ...]]]
 
 
 def last_answers(driver: Driver) -> Answers:
-    """The last answers of all standing queries, by name."""
-    return {q.definition.name: driver.latest(q) for q in driver.catalog.queries.values()}
+    """The last answers of all standing queries, by name, and what operators answer that streams ask for, by owner."""
+    found = {q.definition.name: driver.latest(q) for q in driver.catalog.queries.values()}
+    paths = [os.path.join(state_folder(driver.pond), s.path) for s in driver.state]
+    for operator in driver.operators:
+        if isinstance(operator, StreamOperator):
+            progress = driver.published.progress[str(operator.stream.id)]
+            answer = operator.answer(read_chunks(paths, {operator.owner}), progress)
+            found[operator.owner] = [tuple(row.values()) for row in answer.to_pylist()]
+    return found
 
 
 def copied(driver: Driver) -> Answers:

@@ -18,10 +18,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
+import pyarrow as pa
 
 from millpond.answers.describe.describe import status
 from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import start_ready
+from millpond.answers.stream_operators import operator_answer
 from millpond.answers.subscription import subscribe
 from millpond.api.feeds import Feeds
 from millpond.api.function_methods import Functions
@@ -379,6 +381,16 @@ class Pond(Functions):
         if self._core.catalog.query(query) is None and self._core.register.id_of(query) is not None:
             return self.query(query).subscribe(since, timeout, final=final, status=status)
         return subscribe(self._core, query, since, timeout, final, status)
+
+    def answer(self, stream: str, operator: str) -> pa.Table:
+        """What an operator answers now that a stream has asked for by its option `operators`.
+
+        Arguments:
+            stream: its name. operator: as the option has it: `last_row(sensor, 2 hours)`.
+        Raises: QueryError when there is no such stream or operator, or the operator has failed.
+        """
+        self._check()
+        return operator_answer(self._core, stream, operator)
 
     def register_reduction(self, name: str, function: Callable[..., float | dt.timedelta]) -> None:
         """Make a function of yours available as `REDUCE name(…)`; it is there again after a restart.

@@ -59,6 +59,7 @@ def _alter_stream(catalog: Catalog, event: Event) -> Catalog:
 
 def _drop_stream(catalog: Catalog, event: Event) -> Catalog:
     left = replace(catalog, streams=_without(catalog.streams, event["id"]))
+    left = replace(left, stopped={owner: reason for owner, reason in left.stopped.items() if owner in left.asked})
     return _without_unread(_set_summaries(left, {"stream": event["id"]}))
 
 
@@ -143,6 +144,10 @@ def _forsake(catalog: Catalog, event: Event) -> Catalog:
         k: replace(s, owner="" if s.owner == event["synopsis"] else s.owner) for k, s in catalog.summaries.items()
     }
     return _without_unused(replace(catalog, summaries=summaries))
+
+
+def _stop_operator(catalog: Catalog, event: Event) -> Catalog:
+    return replace(catalog, stopped={**catalog.stopped, event["owner"]: event["reason"]})
 
 
 def _reshare(catalog: Catalog, event: Event) -> Catalog:
@@ -272,5 +277,6 @@ EVENTS: dict[str, Callable[[Catalog, Event], Catalog]] = {
     "reset_setting": _reset_setting,
     "set_summaries": _set_summaries,
     "forsake": _forsake,
+    "stop_operator": _stop_operator,
     "reshare": _reshare,
 }

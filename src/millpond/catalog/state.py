@@ -26,6 +26,7 @@ from millpond.types import (
     WindowedQuery,
     WindowQuery,
 )
+from millpond.types.options.asked_operators import AskedOperator, parse_operators
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
 
@@ -137,6 +138,7 @@ class Catalog:
 
     reductions: registered reduction functions by name, each with the file that holds it, relative to the pond.
     settings: what ALTER SYSTEM has set, by name.
+    stopped: operators that streams ask for and that have failed, by owner, each with the reason.
     """
 
     version: int = 0
@@ -151,6 +153,7 @@ class Catalog:
     kinds: dict[str, KindDefinition] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     functions: dict[str, FunctionDefinition] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
 
     def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
         """The stream, table or query of that name, or None."""
@@ -237,6 +240,12 @@ class Catalog:
     def on_stream(self, stream: int) -> list[Standing]:
         """The queries that read a stream."""
         return [q for q in self.queries.values() if any(s.id == stream for s in self.streams_of(q))]
+
+    @cached_property
+    def asked(self) -> dict[str, tuple[StreamDefinition, AskedOperator]]:
+        """The operators that streams ask for, by the name that their state is stored under."""
+        return {f"{asked} {stream.id}": (stream, asked)
+                for stream in self.streams.values() for asked in parse_operators(stream.options.operators)}  # fmt: skip
 
     def derived_from(self, stream: int) -> list[StreamDefinition]:
         """The streams that are derived from a stream, directly or through others, near ones first."""

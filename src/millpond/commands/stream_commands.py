@@ -18,6 +18,7 @@ from millpond.commands.naming import check_free, stream_named
 from millpond.commands.planned import AlterColumns, AlterStream, CheckPath, Event, Ids, MakeStream, Plan, Record, Step
 from millpond.commands.pond_facts import Facts
 from millpond.commands.summary_copies import set_summaries
+from millpond.operators.registry import check_asked
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
 from millpond.support.spelling import nearest
@@ -30,6 +31,7 @@ def create_stream(facts: Facts, statement: lang.CreateStream) -> Plan:
     if statement.if_not_exists and isinstance(facts.catalog.lookup(definition.name), StreamDefinition):
         return Plan(f"stream {definition.name} exists")
     check_free(facts, definition.name)
+    check_asked(definition)
     ids = Ids(facts)
     definition = replace(with_design(with_place(definition, facts.token)), id=ids.take())
     events: list[Event] = [{"do": "create_stream", "definition": to_json(definition)}]

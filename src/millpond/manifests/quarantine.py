@@ -108,11 +108,13 @@ class Failures:
     def consequences(self) -> list[dict[str, Any]]:
         """The events of the catalog that follow.
 
-        Queries that fail are quarantined. A summary gets no more partials of a synopsis that has lost rows: upkeep
-        makes its entries.
+        Queries that fail are quarantined, operators that a stream asks for are stopped. A summary gets no more partials
+        of a synopsis that has lost rows: upkeep makes its entries.
         """
         catalog, failing = self.catalog, self.queries()
         events = [each for number, reason in failing.items() for each in catalog.quarantined(int(number), reason)]
+        events += [{"do": "stop_operator", "owner": owner, "reason": reason} for owner, reason in self.reasons.items()
+                   if owner in catalog.asked and owner not in catalog.stopped]  # fmt: skip
         return events + [{"do": "forsake", "synopsis": owner} for owner in self.reasons if catalog.kept_by(owner)]
 
 

@@ -16,7 +16,12 @@ from millpond.operators.relation.operator import RelationOperator
 from millpond.operators.row_query.operator import RowQueries
 from millpond.operators.rows.operator import RowsOperator
 from millpond.operators.stores.operator import StoreOperator
+from millpond.operators.stream_operator import StreamOperator
 from millpond.operators.summaries.operator import SummaryOperator
+from millpond.support.errors import Refusal
+from millpond.support.spelling import nearest
+from millpond.types import StreamDefinition
+from millpond.types.options.asked_operators import parse_operators
 
 #: A line for each kind, behind those that it reads.
 KINDS: tuple[type[Operator], ...] = (
@@ -30,6 +35,10 @@ KINDS: tuple[type[Operator], ...] = (
     DerivedRows,
     RowQueries,
 )
+
+
+#: Those that a stream can ask for, by what its option `operators` calls them.
+ASKED = {kind.word: kind for kind in KINDS if issubclass(kind, StreamOperator)}
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,15 @@ class Operators:
 
 #: The operators of the catalog that was asked for last.
 _last: list[tuple[Catalog, Operators]] = []
+
+
+def check_asked(stream: StreamDefinition) -> None:
+    """Raises: Refusal when a stream asks for an operator that there is not, or that cannot be of such a stream."""
+    for asked in parse_operators(stream.options.operators):
+        if asked.word not in ASKED:
+            known = f"one of {', '.join(sorted(ASKED))}" if ASKED else "one that is added: docs/adding-an-operator.md"
+            raise Refusal(f"there is no operator '{asked.word}'", "operators", (), known, nearest(asked.word, ASKED))
+        ASKED[asked.word](stream, asked.arguments, str(asked))
 
 
 def operators_of(catalog: Catalog) -> Operators:

@@ -45,6 +45,7 @@ class StreamOptions:
     retention: how long rows stay in the archive; None: for ever.
     archive_at: the place in an object store below which it and its copies lie; None: the pond's folder.
     archive: how it is organised, as `types.archive_design` reads it. seed: of samples of it; None: the stream's id.
+    operators: what is computed of its rows beside queries, as `types.options.asked_operators` reads it.
     """
 
     source: Literal["ingest", "files", "derived", "system"] = "ingest"
@@ -74,6 +75,7 @@ class StreamOptions:
     marks_groups: int = 1000
     marks_only: bool = False
     guard: Literal["late", "reject"] = "late"
+    operators: str = ""
 
 
 @dataclass(frozen=True)

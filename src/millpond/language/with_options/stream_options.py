@@ -57,7 +57,7 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
             reader.conflict(name, "is for source='files', but the source is 'ingest'")
     time = time_column(reader, columns)
     generator = generator_options(reader, columns, time)
-    plain = ("idle", "ahead", "late", "retention", "archive", "archive_at", "seed")
+    plain = ("idle", "ahead", "late", "retention", "archive", "archive_at", "seed", "operators")
     return StreamOptions(source=source, time=time, **{n: reader.value(n) for n in plain}, **files, **generator)
 
 

@@ -29,9 +29,14 @@ def cut(
     if home is not None:
         yield home, table
         return
-    shard = query_table(db, f"SELECT (hash({', '.join(spec.spread)}) % {shards})::INTEGER AS s FROM p", p=table)[
-        "s"
-    ].to_numpy()
+    yield from by_hash(db, ", ".join(spec.spread), table, shards)
+
+
+def by_hash(
+    db: duckdb.DuckDBPyConnection, expression: str, table: pa.Table, shards: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of a table by the hash of an expression (DuckDB SQL): those of a value in one shard; no empty ones."""
+    shard = query_table(db, f"SELECT (hash({expression}) % {shards})::INTEGER AS s FROM p", p=table)["s"].to_numpy()
     for number in range(shards):
         part = table.filter(pa.array(shard == number))
         if part.num_rows:

@@ -14,6 +14,7 @@ from millpond.types.options.query_options import QueryOptions
 from millpond.types.options.stream_values import (
     Allowance,
     ArchiveDesign,
+    AskedOperators,
     Delimiter,
     Lateness,
     Mark,
@@ -99,6 +100,9 @@ class StreamTerms(FileTerms):
         None,
         Whole("a whole number such as 7", least=0, most=10**18 - 1),
         "which rows samples have; by default the stream's id",
+    )
+    operators: str = option(
+        "", AskedOperators(), "what is computed of its rows beside queries, by operators of one's own"
     )
 
 

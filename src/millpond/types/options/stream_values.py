@@ -9,6 +9,7 @@ from typing import Any, Literal
 from millpond.support.spelling import nearest
 from millpond.types.archive_design import DesignFault, parse_design
 from millpond.types.durations import parse_duration
+from millpond.types.options.asked_operators import parse_operators
 from millpond.types.options.value_kinds import Kind, OptionFault, Schema, Span, text_of
 
 #: Kinds of object stores, as URLs name them; file:// is a folder that is used like one.
@@ -127,6 +128,24 @@ class ArchiveDesign(Written):
     def expected(self) -> str:
         """What would be right."""
         return "plain, replicate(0.5, …), modify, randomize(64), with + summary(SELECT …)"
+
+
+@dataclass(frozen=True)
+class AskedOperators(Written):
+    """Operators that a stream asks for, as text: see `millpond.types.options.asked_operators`.
+
+    >>> AskedOperators().parse("last_row(sensor,2 hours)")
+    'last_row(sensor, 2 hours)'
+    """
+
+    def parse(self, text: str) -> str:
+        """The text, as it is always written."""
+        return " + ".join(map(str, parse_operators(text)))
+
+    @property
+    def expected(self) -> str:
+        """What would be right."""
+        return "operators with their arguments, such as 'last_row(sensor, 2 hours)', with + between them"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,42 @@
+"""What operators answer that a stream has asked for (its option `operators`)."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+
+from millpond.engine.core import Core
+from millpond.manifests.places import state_folder
+from millpond.operators.stream_operator import StreamOperator
+from millpond.progress import StreamProgress
+from millpond.support.errors import QueryError
+from millpond.tables import read_chunks
+from millpond.types.options.asked_operators import parse_operators
+
+
+def operator_answer(core: Core, name: str, operator: str) -> pa.Table:
+    """What an operator of a stream answers now: of the rows of all epochs that are published.
+
+    Args:
+        name: of the stream. operator: as its option says it, `last_row(sensor, 2 hours)`.
+    Raises: QueryError when there is no such stream or operator, or the operator has failed.
+    """
+    with core.pinned():
+        with core.lock:
+            catalog, published, segments = core.catalog, core.published, core.state.segments
+        stream = catalog.stream(name)
+        if stream is None:
+            raise QueryError(f"there is no stream '{name}'")
+        owner = f"{' + '.join(map(str, parse_operators(operator)))} {stream.id}"
+        if owner in catalog.stopped:
+            raise QueryError(f"{operator} has failed, and is stopped: {catalog.stopped[owner]}")
+        found = core.operators.storing.get(owner)
+        if not isinstance(found, StreamOperator):
+            asked = stream.options.operators
+            raise QueryError(f"stream '{name}' has no operator {operator}; it has {asked or 'none'}")
+        chunks = read_chunks([os.path.join(state_folder(core.path), s.path) for s in segments], {owner})
+        return found.answer(chunks, published.progress.get(str(stream.id), StreamProgress()))
+
+
+__all__ = ["operator_answer"]
