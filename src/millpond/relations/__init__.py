@@ -6,7 +6,7 @@ Pure functions over Arrow tables; the engine calls them with what was there befo
 after it. A faster plan for a shape of query is added in `evaluate.py` and named in `language/plan/continuous.py`.
 """
 
-from millpond.relations.contents import FOR_EVER, Content, content_of, content_of_runs, needed
+from millpond.relations.contents import Content, content_of, content_of_runs
 from millpond.relations.evaluate import (
     Known,
     answers,
@@ -18,6 +18,7 @@ from millpond.relations.in_time import Tables, TablesInTime, Ticks
 from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import numbered, numbers_of, shown
 from millpond.relations.runs import Run, all_rows, only_needed, with_rows
+from millpond.relations.spans import FOR_EVER, needed
 from millpond.relations.stores import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
 
 __all__ = [

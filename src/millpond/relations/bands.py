@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.progress import FOREVER, NEVER
-from millpond.relations.contents import Ints
 from millpond.relations.joining import AT_ONCE, ROWS_AT_MOST
 from millpond.relations.pipelines import MISSING, side_by_side
+from millpond.relations.spans import Ints
 from millpond.support.distinct import distinct
 from millpond.support.sql import quote
 from millpond.synopses import query_table

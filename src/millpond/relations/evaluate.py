@@ -13,11 +13,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.relations.contents import FOR_EVER, Content, Ints
+from millpond.relations.contents import Content
 from millpond.relations.in_time import Tables, TablesInTime, Ticks
 from millpond.relations.joining import joined_changes
 from millpond.relations.pipelines import Observer
 from millpond.relations.probes import INSTANT, TOGETHER, Probed
+from millpond.relations.spans import FOR_EVER, Ints
 from millpond.relations.sums import nothing, sums_at, sums_between, told
 from millpond.support.distinct import distinct
 from millpond.synopses import query_table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millpond.relations.contents import FOR_EVER, Ints
+from millpond.relations.spans import FOR_EVER, Ints
 
 #: Constant relations by alias.
 Tables = Mapping[str, pa.Table]

@@ -17,9 +17,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.relations.contents import FOR_EVER, Content, Ints
+from millpond.relations.contents import Content
 from millpond.relations.pipelines import MISSING, Inputs, Observer, Pipeline, bounded
 from millpond.relations.sides import Side, as_they_are, side_of
+from millpond.relations.spans import FOR_EVER, Ints
 from millpond.support.distinct import distinct
 from millpond.support.sql import quote
 from millpond.synopses import parallel, query_table

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.relations.contents import Ints
 from millpond.relations.runs import Run
 from millpond.relations.sides import Side
+from millpond.relations.spans import Ints
 from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.synopses.partners.finding import LEAST, Matches, Sought, Validity, look_up

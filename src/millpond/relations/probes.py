@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.relations.contents import FOR_EVER, Ints, visible_from
+from millpond.relations.spans import FOR_EVER, Ints, visible_from
 from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import DAY, HOUR, MINUTE, Probe, RelationInput

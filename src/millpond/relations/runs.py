@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.relations.contents import Ints
+from millpond.relations.spans import Ints
 from millpond.relations.stores import merge_rows
 from millpond.synopses.partners.orders import KeyOrder
 

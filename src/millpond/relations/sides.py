@@ -9,8 +9,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.relations.contents import FOR_EVER, NOWHERE, Content, Ints
+from millpond.relations.contents import NOWHERE, Content
 from millpond.relations.runs import Run
+from millpond.relations.spans import FOR_EVER, Ints
 from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.synopses.partners.keys import codes_of

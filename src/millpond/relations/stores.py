@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.relations.contents import left_of, spans_of
+from millpond.relations.spans import left_of, spans_of
 from millpond.support.distinct import is_among
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times

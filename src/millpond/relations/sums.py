@@ -14,10 +14,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.relations.contents import FOR_EVER, NOWHERE, Content, Ints
+from millpond.relations.contents import NOWHERE, Content
 from millpond.relations.in_time import TICKS, Tables, TablesInTime, Ticks
 from millpond.relations.joining import joined_rows
 from millpond.relations.pipelines import Observer
+from millpond.relations.spans import FOR_EVER, Ints
 from millpond.support.distinct import distinct
 from millpond.support.sql import quote
 from millpond.synopses import query_table

@@ -22,7 +22,7 @@ from millpond.operators.windowed.advance import Advanced
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import numbered, numbers_of, shown, spare_of
 from millpond.relations.bands import Mask, Reached, Seen, marks_of, needed_from, pair_changes
-from millpond.relations.contents import in_order, left_of
+from millpond.relations.spans import in_order, left_of
 from millpond.support.distinct import is_among
 from millpond.types import PairsQuery, QueryOptions, RelationInput
 

@@ -43,8 +43,8 @@ from millpond.relations import (
     shown,
     spare_of,
 )
-from millpond.relations.contents import visible_from
 from millpond.relations.pipelines import Observer
+from millpond.relations.spans import visible_from
 from millpond.synopses.parallel import side_by_side
 from millpond.types import Grouped, QueryOptions, RelationInput, RelationQuery
 

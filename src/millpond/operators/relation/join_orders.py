@@ -19,8 +19,8 @@ from millpond.catalog import Standing
 from millpond.operators.filters.adaptive_filter import MEASURE
 from millpond.operators.filters.sampling import sampled
 from millpond.operators.filters.subjects import PipelineSubject, pipelines_of
-from millpond.relations.contents import Ints
 from millpond.relations.pipelines import Pipeline
+from millpond.relations.spans import Ints
 from millpond.support.stopwatch import Watch
 
 #: Joined rows up to which the path to an input is followed for what is profiled.

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from millpond.manifests.records import Floor, QueryProgress
 from millpond.progress import NEVER
-from millpond.relations.contents import visible_from
+from millpond.relations.spans import visible_from
 from millpond.support.distinct import distinct
 from millpond.types import QueryOptions
 
