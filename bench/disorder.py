@@ -35,7 +35,7 @@ from millpond.manifests.records import QueryProgress
 from millpond.operators.panes.advance import advance
 from millpond.operators.windowed.closing import Closing
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
-from millpond.synopses.panes import panes_spec
+from millpond.synopses.pane_partials import panes_spec
 from millpond.testing import band, block_sorted, punctuations
 from millpond.types import (
     SECOND,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from millpond.archive import segments
+from millpond.archive import archive_files as segments
 from millpond.archive.design import layout
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import ScanSplit

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from millpond.archive import row_hash_sql, segments
+from millpond.archive import archive_files as segments
+from millpond.archive import row_hash_sql
 from millpond.archive.design import layout
 from tests.archive.ponds import opened, scan, take
 

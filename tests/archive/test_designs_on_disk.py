@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
-from millpond.archive import segments
-from millpond.archive.copies import file_path
+from millpond.archive import archive_files as segments
+from millpond.archive.copy_files import file_path
 from millpond.types.archive_design import parse_design
 from tests.archive.ponds import opened, scan, take, values
 

@@ -22,7 +22,14 @@ from millpond.archive.design.reductions import (
     untouched,
     within,
 )
-from millpond.synopses.estimates import Z, count_interval, count_interval_sql, fraction_for, quantile, quantile_sql
+from millpond.synopses.aggregates.estimates import (
+    Z,
+    count_interval,
+    count_interval_sql,
+    fraction_for,
+    quantile,
+    quantile_sql,
+)
 from millpond.types import Reduction
 from tests.oracle.sampling import student
 

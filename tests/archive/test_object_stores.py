@@ -27,7 +27,7 @@ from millpond.archive.upkeep.backup import backup, restore
 from millpond.archive.upkeep.checking import check_archives
 from millpond.engine.jobs import sweeping
 from millpond.support.errors import StatementError
-from millpond.tables import stores
+from millpond.tables import locations as stores
 from tests.archive.ponds import rows, values
 
 Store = tuple[str, dict[str, str]]

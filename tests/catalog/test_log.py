@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.catalog import Catalog, CatalogLog, apply
+from millpond.catalog.catalog_state import Standing, Synopsis
 from millpond.catalog.log import snapshot_path
-from millpond.catalog.state import Standing, Synopsis
 from millpond.support.errors import PondError
 from millpond.synopses import spec_of
 from millpond.types import (

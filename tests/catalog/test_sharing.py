@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from millpond.catalog import Catalog, apply, assign
-from millpond.catalog.state import Standing
+from millpond.catalog.catalog_state import Standing
 from millpond.synopses import spec_of
 from millpond.types import (
     Aggregate,

@@ -11,9 +11,9 @@ from typing import Any
 import millpond.api.pond
 import millpond.engine.control.loop as loop
 import millpond.engine.jobs.derived_history as derived_history
-import millpond.sources.derived as derived
-from millpond.sources.derived import DerivedSource
-from millpond.sources.intake import IntakeLog
+import millpond.sources.derived_stream as derived
+from millpond.sources.derived_stream import DerivedSource
+from millpond.sources.intake_log import IntakeLog
 from tests.engine.crash_child import BASE, MOMENTS, Moment, arm, log_hashes, serve
 
 STREAMS = ("x", "f", "y", "z", "late_x", "late_f")

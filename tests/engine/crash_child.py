@@ -33,9 +33,9 @@ import millpond.engine.jobs.sweeping as sweeping
 import millpond.engine.tasks.merging as merging
 import millpond.manifests.epochs as epochs
 import millpond.operators.copies.operator as copies
-from millpond.archive.segments import RowsWriter
+from millpond.archive.archive_files import RowsWriter
 from millpond.catalog import CatalogLog
-from millpond.sources.intake import IntakeLog
+from millpond.sources.intake_log import IntakeLog
 from millpond.tables import DurableWrites, SegmentTable
 from millpond.types import to_json
 

@@ -21,7 +21,7 @@ import millpond.catalog.register_log as register_log
 import millpond.engine.control.epoch as epoch
 import millpond.manifests.epochs as epochs
 import millpond.operators.row_query.matching as soup
-from millpond.archive.segments import RowsWriter
+from millpond.archive.archive_files import RowsWriter
 from tests.engine.crash_child import serve
 
 ROUNDS, ROWS = 6, 300

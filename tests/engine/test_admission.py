@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.engine.intake.admission import LOOKED_AT, SMALL, Pace, admit, fixed_cost, splits_of
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 
 
 def item(ordinal: int, size: int, rows: int | None = None) -> Item:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millpond.types import DAY, TimeWindow
 from millpond.windows import Panes, Rows, end_of, extent, late_pairs, wids
 from millpond.windows.candidates import fold
-from millpond.windows.panes import panes_of
+from millpond.windows.pane_layout import panes_of
 
 CENTURY = 36_525 * DAY
 

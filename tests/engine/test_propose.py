@@ -20,7 +20,7 @@ from millpond.engine.intake.admission import Pace
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.records import Manifest, Published, QueryProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.tables import Segment
 from millpond.types import DAY, to_json
 from millpond.types.options import Settings

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
-from millpond.engine.jobs.tables import refresh_databases
+from millpond.engine.jobs.table_readings import refresh_databases
 from millpond.sources.tables.readings import Readings, Waiting
 from tests.engine.test_table_versions import row, shown
 

@@ -9,7 +9,7 @@ import pytest
 
 import millpond
 from millpond.engine.intake.admission import Pace, admit_in_order
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from tests.quick import quick_folder
 
 START = dt.datetime(2026, 1, 1)

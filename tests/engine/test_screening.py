@@ -30,8 +30,8 @@ from millpond.adapt.filter_plans import FEW
 from millpond.functions import Function, put
 from millpond.operators.filters import adaptive_filter as screening
 from millpond.operators.filters.adaptive_filter import Screen
+from millpond.operators.filters.profiled_sample import sampled
 from millpond.operators.filters.profiling import Step, dropped
-from millpond.operators.filters.sampling import sampled
 from millpond.support.stopwatch import Watch
 from millpond.synopses.conjunctions import conjunction_of, split
 from millpond.types import FunctionDefinition

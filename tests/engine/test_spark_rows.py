@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millpond.answers.row_queries import matching, selection
+from millpond.answers.row_queries import matched_rows as matching
+from millpond.answers.row_queries import selection
 
 Factory = Callable[..., Any]
 

@@ -12,7 +12,7 @@ import pytest
 import millpond
 import millpond.language.inference.duck as duck
 from millpond.engine.control.epoch import begin_epoch, run_epoch
-from millpond.functions import registry
+from millpond.functions import known_functions as registry
 from millpond.support.errors import QueryError, SourceError, StatementError
 from millpond.types import Column
 

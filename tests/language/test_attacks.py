@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.language import CreateQuery, Explain, Select, bind_query, bind_select, parse
-from millpond.language.functions.allowed import AGGREGATES, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
-from millpond.language.functions.approximate import OURS
+from millpond.language.builtins.allowed import AGGREGATES, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.builtins.approximate import OURS
 from millpond.language.inference.duck import Refused, describe
 from millpond.support.errors import StatementError
 from millpond.types import RowScan

@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 import millpond
-from millpond.archive.copies import eager_copies
-from millpond.archive.segments import archive_folder, dead_folder
+from millpond.archive.archive_files import archive_folder, dead_folder
+from millpond.archive.copy_files import eager_copies
 from millpond.catalog import Catalog, Standing, apply
 from millpond.engine.control.facts import Facts, StreamFacts
 from millpond.engine.control.proposal import Proposal, propose
@@ -34,7 +34,7 @@ from millpond.operators.contract import least_need
 from millpond.operators.registry import Operators, operators_of
 from millpond.progress import NEVER
 from millpond.sources.ingest import to_table
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.synopses import connection
 from millpond.synopses.finish import identity
 from millpond.tables import Segment, read_chunks, write_chunks

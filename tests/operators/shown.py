@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from millpond.archive import fractions, seed_of
-from millpond.archive.copies import eager_copies, file_path
+from millpond.archive.copy_files import eager_copies, file_path
 from millpond.manifests.places import state_folder, summaries_folder
 from millpond.operators.row_query.matching import hot_folder
 from millpond.operators.stream_operator import StreamOperator
-from millpond.sources.derived import derived_folder
+from millpond.sources.derived_stream import derived_folder
 from millpond.synopses import connection
 from millpond.synopses.partials.late_exclusions import merge_cuts, without_cut
 from millpond.synopses.predicate_index.block_files import read_blocks

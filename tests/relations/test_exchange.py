@@ -12,7 +12,7 @@ import pytest
 
 import millpond
 from millpond.operators.relational.skew import hashed
-from millpond.types.relations import EVERYWHERE
+from millpond.types.relation_queries import EVERYWHERE
 from tests.relations.setting import bound, stream
 from tests.relations.xjoin import Equality, Span, xjoin
 

@@ -13,7 +13,7 @@ import millpond
 from millpond.operators.relational import skew
 from millpond.relations import runs
 from millpond.types import Joined
-from millpond.types.relations import are_together
+from millpond.types.relation_queries import are_together
 from tests.relations.setting import bound, stream
 
 L, R, Q = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import millpond.answers.answers as answers
+import millpond.answers.standing_answers as answers
 from millpond.support.errors import QueryError
 from tests.quick import plain_duckdb
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from millpond.answers import subscription
-from millpond.answers.answers import read_log
 from millpond.answers.describe.explain_row_queries import list_queries
+from millpond.answers.standing_answers import read_log
 
 Factory = Callable[..., Any]
 BASE = dt.datetime(2026, 1, 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millpond.answers.row_queries import selection
 from millpond.answers.row_queries.keeping import Keeper
-from millpond.answers.row_queries.matching import RowSets
+from millpond.answers.row_queries.matched_rows import RowSets
 from millpond.answers.row_queries.materialise import (
     Become,
     Decider,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import millpond
 import millpond.answers.row_queries.hot as hot
-import millpond.answers.row_queries.matching as matching
+import millpond.answers.row_queries.matched_rows as matching
 import millpond.archive.upkeep.compaction as compaction
 from millpond.answers.row_queries.ready import ready_of
 from tests.quick import quick_folder

@@ -11,7 +11,7 @@ import duckdb
 
 from millpond.sources.files import format_of
 from millpond.sources.formats.read import Read, read
-from millpond.sources.intake import Item, checksum
+from millpond.sources.intake_log import Item, checksum
 from millpond.types import Column, StreamDefinition, StreamOptions
 
 ARRIVED = 1_700_000_000_000_000

@@ -13,7 +13,7 @@ import pytest
 from tests.sources.helpers import stream
 
 from millpond.sources.files import FileSource, check_path, format_of
-from millpond.sources.intake import IntakeLog, Item
+from millpond.sources.intake_log import IntakeLog, Item
 from millpond.support.errors import SourceError
 
 OLD = time.time() - 3600

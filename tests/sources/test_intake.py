@@ -18,7 +18,7 @@ from tests.sources.helpers import stream
 
 from millpond.sources.base import Source, split
 from millpond.sources.files import FileSource
-from millpond.sources.intake import FILE_NAME, IntakeLog, Item
+from millpond.sources.intake_log import FILE_NAME, IntakeLog, Item
 from millpond.support.errors import PondError
 from millpond.types import from_json, to_json
 
@@ -151,7 +151,7 @@ def test_100_000_items_load_and_one_more_writes_one_line(tmp_path: Path) -> None
 def test_what_was_appended_survives_kill_9(tmp_path: Path) -> None:
     script = f"""
 import sys
-from millpond.sources.intake import IntakeLog, Item
+from millpond.sources.intake_log import IntakeLog, Item
 log = IntakeLog({str(tmp_path)!r})
 n = 0
 while True:

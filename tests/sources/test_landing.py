@@ -11,7 +11,7 @@ import pytest
 from tests.sources.helpers import stream
 
 from millpond.sources.formats.read import read, tail_times
-from millpond.sources.intake import IntakeLog
+from millpond.sources.intake_log import IntakeLog
 from millpond.sources.landing import Landing
 from millpond.support.errors import PondError, SourceError
 from millpond.types import DAY

@@ -14,7 +14,7 @@ import pytest
 from tests.sources.helpers import bad, engine_db, item_of, stream
 
 from millpond.sources.formats.read import Read, read, tail_times
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.support.errors import SourceError
 from millpond.types import StreamDefinition
 

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from millpond.synopses import connection, merge_partials, partial, spec_of
-from millpond.synopses.finish import finish_windows, fold_windows
-from millpond.synopses.statistics import kept_by, size_of
+from millpond.synopses.aggregates.statistics import kept_by, size_of
+from millpond.synopses.finish import finish_windows, fold_pairs
+from millpond.synopses.pane_partials import group_codes
 from millpond.types import Aggregate, Column, Output, StreamDefinition, StreamOptions, TimeWindow, WindowQuery
 from tests.oracle.statistics import rank_error
 
@@ -40,7 +41,7 @@ def answer(q: WindowQuery, table: pa.Table, cuts: int, seed: int = 0) -> tuple[d
         state = merge_partials(db, spec, [state, partial(db, spec, table.take(pa.array(np.sort(part))))])
     assert q.window is not None
     end = np.array([q.window.range // spec.panes.width])
-    folded = fold_windows(db, spec, q, state, (np.zeros(1, np.int64), end), None, 0, 0)
+    folded = fold_pairs(db, spec, q, state, group_codes(db, spec, state), (np.zeros(1, np.int64), end))
     return finish_windows(db, q, "ts", folded).to_pylist()[0], state
 
 

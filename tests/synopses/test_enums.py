@@ -78,7 +78,7 @@ def test_panes_keep_the_order_of_the_declaration(one: Rows, two: Rows, three: Ro
     if not merged.num_rows:
         assert not expected(rows)
         return
-    folded = fold_windows(db, spec, query, merged, None, None, -(2**40), 2**40)
+    folded = fold_windows(db, spec, query, merged, -(2**40), 2**40)
     table = finish_windows(db, query, "ts", folded).sort_by("window_end")
     lower = table["g"].to_pylist()
     assert all(low in names for low, names in zip(lower, table["i"].to_pylist(), strict=True))

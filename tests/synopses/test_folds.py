@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millpond.synopses import Component, connection
-from millpond.synopses.aggregates import Kind
+from millpond.synopses.aggregates.splitting import Kind
 from millpond.synopses.folds import fold_columns
 
 TOP = 10**38 - 1

@@ -85,7 +85,7 @@ def answers(query: WindowedQuery, parts: list[pa.Table]) -> list[tuple[Any, ...]
     merged = merge_partials(db, spec, parts)
     if not merged.num_rows:
         return []
-    folded = fold_windows(db, spec, query, merged, None, None, -(2**40), 2**40)
+    folded = fold_windows(db, spec, query, merged, -(2**40), 2**40)
     table = finish_windows(db, query, "ts", folded)
     table = table.select([c for c in table.column_names if not c.startswith("_")])
     identity = 2 + bool(query.keys)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millpond.synopses import connection, finish_windows, partial, spec_of
 from millpond.synopses.row_answers import fold_row_windows
-from millpond.synopses.rows import RowsSpec, fold, together
+from millpond.synopses.row_partials import RowsSpec, fold, together
 from millpond.types import (
     Aggregate,
     Column,

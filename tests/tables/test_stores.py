@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millpond.tables.stores import know, options_of, write_options
+from millpond.tables.locations import know, options_of, write_options
 
 
 def test_a_later_opening_gives_other_options(tmp_path: Path) -> None:

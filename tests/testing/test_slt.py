@@ -22,7 +22,7 @@ from millpond.testing import (
     rows_table,
     run_case,
 )
-from millpond.testing.records import Drain, Epoch, Ingest, Query, Restart, Statement, Tick
+from millpond.testing.case_records import Drain, Epoch, Ingest, Query, Restart, Statement, Tick
 from millpond.testing.streams import write_file
 from millpond.testing.values import rows_equal, split_row, table_rows
 

@@ -24,7 +24,7 @@ import millpond
 from millpond.catalog import Catalog
 from millpond.manifests.records import Manifest, Published, QueryProgress
 from millpond.types import QueryDefinition, Variant, WindowQuery, from_json, to_json
-from millpond.types.records import TAG
+from millpond.types.json_records import TAG
 
 #: How deep values are filled; below it fields that may be missing are.
 DEPTH = 7

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.types import DAY, HOUR, Landmark, LandmarkWindow, TimeWindow
-from millpond.windows import Cover, landmarks
+from millpond.windows import Cover
+from millpond.windows import landmark_windows as landmarks
 from millpond.windows.kinds import Growing, Sliding, WindowKind, bucket, kind_of, mismatches
-from millpond.windows.panes import panes_of
+from millpond.windows.pane_layout import panes_of
 from tests.oracle import Since
 from tests.properties.landmarks import CHANGES, ZONES
 from tests.windows.months import EPOCH, Months

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millpond.types import CountWindow, Key, RowWindow, SpanWindow
 from millpond.windows import row_runs
-from millpond.windows.rows import StreamRow, extent, numbers, wids, windows
+from millpond.windows.row_windows import StreamRow, extent, numbers, wids, windows
 from tests.oracle.bins import Bins
 
 PARTITION = (Key("k0", '"k"', "BIGINT"),)

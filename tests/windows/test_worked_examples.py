@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millpond.progress import StreamProgress, absorb, clock_bound, summarise
 from millpond.types import TimeWindow
 from millpond.windows import extent, first_end_after, id_of_end, last_end_until, wids, windows
-from millpond.windows.panes import panes_of
+from millpond.windows.pane_layout import panes_of
 
 S, M = 1_000_000, 60_000_000
 Q5_1 = TimeWindow(range=10 * M, slide=M)

@@ -13,10 +13,10 @@ from millpond.adapt.a_greedy import AGreedy
 from millpond.adapt.budget import Account
 from millpond.adapt.independent import Independent
 from millpond.adapt.local_swaps import LocalSwaps
+from millpond.adapt.observations import Observation, OperatorStatistics
 from millpond.adapt.orderer import Orderer, OrderSettings
 from millpond.adapt.plan_log import LogEntry, PlanLog
 from millpond.adapt.profile import UNKNOWN, Bits, Profile, Times
-from millpond.adapt.statistics import Observation, OperatorStatistics
 from millpond.adapt.sweep import Sweep
 
 WAYS: dict[str, type[Orderer]] = {

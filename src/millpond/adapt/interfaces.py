@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
+from millpond.adapt.observations import Observation
 from millpond.adapt.plan_log import LogEntry
-from millpond.adapt.statistics import Observation
 
 Plan_co = TypeVar("Plan_co", covariant=True)
 

@@ -24,8 +24,8 @@ from millpond.operators.windowed.evaluation import no_panes
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
 from millpond.support.sql import quote
 from millpond.synopses import PanesSpec, connection, finish_windows, query_ordered
-from millpond.synopses.finish import empty_answers, fold_windows, unnamed
-from millpond.synopses.panes import over_all_time, panes_spec
+from millpond.synopses.finish import empty_answers, fold_pairs, unnamed
+from millpond.synopses.pane_partials import over_all_time, panes_spec
 from millpond.types import (
     NUMBER,
     Aggregation,
@@ -145,7 +145,7 @@ def _empty_group(query: WindowQuery, spec: PanesSpec, stream: StreamDefinition) 
     """SQL's answer of an ungrouped aggregate over no rows: one row."""
     db = connection()
     pairs = (np.zeros(1, np.int64), np.ones(1, np.int64))
-    folded = fold_windows(db, spec, query, no_panes(), pairs, np.empty(0, np.int64), 0, 0, reach=1)
+    folded = fold_pairs(db, spec, query, no_panes(), np.empty(0, np.int64), pairs, empty=True)
     answers = finish_windows(db, query, stream.options.time, folded)
     return answers if answers.num_rows else None
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millpond import functions
 from millpond.answers.measuring import decision_for
+from millpond.archive.archive_files import row_schema
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.resolving import at_hand
 from millpond.archive.planning.scan_plans import plan_scan, sums_of
@@ -19,7 +20,6 @@ from millpond.archive.planning.scan_tasks import ScanPlan, ScanTask
 from millpond.archive.planning.scans import Scan, settle
 from millpond.archive.reading.counters import SCAN, counted_parcel, take_counters
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
-from millpond.archive.segments import row_schema
 from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
@@ -32,11 +32,11 @@ from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, finish_windows, merge_partials, query_ordered, query_table, spec_of
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.panes import PanesSpec, by_interval, panes_spec, windows_of, without_panes
+from millpond.synopses.pane_partials import PanesSpec, by_interval, panes_spec, windows_of, without_panes
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.row_answers import last_row_windows
-from millpond.synopses.rows import RowsSpec
+from millpond.synopses.row_partials import RowsSpec
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
@@ -53,7 +53,7 @@ from millpond.types import (
     WindowQuery,
 )
 from millpond.windows import registered
-from millpond.windows.panes import WHOLE
+from millpond.windows.pane_layout import WHOLE
 
 #: Rows below which a history query is answered in this process, without a job.
 QUICK_ROWS = 3_000_000

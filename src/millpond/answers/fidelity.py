@@ -15,7 +15,7 @@ from millpond.archive.design.reductions import sample_steps, unmoved, untouched
 from millpond.archive.planning.scans import Scan, described, description
 from millpond.engine.core import Core
 from millpond.progress import NEVER
-from millpond.synopses.estimates import Z
+from millpond.synopses.aggregates.estimates import Z
 from millpond.types import EXACT, RowWindowQuery, ScanQuery, StreamDefinition, StreamQuery, WindowedQuery
 
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from millpond.answers.answers import latest_changes_sql, log_columns, order_terms, read_log
+from millpond.answers.standing_answers import latest_changes_sql, log_columns, order_terms, read_log
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.places import query_owner, results_folder

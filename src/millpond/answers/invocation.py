@@ -30,7 +30,7 @@ from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.panes import window_behind
+from millpond.synopses.pane_partials import window_behind
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import (
     EXACT,
@@ -50,7 +50,7 @@ from millpond.types import (
     WindowedQuery,
 )
 from millpond.types.as_of import AsOf
-from millpond.windows.landmarks import BEGINNING, last_before
+from millpond.windows.landmark_windows import BEGINNING, last_before
 from millpond.windows.registered import axis_of
 
 

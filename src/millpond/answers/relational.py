@@ -25,7 +25,7 @@ from millpond.operators.pairs.advance import all_pairs
 from millpond.operators.relation.advance import known_of
 from millpond.operators.relation.table_use import version_at
 from millpond.operators.relational.history import InputReader
-from millpond.operators.relational.reading import FAULTS, Input
+from millpond.operators.relational.readers import FAULTS, Input
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Known, answers, shown, snapshot, spare_of, stretches
 from millpond.sources.tables.versions import table_version
@@ -51,7 +51,7 @@ from millpond.types import (
 )
 from millpond.types.as_of import AsOf
 from millpond.types.reduction_forms import reduction_text
-from millpond.types.relations import are_together
+from millpond.types.relation_queries import are_together
 
 #: Rows that a window may hold when somebody asks for a relation: they are read in the pond's process.
 INPUT_ROWS = 20_000_000
@@ -254,7 +254,7 @@ def _contents(query: RelationQuery, inputs: Sequence[Input], options: QueryOptio
 
 
 def _tables(core: Core, relation: RelationalQuery, versions: Mapping[str, int] | None = None) -> dict[str, pa.Table]:
-    from millpond.answers.relations import relation_of
+    from millpond.answers.table_selects import relation_of
 
     found = {}
     for each in relation.tables:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.answers.answers import end_column, order_terms, read_log, spans_of
 from millpond.answers.finals import final_rows, final_until, spans
+from millpond.answers.standing_answers import end_column, order_terms, read_log, spans_of
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.records import Published

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from millpond.engine.core import Core
 from millpond.sources.frames import batch_key, check_columns, check_frame, create_statement, feed, last_batch
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.support.errors import PondError, SourceError
 from millpond.types import StreamDefinition
 

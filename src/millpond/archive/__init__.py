@@ -1,7 +1,7 @@
 """The archive as an access method (OSCAR): a scan says how much of the past it reads, and rows lie accordingly.
 
 A reduction is always the fraction of rows that is dropped: 0 keeps every row, 0.75 a quarter of them. `design` is pure;
-`segments` and `copies` lay files out, `reading` reads them, `upkeep` maintains them.
+`archive_files` and `copy_files` lay files out, `reading` reads them, `upkeep` maintains them.
 """
 
 from millpond.archive.design.choosing import Choice, Copy, choose

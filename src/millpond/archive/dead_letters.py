@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from millpond.archive.segments import DEAD, HIDDEN
+from millpond.archive.archive_files import DEAD, HIDDEN
 from millpond.synopses import connection, query_table
 
 

@@ -6,9 +6,9 @@ import os
 
 from deltalake.exceptions import DeltaError
 
-from millpond.archive.segments import archive_home
+from millpond.archive.archive_files import archive_home
 from millpond.tables import read_json, write_json
-from millpond.tables.stores import is_remote, know, remove_tree
+from millpond.tables.locations import is_remote, know, remove_tree
 from millpond.types import StreamDefinition
 
 #: In `streams/<stream>` of the pond: the place in the object store that is the stream's own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millpond.archive import Keep, parse_design
-from millpond.archive.copies import level_name
+from millpond.archive.copy_files import level_name
 from millpond.archive.design.sampling import kept_fraction
 from millpond.catalog import Catalog
 from millpond.progress import NEVER

@@ -11,20 +11,27 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from millpond.archive import parse_design
-from millpond.archive.copies import copies_folder, copies_on_disk, copy_folder, eager_copies, remove_doomed, section_of
+from millpond.archive.archive_files import DEAD, archive_folder, dead_folder, row_schema
+from millpond.archive.copy_files import (
+    copies_folder,
+    copies_on_disk,
+    copy_folder,
+    eager_copies,
+    remove_doomed,
+    section_of,
+)
 from millpond.archive.design.lazy import PREFIX, Lazy, Stored
 from millpond.archive.remote import mark_elsewhere
-from millpond.archive.segments import DEAD, archive_folder, dead_folder, row_schema
 from millpond.manifests.places import results_folder, state_folder, summaries_folder
-from millpond.sources.derived import DerivedSource
+from millpond.sources.derived_stream import DerivedSource
 from millpond.sources.files import FileSource
-from millpond.sources.intake import IntakeLog
+from millpond.sources.intake_log import IntakeLog
 from millpond.sources.landing import Landing
 from millpond.sources.system import SystemSource
 from millpond.tables import SegmentTable
 from millpond.tables.chunks import SCHEMA as CHUNKS
+from millpond.tables.locations import know, remove_tree
 from millpond.tables.storage_types import storage_schema
-from millpond.tables.stores import know, remove_tree
 from millpond.types import StreamDefinition
 
 #: What a stream takes its rows from by itself; None: rows come by `ingest` only.

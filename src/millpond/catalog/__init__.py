@@ -5,11 +5,11 @@ synopsis serves a query. `register` keeps the row queries, of which there may be
 of their own. How statements become events is decided in `millpond.commands.execution.interpreter`, not here.
 """
 
+from millpond.catalog.catalog_state import Catalog, Standing, Status, Store, Summary, Synopsis
 from millpond.catalog.events import apply
 from millpond.catalog.log import CatalogLog
 from millpond.catalog.register import NewSelection, Register, Registered, check_name
 from millpond.catalog.sharing import Stored, assign, assign_stores
-from millpond.catalog.state import Catalog, Standing, Status, Store, Summary, Synopsis
 
 __all__ = [
     "Catalog",

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from millpond.catalog.catalog_state import Catalog
 from millpond.catalog.log import CatalogLog
 from millpond.catalog.register import Register
-from millpond.catalog.state import Catalog
 
 
 class Catalogs:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
-from millpond.catalog.state import Catalog, Standing, Store, Summary, Synopsis
+from millpond.catalog.catalog_state import Catalog, Standing, Store, Summary, Synopsis
 from millpond.progress import NEVER
 from millpond.relations import Rows
 from millpond.support.sql import quote

@@ -7,8 +7,8 @@ import os
 import threading
 from typing import Any
 
+from millpond.catalog.catalog_state import Catalog
 from millpond.catalog.events import apply
-from millpond.catalog.state import Catalog
 from millpond.support.errors import PondError
 from millpond.tables import append_durably, sync_folder, write_json
 from millpond.types import to_json

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from millpond.types import Interval, QueryOptions, RowQuery, Variant, from_json
-from millpond.types.records import TAG
+from millpond.types.json_records import TAG
 
 _PLAIN = QueryOptions()
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from millpond.catalog.state import Catalog, Store, Synopsis
+from millpond.catalog.catalog_state import Catalog, Store, Synopsis
 from millpond.relations import rows_needed
-from millpond.relations.stores import forgets
+from millpond.relations.stored_rows import forgets
 from millpond.support.sql import quote
 from millpond.synopses import spec_of
 from millpond.synopses.conjunctions import conjunction_of
-from millpond.synopses.panes import PanesSpec, windows_of
+from millpond.synopses.pane_partials import PanesSpec, windows_of
 from millpond.types import (
     Grouped,
     Joined,

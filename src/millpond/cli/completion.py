@@ -13,7 +13,7 @@ from prompt_toolkit.document import Document
 from millpond.cli.names import Names
 from millpond.cli.option_completion import options_at
 from millpond.cli.typed import KEYWORDS, in_quiet, quoted, statement_at, unfinished, words_of
-from millpond.language.functions.allowed import RELATION_AGGREGATES, SCALARS
+from millpond.language.builtins.allowed import RELATION_AGGREGATES, SCALARS
 
 _FUNCTIONS: Final = sorted(SCALARS | RELATION_AGGREGATES)
 #: Behind these words a name of that kind stands; '' is any.

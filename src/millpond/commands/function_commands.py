@@ -13,7 +13,7 @@ from sqlglot import exp
 from millpond.commands.planned import Ids, KeepFunction, Plan, Record
 from millpond.commands.pond_facts import Facts
 from millpond.language import Select, parse
-from millpond.language.functions.allowed import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.builtins.allowed import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.inference.duck import Refused, describe
 from millpond.support.errors import QueryError, StatementError
 from millpond.types import FunctionDefinition, to_json

@@ -14,7 +14,7 @@ from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.commands.row_query_commands import create_row_query
 from millpond.support.errors import QueryError, Refusal, StatementError
-from millpond.synopses.panes import PanesSpec
+from millpond.synopses.pane_partials import PanesSpec
 from millpond.types import QueryOptions, RowQuery, Staged, StandingQuery
 from millpond.types.durations import duration
 

@@ -32,7 +32,7 @@ from millpond.types import (
     WindowQuery,
     to_json,
 )
-from millpond.types.relations import are_together
+from millpond.types.relation_queries import are_together
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from millpond.language.resolve.schema import Schema
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import Refusal, StatementError
 from millpond.synopses import PanesSpec
-from millpond.synopses.panes import panes_spec
+from millpond.synopses.pane_partials import panes_spec
 from millpond.types import LandmarkWindow, QueryDefinition, StreamDefinition, TableDefinition, WindowQuery, to_json
 from millpond.types.archive_design import Summary as Declared
 

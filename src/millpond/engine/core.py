@@ -32,8 +32,8 @@ from millpond.operators.relational.skew import Skew
 from millpond.sources.tables.versions import TableVersions
 from millpond.tables import SegmentTable
 from millpond.tables.executors import Executor
+from millpond.tables.locations import write_options
 from millpond.tables.shard_cache import forget
-from millpond.tables.stores import write_options
 from millpond.types import StreamDefinition
 from millpond.types.options import Settings, options_of, read_settings
 

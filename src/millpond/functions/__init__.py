@@ -1,12 +1,12 @@
 """Registered functions as the engine uses them: what queries call by name in WHERE and SELECT.
 
-`registry` knows the functions of this process (workers read them from the pond's folder) and puts them into DuckDB
-connections; `calling` makes of a Python function one over Arrow arrays, with NULLs, types and failures in order. What a
-function is called with is the business of who evaluates: DuckDB, or `engine.screening` for a condition.
+`known_functions` knows the functions of this process (workers read them from the pond's folder) and puts them into
+DuckDB connections; `calling` makes of a Python function one over Arrow arrays, with NULLs, types and failures in order.
+What a function is called with is the business of who evaluates: DuckDB, or `engine.screening` for a condition.
 """
 
 from millpond.functions.calling import FAILED, UserFunctionError, miscounted, over_arrays
-from millpond.functions.registry import (
+from millpond.functions.known_functions import (
     Function,
     display,
     function_of,

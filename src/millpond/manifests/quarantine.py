@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import duckdb
 
+from millpond.catalog.catalog_state import Catalog, Standing
 from millpond.catalog.log import CatalogLog
-from millpond.catalog.state import Catalog, Standing
 from millpond.manifests.places import query_owner
 from millpond.support.errors import EngineError, PondError
 from millpond.support.event_log import event_log

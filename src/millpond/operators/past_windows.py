@@ -18,7 +18,7 @@ from millpond.operators.rows.state import row_chunk
 from millpond.operators.windowed.closing import Closing
 from millpond.synopses import PanesSpec
 from millpond.synopses.partials.dispatch import Spec
-from millpond.synopses.rows import RowsSpec
+from millpond.synopses.row_partials import RowsSpec
 from millpond.tables import Chunk
 
 

@@ -1,6 +1,6 @@
 """Relations of CQL: windowed streams as relations that change with time, and SQL over them.
 
-`stores` says which rows a query needs and keeps, `contents` when each row is in its window, `evaluate` what a query's
+`stored_rows` says which rows a query needs and keeps, `spans` when each row is in its window, `evaluate` what a query's
 answer is at an instant and how it changes between instants, for many instants at once, `reports` how that is stored.
 Pure functions over Arrow tables; the engine calls them with what was there before an epoch and with what is there
 after it. A faster plan for a shape of query is added in `evaluate.py` and named in `language/plan/continuous.py`.
@@ -19,7 +19,7 @@ from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import numbered, numbers_of, shown
 from millpond.relations.runs import Run, all_rows, only_needed, with_rows
 from millpond.relations.spans import FOR_EVER, needed
-from millpond.relations.stores import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
+from millpond.relations.stored_rows import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
 
 __all__ = [
     "FOR_EVER",

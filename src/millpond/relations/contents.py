@@ -42,7 +42,7 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
     """The content of an input.
 
     Arguments:
-        rows: the rows kept of its stream (`stores.rows_of`): `_t`, `_id`, `_cut` and columns.
+        rows: the rows kept of its stream (`stored_rows.rows_of`): `_t`, `_id`, `_cut` and columns.
         spare: how long behind the progress that it was behind a late row still changes answers, microseconds. Instants
             before that are final, so the row is seen from there on; 0 where first answers are final (`late='drop'`).
     """

@@ -23,7 +23,7 @@ from millpond.types import DAY, HOUR, MINUTE, Probe, RelationInput
 #: A stretch of event time: low <= t < high, microseconds.
 Stretch = tuple[int, int]
 
-#: Reads rows of a stream as a store has them (`stores.rows_of`), stretch by stretch in bounded batches.
+#: Reads rows of a stream as a store has them (`stored_rows.rows_of`), stretch by stretch in bounded batches.
 Read = Callable[[Sequence[Stretch]], Iterator[pa.Table]]
 
 #: How fine stretches are made, from coarse to fine; they stop getting finer when they become too many.

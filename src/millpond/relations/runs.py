@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.relations.spans import Ints
-from millpond.relations.stores import merge_rows
+from millpond.relations.stored_rows import merge_rows
 from millpond.synopses.partners.orders import KeyOrder
 
 #: Runs up to this size are put together whatever there is besides; larger ones up to a share of all rows.

@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 
 from millpond.sources.formats.shape import Read
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition
 
 

@@ -17,7 +17,7 @@ from typing import Final, cast
 
 import pyarrow.parquet as pq
 
-from millpond.sources.intake import HEAD_BYTES, Format, IntakeLog, Item, checksum
+from millpond.sources.intake_log import HEAD_BYTES, Format, IntakeLog, Item, checksum
 from millpond.sources.listing import Seen, check_path, folder_time, list_path
 from millpond.support.errors import SourceError
 from millpond.support.event_log import event_log

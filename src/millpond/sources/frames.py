@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millpond.sources.ingest import unknown_column
-from millpond.sources.intake import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
+from millpond.sources.intake_log import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
 from millpond.support.errors import SourceError
 from millpond.support.sql import quote, text_literal
 from millpond.types import StreamDefinition

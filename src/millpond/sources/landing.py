@@ -17,7 +17,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from millpond.sources.intake import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
+from millpond.sources.intake_log import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
 from millpond.support.errors import PondError
 from millpond.types import DAY
 

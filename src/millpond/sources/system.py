@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from millpond.sources.derived import Parts, epoch_of, file_name, rows_of, write_part
-from millpond.sources.intake import IntakeLog, Item
+from millpond.sources.derived_stream import Parts, epoch_of, file_name, rows_of, write_part
+from millpond.sources.intake_log import IntakeLog, Item
 from millpond.tables import remove_file
 
 #: Microseconds of clock time for which reports are gathered before they are taken in, while nothing waits for them.

@@ -1,20 +1,19 @@
 """Synopses: the shared state that standing queries need, as pure functions over Arrow tables.
 
-One file per concern: `aggregates` splits an aggregate into components, `panes` makes and merges pane partials, `folds`
-combines panes to windows, `finish` turns windows into answers. A new aggregate is added in `aggregates.py` alone, or in
-`statistics.py` when its state is a list of entries, which `entries` keeps short.
-For row queries `blocks` keeps rows in time order with an ordered index per attribute, `boxes` is the predicate index
-over the queries' conditions, and `matches` joins the two; `probe` and `compiled` hold the loops that Numba compiles.
+`aggregates` splits an aggregate into components, `pane_partials` and `row_partials` make and merge partials, `folds`
+combines panes to windows, `finish` turns windows into answers. A new aggregate is added in `aggregates` alone. For row
+queries `blocks` keeps rows in time order with an ordered index per attribute, `predicate_index` indexes the queries'
+conditions and joins the two.
 """
 
-from millpond.synopses.aggregates import components_of, is_holistic
+from millpond.synopses.aggregates.splits import Component
+from millpond.synopses.aggregates.splitting import components_of, is_holistic
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.finish import finish_windows
 from millpond.synopses.kernel import connection, query_table
-from millpond.synopses.panes import PanesSpec
+from millpond.synopses.pane_partials import PanesSpec
 from millpond.synopses.partials.dispatch import Spec, merge_partials, partial, spec_of
-from millpond.synopses.rows import RowsSpec
-from millpond.synopses.splits import Component
+from millpond.synopses.row_partials import RowsSpec
 
 __all__ = [
     "Component",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import duckdb
@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.support.sql import quote
-from millpond.synopses.aggregates import components_of
+from millpond.synopses.aggregates.splits import VALUE, Component, Split
+from millpond.synopses.aggregates.splitting import components_of
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
-from millpond.synopses.panes import PanesSpec, group_codes, window_behind, windows_of
-from millpond.synopses.splits import VALUE, Component, Split
+from millpond.synopses.pane_partials import PanesSpec, group_codes, window_behind, windows_of
 from millpond.types import (
     NUMBER,
     Aggregate,
@@ -32,7 +32,7 @@ from millpond.types import (
 )
 from millpond.windows import Cover, KindPanes, Rows
 from millpond.windows.candidates import Ints
-from millpond.windows.panes import FAR
+from millpond.windows.pane_layout import FAR
 
 
 def identity(query: WindowedQuery) -> list[str]:
@@ -70,71 +70,100 @@ def fold_windows(
     spec: PanesSpec,
     query: WindowQuery,
     panes: pa.Table,
-    pairs: tuple[Ints, Ints] | None,
-    codes: Ints | None,
     after: int | Ints,
     until: int | Ints,
     reach: int | None = None,
 ) -> pa.Table:
-    """One row per (window, group): columns end (microseconds), k*, n and the components' columns.
+    """The windows with after < end pane <= until: one row per (window, group).
 
-    Arguments:
-        panes: merged pane rows, at least all that the wanted windows need.
-        pairs: the wanted (group code, end pane) pairs; None: every window with after < end pane <= until.
+    Args:
+        panes: merged pane rows, at least all that these windows need.
         after, until: pane numbers, the same for all or one for each row of `panes` (equal in a group).
-        codes: the group code of each row of `panes`; None: computed here.
         reach: panes before an end in which a group must have a row for the window to be reported.
 
-    Of windows that grow there is a column `start` too (microseconds; NULL: the start of the stream). Components over
-    the windows behind aggregates are columns of their own (`prefix_of`).
+    Returns: columns end (microseconds), k*, n and the components' columns. Of windows that grow there is a column
+        `start` too (microseconds; NULL: the start of the stream). Components over the windows behind aggregates are
+        columns of their own (`prefix_of`).
     """
     cover = Cover(spec.panes, spec.window_of(query))
-    shape = cover.shape
-    width, step, offset = shape
-    narrower = windows_of(query)[1:]
-    if pairs is None and width == 1 and reach is None and not cover.grows:
+    width, step, offset = cover.shape
+    if width == 1 and reach is None and not cover.grows:
         ends = panes["pane"].to_numpy() + 1
         wanted = (ends > after) & (ends <= until) & ((ends - offset) % step == 0)
-        chosen = panes if wanted.all() else panes.filter(pa.array(wanted))
-        found = chosen.drop_columns(["pane"])
+        found = (panes if wanted.all() else panes.filter(pa.array(wanted))).drop_columns(["pane"])
         for name, column in _instants(spec, ends[wanted]).items():
             found = found.append_column(name, column)
         return _some(spec, found)
-    codes = group_codes(db, spec, panes) if codes is None else codes
-    rows, order = Rows.sort(codes, panes["pane"].to_numpy())
+    rows, order = Rows.sort(group_codes(db, spec, panes), panes["pane"].to_numpy())
     after = after[order] if isinstance(after, np.ndarray) else after
     until = until[order] if isinstance(until, np.ndarray) else until
-    if pairs is None:
-        group, end = rows.ends(shape, after, until, cover.lasts if cover.grows else reach)
-    else:
-        group, end = pairs
-    starts_at = cover.starts(end)
-    low, high = rows.runs(group, end, end - starts_at)
-    if pairs is not None and reach is None:
-        some = high > low
-        group, end, starts_at, low, high = group[some], end[some], starts_at[some], low[some], high[some]
-    ordered = panes.take(pa.array(order))
-    components = [c for c in spec.components if panes.num_rows or c.names[0] in panes.column_names]
-    own = _of_window(components, spec, query, query.window) if narrower else components
-    folded = fold_columns(db, own, ordered, low, high)
-    for place, each in enumerate(narrower, 1):
-        wanted_here = _of_window(components, spec, query, each)
-        begins = np.minimum(Cover(spec.panes, each).starts(end), end)  # a landmark may not have come yet
-        found = fold_columns(db, wanted_here, ordered, *rows.runs(group, end, end - begins))
-        folded.update({prefix_of(place) + name: column for name, column in found.items() if name != "n"})
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {**_instants(spec, end)}
-    if cover.grows:
-        known = starts_at > -FAR
-        start = spec.panes.phase + np.where(known, starts_at, 0) * spec.panes.width
-        columns["start"] = pa.array(start, mask=~known)
-    if spec.keys:
-        starts = (
-            np.flatnonzero(np.r_[True, rows.group[1:] != rows.group[:-1]]) if len(rows.group) else np.empty(0, np.int64)
-        )
-        at = starts[np.searchsorted(rows.group[starts], group)] if len(group) else np.empty(0, np.int64)
-        for name in spec.key_names:
-            columns[name] = ordered[name].take(pa.array(at))
-    return _some(spec, pa.table({**columns, **folded}))
+    group, end = rows.ends(cover.shape, after, until, cover.lasts if cover.grows else reach)
+    return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end)
+
+
+def fold_pairs(
+    db: duckdb.DuckDBPyConnection,
+    spec: PanesSpec,
+    query: WindowQuery,
+    panes: pa.Table,
+    codes: Ints,
+    pairs: tuple[Ints, Ints],
+    empty: bool = False,
+) -> pa.Table:
+    """The windows of some (group code, end pane) pairs, as `fold_windows` gives them.
+
+    Args:
+        panes: as of `fold_windows`. codes: the group code of each of its rows.
+        empty: whether windows without a row are among them, too.
+    """
+    cover = Cover(spec.panes, spec.window_of(query))
+    rows, order = Rows.sort(codes, panes["pane"].to_numpy())
+    group, end = pairs
+    if not empty:
+        low, high = rows.runs(group, end, end - cover.starts(end))
+        group, end = group[high > low], end[high > low]
+    return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end)
+
+
+@dataclass(frozen=True)
+class _Folding:
+    """Pane rows that are folded to the windows of a query. rows: what `panes` are in order of groups and panes."""
+
+    db: duckdb.DuckDBPyConnection
+    spec: PanesSpec
+    query: WindowQuery
+    cover: Cover
+    rows: Rows
+    panes: pa.Table
+
+    def fold(self, group: Ints, end: Ints) -> pa.Table:
+        """The windows of the groups that end with the panes `end`."""
+        spec, rows, cover = self.spec, self.rows, self.cover
+        starts = cover.starts(end)
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {**_instants(spec, end)}
+        if cover.grows:
+            known = starts > -FAR
+            begin = spec.panes.phase + np.where(known, starts, 0) * spec.panes.width
+            columns["start"] = pa.array(begin, mask=~known)
+        if spec.keys:
+            first = np.flatnonzero(np.r_[True, rows.group[1:] != rows.group[:-1]][: len(rows.group)])
+            at = first[np.searchsorted(rows.group[first], group)] if len(group) else np.empty(0, np.int64)
+            columns |= {name: self.panes[name].take(pa.array(at)) for name in spec.key_names}
+        return _some(spec, pa.table({**columns, **self._components(group, end, starts)}))
+
+    def _components(self, group: Ints, end: Ints, starts: Ints) -> dict[str, pa.Array | pa.ChunkedArray]:
+        """`n` and the components, over the window of the query and over those behind its aggregates."""
+        spec, panes, rows = self.spec, self.panes, self.rows
+        components = [c for c in spec.components if panes.num_rows or c.names[0] in panes.column_names]
+        window, *narrower = windows_of(self.query)
+        own = _of_window(components, spec, self.query, window) if narrower else components
+        folded = fold_columns(self.db, own, panes, *rows.runs(group, end, end - starts))
+        for place, each in enumerate(narrower, 1):
+            wanted = _of_window(components, spec, self.query, each)
+            begins = np.minimum(Cover(spec.panes, each).starts(end), end)  # a landmark may not have come yet
+            found = fold_columns(self.db, wanted, panes, *rows.runs(group, end, end - begins))
+            folded |= {prefix_of(place) + name: column for name, column in found.items() if name != "n"}
+        return folded
 
 
 def _some(spec: PanesSpec, folded: pa.Table) -> pa.Table:

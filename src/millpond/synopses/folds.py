@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millpond.synopses.aggregates.splits import ENTRIES, OPERATIONS, Component
 from millpond.synopses.enums import query_ordered
-from millpond.synopses.splits import ENTRIES, OPERATIONS, Component
 from millpond.windows.candidates import Ints, fold
 from millpond.windows.run_sums import run_float_sums, run_minima, run_sums
 

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.synopses.panes import PanesSpec, regroup, windows_of
+from millpond.synopses.pane_partials import PanesSpec, regroup, windows_of
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import WindowedQuery, WindowQuery
-from millpond.windows.panes import WHOLE, KindPanes
+from millpond.windows.pane_layout import WHOLE, KindPanes
 
 #: A column of partials on streams that drop late rows: the progress that a late row was behind.
 CUT = "cut"

@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses.folds import fold_columns, fold_components
-from millpond.synopses.rows import RowsSpec, arrivals, codes_of, cuts_of, partition_codes, ranked, together, weights
+from millpond.synopses.row_partials import (
+    RowsSpec,
+    arrivals,
+    codes_of,
+    cuts_of,
+    partition_codes,
+    ranked,
+    together,
+    weights,
+)
 from millpond.types import CountWindow, RowWindow, RowWindowQuery, SpanWindow
 from millpond.windows import row_runs
 from millpond.windows.candidates import Ints

@@ -12,11 +12,11 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
-from millpond.synopses.aggregates import components_of
+from millpond.synopses.aggregates.splits import Component
+from millpond.synopses.aggregates.splitting import components_of
 from millpond.synopses.kernel import query_table
-from millpond.synopses.panes import PanesSpec
+from millpond.synopses.pane_partials import PanesSpec
 from millpond.synopses.partials.specs import weighed
-from millpond.synopses.splits import Component
 from millpond.types import Aggregation
 
 A = TypeVar("A", bound=Aggregation)

@@ -1,11 +1,11 @@
 """Tables of immutable segments: Delta tables for archives (any reader opens them), state and results; files on disk.
 
-Nothing here knows queries. `files` writes durably, `stores` knows object stores, `segments` commits and lists, `chunks`
-packs many small Arrow tables into one Parquet file.
+Nothing here knows queries. `durable_files` writes, `locations` knows object stores, `segments` commits and lists,
+`chunks` packs many small Arrow tables into one Parquet file.
 """
 
 from millpond.tables.chunks import Chunk, read_chunks, write_chunks
-from millpond.tables.files import (
+from millpond.tables.durable_files import (
     append_durably,
     read_json,
     remove_file,

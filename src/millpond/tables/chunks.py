@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.tables.files import write_durably
+from millpond.tables.durable_files import write_durably
 from millpond.tables.segments import Segment
 from millpond.tables.writes import DurableWrites
 

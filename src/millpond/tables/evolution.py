@@ -12,8 +12,8 @@ import os
 from deltalake import DeltaTable, Schema
 
 from millpond.support.errors import PondError
-from millpond.tables.files import sync_folder
-from millpond.tables.stores import is_remote, size_of, write_bytes
+from millpond.tables.durable_files import sync_folder
+from millpond.tables.locations import is_remote, size_of, write_bytes
 
 
 def commit_schema(table: DeltaTable, folder: str, schema: Schema) -> None:

@@ -26,7 +26,7 @@ from deltalake.transaction import (
 from deltalake.transaction import Transaction as DeltaTransaction
 
 from millpond.tables.evolution import commit_schema
-from millpond.tables.stores import file_names, make_folder, open_input, options_of, read_bytes
+from millpond.tables.locations import file_names, make_folder, open_input, options_of, read_bytes
 
 CHECKPOINT_EVERY = 50
 

@@ -8,8 +8,8 @@ from functools import cache
 
 import pyarrow as pa
 
-from millpond.tables.files import Writer, sync_folder, temporary_name
-from millpond.tables.stores import is_remote, open_output
+from millpond.tables.durable_files import Writer, sync_folder, temporary_name
+from millpond.tables.locations import is_remote, open_output
 
 
 class DurableWrites:

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from millpond.support.errors import MillpondError
-from millpond.testing.clock import VirtualClock
-from millpond.testing.golden import updating
-from millpond.testing.records import (
+from millpond.testing.case_records import (
     Drain,
     Epoch,
     File,
@@ -26,6 +24,8 @@ from millpond.testing.records import (
     Tick,
     parse_case,
 )
+from millpond.testing.clock import VirtualClock
+from millpond.testing.golden import updating
 from millpond.testing.streams import columns_of, rows_table, write_file
 from millpond.testing.values import rows_equal, sort_key, split_row, table_rows
 from millpond.testing.ways import WAYS, Settle, applies, plan

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from millpond.testing.records import Drain, Epoch, File, Ingest, Query, Record, Restart, SltCase, Statement, Tick
+from millpond.testing.case_records import Drain, Epoch, File, Ingest, Query, Record, Restart, SltCase, Statement, Tick
 from millpond.testing.streams import event_time_order
 
 _CREATE = re.compile(r"^\s*create\s+(?:or\s+replace\s+)?query\s+(?:if\s+not\s+exists\s+)?\"?(\w+)\"?", re.I)
@@ -22,7 +22,7 @@ _CREATE = re.compile(r"^\s*create\s+(?:or\s+replace\s+)?query\s+(?:if\s+not\s+ex
 def plan(case: SltCase, way: str) -> list[Record]:
     """The records that a way runs, in order. Raises ValueError for an unknown way.
 
-    >>> from millpond.testing.records import parse_case
+    >>> from millpond.testing.case_records import parse_case
     >>> case = parse_case("ingest s\\nts:s,v\\n1,2\\n2,3\\n\\ndrain\\n")
     >>> [type(r).__name__ for r in plan(case, "row-per-epoch")]
     ['Ingest', 'Epoch', 'Ingest', 'Epoch', 'Drain']

@@ -27,8 +27,9 @@ from millpond.types.columns import (
     Column,
 )
 from millpond.types.definitions import InnerStream, QueryDefinition, Staged, outer_of
-from millpond.types.functions import FunctionDefinition
+from millpond.types.function_definitions import FunctionDefinition
 from millpond.types.instants import EPOCH, micros_of, moment_of
+from millpond.types.json_records import Variant, from_json, to_json, union_from_json
 from millpond.types.landmarks import Landmark
 from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output
@@ -50,9 +51,8 @@ from millpond.types.queries import (
     WindowedQuery,
     WindowQuery,
 )
-from millpond.types.records import Variant, from_json, to_json, union_from_json
 from millpond.types.reduction_forms import Reduction
-from millpond.types.relations import (
+from millpond.types.relation_queries import (
     ConstantInput,
     Driven,
     Elements,
@@ -73,8 +73,8 @@ from millpond.types.relations import (
     TableStretch,
 )
 from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
-from millpond.types.streams import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
-from millpond.types.windows import (
+from millpond.types.stream_definitions import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
+from millpond.types.window_definitions import (
     CountWindow,
     KindDefinition,
     KindWindow,

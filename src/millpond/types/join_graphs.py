@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from millpond.types.relations import JoinEquality, JoinPlan
+from millpond.types.relation_queries import JoinEquality, JoinPlan
 
 Shape = Literal["star", "acyclic", "cyclic", "disconnected"]
 

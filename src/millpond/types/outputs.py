@@ -38,7 +38,7 @@ class Aggregate:
     """One aggregate call of a query.
 
     name: how `select`, `having` and `order_by` of the bound query refer to it (a0, a1, …).
-    function: canonical name, see `millpond.synopses.aggregates.FUNCTIONS`.
+    function: canonical name, see `millpond.synopses.aggregates.splitting.FUNCTIONS`.
     arguments: DuckDB SQL over stream columns (empty for count(*)), with their DuckDB types beside.
     filter: DuckDB SQL of `FILTER (WHERE …)`.
     order: ORDER BY inside the call (list, string_agg, …), over stream columns.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from millpond.types.json_records import TAG, Variant
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
-from millpond.types.records import TAG, Variant
 from millpond.types.reduction_forms import Reduction
-from millpond.types.relations import (
+from millpond.types.relation_queries import (
     ConstantInput,
     Driven,
     Grouped,
@@ -24,7 +24,7 @@ from millpond.types.relations import (
     RelationPlan,
 )
 from millpond.types.selections import JoinFactor, Side
-from millpond.types.windows import RowWindow, Window
+from millpond.types.window_definitions import RowWindow, Window
 
 
 @dataclass(frozen=True, kw_only=True)

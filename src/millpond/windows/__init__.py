@@ -7,7 +7,7 @@ arrays of (group, pane) and may be tuned without looking elsewhere as long as it
 from millpond.windows.candidates import Rows, late_pairs
 from millpond.windows.covers import Cover
 from millpond.windows.ids import end_of, extent, first_end_after, id_of_end, last_end_until, wids, windows
-from millpond.windows.panes import KindPanes, PaneCut, Panes, panes_of
+from millpond.windows.pane_layout import KindPanes, PaneCut, Panes, panes_of
 
 __all__ = [
     "Cover",

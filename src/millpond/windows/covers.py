@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.types import LandmarkWindow, Window
-from millpond.windows.landmarks import BEGINNING, END, begin, first_after, holds_none
-from millpond.windows.panes import FAR, PaneCut
+from millpond.windows.landmark_windows import BEGINNING, END, begin, first_after, holds_none
+from millpond.windows.pane_layout import FAR, PaneCut
 
 Ints = NDArray[np.int64]
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.types import KindWindow, LandmarkWindow, TimeWindow, Window
-from millpond.windows import ids, landmarks, registered
+from millpond.windows import ids, registered
+from millpond.windows import landmark_windows as landmarks
 from millpond.windows.protocol import WindowKind
 
 Ints = NDArray[np.int64]

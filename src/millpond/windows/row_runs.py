@@ -1,7 +1,7 @@
 """Windows that end with rows as runs of sorted rows: whole arrays in, [low, high) per window out.
 
 Rows lie in order of (partition, place), so that every window is one run; windows come in order of their runs, whose
-bounds never go back. `rows` says the same one row at a time.
+bounds never go back. `row_windows` says the same one row at a time.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from millpond.answers.describe.explain_windows import moment
 from millpond.archive import Keep, parse_design
-from millpond.archive.copies import eager_copies, section_of
+from millpond.archive.copy_files import eager_copies, section_of
 from millpond.archive.retention import keep_of_copies, keep_of_rows
 from millpond.archive.storage import StreamRuntime
 from millpond.archive.summed.making import missing

@@ -34,12 +34,12 @@ from millpond.manifests.records import QueryProgress, StreamCounts
 from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import PanesSpec, is_holistic, spec_of
+from millpond.synopses.aggregates.splits import SKETCHES
+from millpond.synopses.aggregates.statistics import family_of, kept_by
 from millpond.synopses.finish import unnamed
-from millpond.synopses.panes import over_all_time
+from millpond.synopses.pane_partials import over_all_time
 from millpond.synopses.partials.dispatch import Spec
-from millpond.synopses.rows import RowsSpec
-from millpond.synopses.splits import SKETCHES
-from millpond.synopses.statistics import family_of, kept_by
+from millpond.synopses.row_partials import RowsSpec
 from millpond.types import (
     CountWindow,
     GroupScan,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from millpond.relations.bands import alone_of
 from millpond.types import JoinPlan, PairsQuery, RelationQuery
 from millpond.types.join_graphs import JoinGraph, graph_of
-from millpond.types.relations import EVERYWHERE, are_together
+from millpond.types.relation_queries import EVERYWHERE, are_together
 
 
 def graph_lines(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> list[str]:

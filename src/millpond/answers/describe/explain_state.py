@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.answers.describe.explain_windows import duration
-from millpond.archive.segments import row_schema
+from millpond.archive.archive_files import row_schema
 from millpond.catalog import Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.engine.core import Core
@@ -20,7 +20,7 @@ from millpond.operators.windowed.stored import PANES
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct
 from millpond.synopses import PanesSpec, connection, merge_partials
-from millpond.synopses.panes import carried_by, group_codes
+from millpond.synopses.pane_partials import carried_by, group_codes
 from millpond.synopses.partials.late_exclusions import CUT
 from millpond.tables import read_chunks
 from millpond.types import StreamDefinition

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
-from millpond.synopses.panes import windows_of
+from millpond.synopses.pane_partials import windows_of
 from millpond.types import KindWindow, Landmark, LandmarkWindow, Window, WindowQuery, moment_of
 from millpond.types.durations import duration as duration
 from millpond.windows.costs import Decision
-from millpond.windows.landmarks import is_dated
+from millpond.windows.landmark_windows import is_dated
 
 
 def moment(bound: int) -> str:

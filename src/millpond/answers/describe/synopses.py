@@ -14,9 +14,9 @@ from millpond.engine.control.sizes import Size
 from millpond.engine.core import Core
 from millpond.functions import display
 from millpond.manifests.quarantine import Failures
-from millpond.synopses.panes import window_behind
+from millpond.synopses.pane_partials import window_behind
 from millpond.synopses.partials.dispatch import Spec
-from millpond.synopses.rows import RowsSpec
+from millpond.synopses.row_partials import RowsSpec
 from millpond.types import (
     DAY,
     HOUR,
@@ -32,9 +32,9 @@ from millpond.types import (
     Window,
     WindowQuery,
 )
-from millpond.types.relations import EVERYWHERE
+from millpond.types.relation_queries import EVERYWHERE
 from millpond.windows import Panes
-from millpond.windows.landmarks import is_dated
+from millpond.windows.landmark_windows import is_dated
 
 #: How the language calls the time from a landmark to the next.
 _PERIODS = {HOUR: "HOURLY", DAY: "DAILY", 7 * DAY: "WEEKLY"}

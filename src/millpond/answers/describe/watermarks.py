@@ -15,10 +15,10 @@ from millpond.manifests.records import QueryProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
 from millpond.relations.bands import marks_of
-from millpond.sources.derived import DerivedSource
+from millpond.sources.derived_stream import DerivedSource
 from millpond.types import ARRIVAL, PairsQuery, StreamDefinition, StreamOptions, WindowQuery
 from millpond.windows import first_end_after
-from millpond.windows.landmarks import landmark_zero
+from millpond.windows.landmark_windows import landmark_zero
 
 _COLUMNS = {
     "kind": pa.string(),

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millpond.answers.archive_jobs import ANSWER_ROWS
 from millpond.answers.row_queries.hot import Outdated, View
-from millpond.answers.row_queries.matching import (
+from millpond.answers.row_queries.matched_rows import (
     Wanted,
     archive_rows,
     check_rows,

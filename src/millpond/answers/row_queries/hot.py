@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.archive.archive_files import row_schema
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.retention import row_retention
-from millpond.archive.segments import row_schema
 from millpond.engine.core import Core
 from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress

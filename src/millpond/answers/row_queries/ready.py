@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from millpond.answers.row_queries.hot import HotStore
 from millpond.answers.row_queries.keeping import Keeper
-from millpond.answers.row_queries.matching import RowSets
+from millpond.answers.row_queries.matched_rows import RowSets
 from millpond.answers.row_queries.pair_caches import PairCaches
 from millpond.answers.row_queries.trees import Trees
 from millpond.engine.core import Core

@@ -20,7 +20,7 @@ from millpond.answers.expired_history import check_reach
 from millpond.answers.fidelity import sampled
 from millpond.answers.row_queries.hot import HotBlock, Outdated, Snapshot, View
 from millpond.answers.row_queries.joins import join_columns, join_rows
-from millpond.answers.row_queries.matching import (
+from millpond.answers.row_queries.matched_rows import (
     Rows,
     Wanted,
     archive_range,

@@ -32,10 +32,10 @@ from millpond.synopses import (
     partial,
     query_ordered,
 )
-from millpond.synopses.finish import empty_answers, fold_windows, unnamed
+from millpond.synopses.aggregates.splits import OPERATIONS
+from millpond.synopses.finish import empty_answers, fold_pairs, fold_windows, unnamed
 from millpond.synopses.folds import fold_columns
-from millpond.synopses.panes import over_all_time, panes_spec
-from millpond.synopses.splits import OPERATIONS
+from millpond.synopses.pane_partials import over_all_time, panes_spec
 from millpond.synopses.tolerance import one_line
 from millpond.types import Column, GroupScan, StreamDefinition, WindowQuery
 
@@ -144,7 +144,7 @@ class Trees:
         Arguments:
             key: who asks, e.g. (query id, stream id); what was kept under it must have had the same query, stream
                 and matching.
-            query: grouped; its `where` does not count, matches are what `matching` gives.
+            query: grouped; its `where` does not count, matches are what `matched_rows` gives.
             blocks: the hot blocks of one view, immutable; they may overlap in time.
             matching: the query's matching rows of a block.
             older: matching rows of the stretch that are in no block (from the archive), in batches.
@@ -477,10 +477,10 @@ def _finish(query: GroupScan, spec: PanesSpec, stream: StreamDefinition, merged:
     everything = unnamed(_everything(query, stream.options.time))
     names = [o.name for o in everything.select]
     if merged.num_rows:
-        folded = fold_windows(db, spec, everything, merged, None, None, 0, 1)
+        folded = fold_windows(db, spec, everything, merged, 0, 1)
     elif not query.keys:  # SQL's answer of an ungrouped aggregate over no rows is one row
         one = (np.zeros(1, np.int64), np.ones(1, np.int64))
-        folded = fold_windows(db, spec, everything, no_panes(), one, np.empty(0, np.int64), 0, 0, reach=1)
+        folded = fold_pairs(db, spec, everything, no_panes(), np.empty(0, np.int64), one, empty=True)
     else:
         return empty_answers(db, [Column(o.name, o.type) for o in query.select])
     answers = finish_windows(db, everything, stream.options.time, folded).select(names)

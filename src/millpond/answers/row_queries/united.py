@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.answers.row_queries.hot import View
-from millpond.answers.row_queries.matching import Wanted, archive_rows, hot_parts, hot_stretch, in_order, matcher
+from millpond.answers.row_queries.matched_rows import Wanted, archive_rows, hot_parts, hot_stretch, in_order, matcher
 from millpond.answers.row_queries.moments import NOTHING, Moment, last_rows, stretch_of
 from millpond.answers.row_queries.stretch import Stretch
-from millpond.archive.segments import row_schema
+from millpond.archive.archive_files import row_schema
 from millpond.catalog.unions import Union, entering, own_names
 from millpond.synopses.blocks import event_times
 from millpond.types import PLACE, Edge, Feed, Side, Span, StreamDefinition, StreamQuery

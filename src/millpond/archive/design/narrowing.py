@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.synopses.estimates import fraction_for
+from millpond.synopses.aggregates.estimates import fraction_for
 from millpond.types import Aggregation, RowScan
 from millpond.types.reduction_forms import SMALL
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from millpond.archive import kept_fraction
-from millpond.archive.copies import section_of
+from millpond.archive.copy_files import section_of
 from millpond.archive.design.lazy import Scanned
 from millpond.archive.design.reductions import END, START, Step, reduced_stretches, within
 from millpond.archive.open_archives import Archives
@@ -22,7 +22,7 @@ from millpond.archive.planning.scans import Scan, disjoint, past_of
 from millpond.archive.planning.sections import Floors, Section, between_floors, pieces_of, scanned, sections
 from millpond.archive.summed.serving import Sums, served
 from millpond.synopses import spec_of
-from millpond.synopses.panes import by_interval, panes_spec
+from millpond.synopses.pane_partials import by_interval, panes_spec
 from millpond.synopses.whole_rows import plain_spec, unweighed
 from millpond.tables import Segment
 from millpond.tables.segments import Snapshot

@@ -1,6 +1,6 @@
 """The versions of a stream's past, file by file, and the choice among them.
 
-A *section* is a file of the archive; its reduced copies have the section's name (see `millpond.archive.copies`). So
+A *section* is a file of the archive; its reduced copies have the section's name (see `millpond.archive.copy_files`). So
 whatever versions are chosen for the sections of a range, every row is read once at most, and a section whose copies are
 not made yet is simply read finer than it would have to be.
 """
@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from millpond.archive import Choice, Copy, choose, kept_fraction, weight
-from millpond.archive.copies import section_of
+from millpond.archive.copy_files import section_of
 from millpond.archive.design.lazy import Scanned
 from millpond.archive.design.sampling import PLACES
 from millpond.archive.planning.ranges import Range, segments_in

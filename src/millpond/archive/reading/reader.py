@@ -20,17 +20,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.archive import fractions, seed_of
-from millpond.archive.copies import file_path
+from millpond.archive.archive_files import HIDDEN, row_schema
+from millpond.archive.copy_files import file_path
 from millpond.archive.planning.pacing import Pace
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import ScanSplit
 from millpond.archive.planning.sections import Piece
 from millpond.archive.reading.counters import Counters
 from millpond.archive.reading.held_rows import HeldRows
-from millpond.archive.segments import HIDDEN, row_schema
 from millpond.tables import Segment
+from millpond.tables.locations import is_remote, open_input
 from millpond.tables.storage_types import from_storage, storage_schema
-from millpond.tables.stores import is_remote, open_input
 from millpond.types import WEIGHT, StreamDefinition, micros_of
 
 #: Rows of a batch at most.

@@ -17,14 +17,14 @@ from millpond.archive.summed.making import fill_entries
 from millpond.catalog import Summary
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, connection
-from millpond.synopses.panes import at_intervals
+from millpond.synopses.pane_partials import at_intervals
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import merge_cuts, without_cut
 from millpond.synopses.rollup import rolled_up, rolls_up
 from millpond.tables import Segment, read_chunks
 from millpond.tables.segments import Snapshot
 from millpond.types import StreamDefinition, WindowedQuery
-from millpond.windows.panes import WHOLE
+from millpond.windows.pane_layout import WHOLE
 
 
 @dataclass(frozen=True)

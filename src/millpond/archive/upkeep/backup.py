@@ -14,14 +14,14 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from millpond.archive.copies import copies_on_disk, copy_folder
+from millpond.archive.copy_files import copies_on_disk, copy_folder
 from millpond.archive.upkeep.checking import catalog_on_disk
 from millpond.manifests.records import last_record, read_published
 from millpond.sources.tables.versions import CONNECTION, TABLES
 from millpond.support.errors import PondError
 from millpond.tables import sync_folder
+from millpond.tables.locations import file_names, is_remote, read_bytes
 from millpond.tables.segments import live_segments
-from millpond.tables.stores import file_names, is_remote, read_bytes
 from millpond.types import to_json
 
 #: Folders with Delta tables, each in a folder of its own or (state, results, summaries) one.

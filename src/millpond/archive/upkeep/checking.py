@@ -18,17 +18,17 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from millpond.archive import fractions, seed_of
-from millpond.archive.copies import copies_on_disk, copy_folder, eager_copies, section_of
+from millpond.archive.archive_files import HIDDEN, times_of
+from millpond.archive.copy_files import copies_on_disk, copy_folder, eager_copies, section_of
 from millpond.archive.design.sampling import PLACES
-from millpond.archive.segments import HIDDEN, times_of
 from millpond.catalog import Catalog
 from millpond.catalog.events import apply
 from millpond.manifests.records import Manifest, Published, read_manifest, read_published
 from millpond.sources.tables.versions import TableState, table_folder, version_path
 from millpond.support.errors import PondError
 from millpond.tables import Segment, read_json
+from millpond.tables.locations import folder_names, open_input, reason_of, size_of
 from millpond.tables.segments import live_segments
-from millpond.tables.stores import folder_names, open_input, reason_of, size_of
 from millpond.types import StreamDefinition, TableDefinition, from_json, micros_of
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.archive import parse_design
-from millpond.archive.copies import eager_copies, section_of, write_copies, write_section
+from millpond.archive.copy_files import eager_copies, section_of, write_copies, write_section
 from millpond.archive.design.layout import blocks_for
 from millpond.archive.design.lazy import Merged
 from millpond.archive.open_archives import Archives

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from millpond.archive.copies import doom_copy, eager_copies, remove_doomed, section_of, write_copies
+from millpond.archive.copy_files import doom_copy, eager_copies, remove_doomed, section_of, write_copies
 from millpond.archive.design.lazy import Make, Vacuum
 from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from millpond.archive import Keep
-from millpond.archive.copies import section_of
+from millpond.archive.copy_files import section_of
 from millpond.archive.open_archives import Archives
 from millpond.archive.retention import keep_of_copies, keep_of_rows
 from millpond.archive.storage import StreamRuntime

@@ -17,8 +17,8 @@ from millpond.answers.expired_history import gone_note, said_with
 from millpond.answers.fidelity import note_of
 from millpond.answers.invocation import invoke
 from millpond.answers.relational import explain_relational, select_relational
-from millpond.answers.relations import select_relations
 from millpond.answers.row_queries.selection import evaluate, select_once
+from millpond.answers.table_selects import select_relations
 from millpond.catalog import Registered, Standing
 from millpond.commands.answer_commands import AskOnce, AskPlan, AskShow, AskStanding, Bound, Question
 from millpond.commands.execution.table_reading import table_note

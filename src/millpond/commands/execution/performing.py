@@ -44,7 +44,7 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.readable import check_relation, check_windows
 from millpond.sources.listing import check_path
 from millpond.support.errors import QueryError, Refusal, SourceError
-from millpond.tables.stores import reason_of
+from millpond.tables.locations import reason_of
 from millpond.windows import registered
 
 #: Ids that are kept for a plan which others were quicker than.

@@ -15,8 +15,8 @@ from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, Published, QueryProgress, StreamCounts
 from millpond.manifests.task_reports import EpochReport
-from millpond.operators.derived.rows import pass_adopted
-from millpond.sources.derived import DerivedSource
+from millpond.operators.derived.passed_rows import pass_adopted
+from millpond.sources.derived_stream import DerivedSource
 from millpond.sources.system import SystemSource
 from millpond.tables import Segment, SegmentTable
 

@@ -12,7 +12,7 @@ from millpond.engine.control.reporting import Reached, Work, report_epoch, takes
 from millpond.engine.control.resharing import decide, reshare
 from millpond.engine.control.telemetry import Stopwatch
 from millpond.engine.core import Core
-from millpond.engine.jobs.tables import refresh_files
+from millpond.engine.jobs.table_readings import refresh_files
 from millpond.engine.tasks.entry import map_epoch, merge_epoch
 from millpond.manifests.quarantine import Failures, quarantine
 from millpond.manifests.records import Manifest, read_manifest, write_manifest

@@ -12,7 +12,7 @@ from millpond.engine.intake.admission import Pace
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.records import Published
 from millpond.operators.relational.skew import Skew
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.tables import Segment
 from millpond.types.options import Settings
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from millpond.catalog import Catalog
 from millpond.engine.control.facts import Facts, StreamFacts
 from millpond.engine.core import Core
-from millpond.engine.jobs.tables import versions_now
+from millpond.engine.jobs.table_readings import versions_now
 
 
 def gather(core: Core, force: bool = False, settle: bool = True) -> Facts:

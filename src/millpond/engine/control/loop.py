@@ -16,7 +16,7 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import attempt_backfill, give_up
 from millpond.engine.jobs.derived_history import run_history, waiting_histories
 from millpond.engine.jobs.maintenance import maintain
-from millpond.engine.jobs.tables import refresh_databases
+from millpond.engine.jobs.table_readings import refresh_databases
 from millpond.support.errors import EngineError, MillpondError
 from millpond.support.event_log import Seldom, event_log
 from millpond.synopses.tolerance import one_line

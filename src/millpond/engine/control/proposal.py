@@ -21,15 +21,15 @@ from millpond.engine.tasks.merging import end_of_need
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress, start_of
-from millpond.operators.derived.rows import bounds_of, takeable
+from millpond.operators.derived.passed_rows import bounds_of, takeable
 from millpond.operators.registry import Operators, operators_of
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.probing import probed_streams
-from millpond.operators.relational.reading import RowReader
+from millpond.operators.relational.readers import RowReader
 from millpond.operators.relational.skew import decided, moved
 from millpond.operators.windowed.lookup_versions import stretches_now
 from millpond.progress import NEVER, StreamProgress
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.tables import Segment
 from millpond.types import ARRIVAL, RelationalQuery
 

@@ -23,7 +23,7 @@ from millpond.manifests.records import Manifest, Published, QueryProgress
 from millpond.manifests.task_reports import EpochReport
 from millpond.operators.filters.filter_readings import filter_readings
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.sources.derived import derived_folder
+from millpond.sources.derived_stream import derived_folder
 from millpond.sources.system import write_report
 from millpond.types import DAY, Column, StreamDefinition, StreamOptions
 

@@ -10,7 +10,7 @@ from millpond.catalog import Catalog, Standing
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
-from millpond.operators.derived.rows import followers
+from millpond.operators.derived.passed_rows import followers
 from millpond.operators.registry import operators_of
 from millpond.progress import StreamProgress, absorb
 from millpond.types import ARRIVAL

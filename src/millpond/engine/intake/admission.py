@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from millpond.manifests.records import Split
 from millpond.sources.base import split
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 
 #: Bytes below which a second task costs more than it gives.
 SMALL = 1 << 20

@@ -9,13 +9,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.archive.archive_files import DEAD, HIDDEN, row_schema, times_of
 from millpond.archive.dead_letters import row_texts
-from millpond.archive.segments import DEAD, HIDDEN, row_schema, times_of
 from millpond.manifests.records import Manifest, Split
 from millpond.progress import NEVER, ItemSummary, StreamProgress, ahead_mask, summarise
 from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.formats.read import Read, read, tail_times
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.sources.own_marks import BROKEN, Said, behind_which, group_texts, known_bounds, own_bounds, said
 from millpond.synopses import connection, kernel
 from millpond.synopses.tolerance import one_line

@@ -13,7 +13,7 @@ from millpond.adapt.scheduling import StageProfile, order
 from millpond.catalog import Catalog
 from millpond.engine.intake.admission import Pace, admit, admit_in_order
 from millpond.manifests.task_reports import EpochReport
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.types.options import Settings
 
 

@@ -10,11 +10,11 @@ from millpond.manifests.epochs import Epochs
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures, quarantine
 from millpond.operators.derived.granularity import is_needed
-from millpond.operators.derived.rows import reached
+from millpond.operators.derived.passed_rows import reached
 from millpond.operators.registry import operators_of
-from millpond.sources.derived import DerivedSource, Reached, derived_folder
+from millpond.sources.derived_stream import DerivedSource, Reached, derived_folder
 from millpond.sources.files import FileSource
-from millpond.sources.intake import IntakeLog
+from millpond.sources.intake_log import IntakeLog
 from millpond.sources.system import SystemSource
 from millpond.types import StreamDefinition
 

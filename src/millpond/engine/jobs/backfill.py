@@ -48,7 +48,7 @@ from millpond.support.errors import EngineError, QueryError
 from millpond.support.event_log import event_log
 from millpond.support.file_cache import FileCache
 from millpond.synopses import connection
-from millpond.synopses.panes import by_interval
+from millpond.synopses.pane_partials import by_interval
 from millpond.synopses.partials.dispatch import still_needed
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, Segment, read_json, write_chunks, write_json

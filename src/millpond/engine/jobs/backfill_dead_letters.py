@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.archive_files import dead_folder, row_schema, write_rows
 from millpond.archive.dead_letters import failed_letters
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.archive.segments import dead_folder, row_schema, write_rows
 from millpond.tables import Segment
 from millpond.tables.executors import Parcel
 from millpond.types import PLACE, StreamDefinition, from_json, to_json

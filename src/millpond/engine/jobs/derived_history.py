@@ -21,9 +21,9 @@ from millpond.archive.reading.reader import ArchiveReader
 from millpond.catalog import Catalog
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import read_published
-from millpond.operators.derived.rows import project, write_passed
+from millpond.operators.derived.passed_rows import project, write_passed
 from millpond.progress import StreamProgress
-from millpond.sources.derived import DerivedSource, derived_folder, write_history
+from millpond.sources.derived_stream import DerivedSource, derived_folder, write_history
 from millpond.sources.system import SystemSource
 from millpond.support.errors import EngineError
 from millpond.support.event_log import event_log

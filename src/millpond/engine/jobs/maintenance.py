@@ -12,9 +12,9 @@ from millpond.archive.upkeep.expiry import expire
 from millpond.engine.control.notices import failed
 from millpond.engine.core import Core
 from millpond.engine.jobs.sweeping import sweep, sweep_dropped
-from millpond.engine.jobs.tables import sweep_tables
+from millpond.engine.jobs.table_readings import sweep_tables
 from millpond.manifests.records import read_manifest
-from millpond.operators.row_query.block_files import sweep_hot
+from millpond.operators.row_query.block_upkeep import sweep_hot
 from millpond.support.event_log import event_log
 
 LOG = event_log(__name__)

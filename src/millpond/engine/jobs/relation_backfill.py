@@ -21,7 +21,7 @@ from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill_dead_letters import write_letters
 from millpond.engine.jobs.backfill_queue import RELATION
-from millpond.engine.jobs.tables import versions_now
+from millpond.engine.jobs.table_readings import versions_now
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.records import Published, QueryProgress, read_published, start_of
@@ -30,7 +30,7 @@ from millpond.operators.relation.group_sums import by_shard, sums_chunk
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.history import InputReader
 from millpond.operators.relational.placing import placed
-from millpond.operators.relational.reading import Input, Replayed, RowReader
+from millpond.operators.relational.readers import Input, Replayed, RowReader
 from millpond.operators.stores.state import row_chunk
 from millpond.progress import NEVER
 from millpond.relations import merge_rows

@@ -12,8 +12,8 @@ from millpond.catalog.catalogs import Catalogs
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.records import Manifest, read_manifest
-from millpond.operators.row_query.block_files import sweep_hot_orphans
-from millpond.tables.stores import remove
+from millpond.operators.row_query.block_upkeep import sweep_hot_orphans
+from millpond.tables.locations import remove
 
 
 def sweep(storage: Storage, epochs: Epochs) -> None:

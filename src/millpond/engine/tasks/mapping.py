@@ -10,8 +10,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from millpond.archive.copies import keeps_order, write_section
-from millpond.archive.segments import DEAD, RowsWriter, archive_folder, dead_folder, write_rows
+from millpond.archive.archive_files import DEAD, RowsWriter, archive_folder, dead_folder, write_rows
+from millpond.archive.copy_files import keeps_order, write_section
 from millpond.catalog import Catalog
 from millpond.engine.intake.split_reader import Taking
 from millpond.manifests.quarantine import Failures

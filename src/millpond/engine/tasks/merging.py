@@ -19,7 +19,7 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.contract import CompactTask, MergeTask, Operator, Step, least_need
-from millpond.operators.derived.rows import pass_answers
+from millpond.operators.derived.passed_rows import pass_answers
 from millpond.operators.registry import Operators
 from millpond.operators.windowed.advance import without_replaced
 from millpond.progress import FOREVER, NEVER, ItemSummary, StreamProgress, absorb, absorb_announced

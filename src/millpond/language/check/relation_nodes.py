@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from millpond.language.functions.allowed import RELATION_FUNCTIONS, WINDOW_FUNCTIONS
+from millpond.language.builtins.allowed import RELATION_FUNCTIONS, WINDOW_FUNCTIONS
 from millpond.language.resolve.expressions import (
     SCALAR_NODES,
     check_arguments,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from millpond.language.functions.allowed import AGGREGATES
+from millpond.language.builtins.allowed import AGGREGATES
 from millpond.language.syntax.nodes import CheckedCast, WindowedCall
 
 #: The declared type of a column, or None.

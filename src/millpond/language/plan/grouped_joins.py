@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from millpond.language.functions.allowed import RELATION_AGGREGATES
+from millpond.language.builtins.allowed import RELATION_AGGREGATES
 from millpond.language.plan.join_plans import WHOLE, join_plan
 from millpond.language.plan.spreading import spread_of
 from millpond.language.render.rendering import render

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from millpond.language.builtins.allowed import RELATION_AGGREGATES
 from millpond.language.conditions.conjuncts import conjuncts
-from millpond.language.functions.allowed import RELATION_AGGREGATES
 from millpond.language.plan.time_bounds import Bounds, Pruner
 from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import grouped_by

@@ -15,7 +15,7 @@ from sqlglot import exp
 from millpond.language.resolve.item_owners import Owners
 from millpond.support.sql import quote, text_literal
 from millpond.types import Column, JoinPlan, RelationWindow
-from millpond.types.relations import TOGETHER
+from millpond.types.relation_queries import TOGETHER
 
 #: Types of columns whose values are equal when DuckDB's hashes of them, cast to the type on the right, are.
 _KINDS: Mapping[str, str] = {

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from millpond.language.functions.allowed import AGGREGATES
-from millpond.language.functions.approximate import STATISTICS
+from millpond.language.builtins.allowed import AGGREGATES
+from millpond.language.builtins.approximate import STATISTICS
 from millpond.language.render.rendering import render
 from millpond.language.resolve.calls import Call
 from millpond.language.resolve.expressions import function_name

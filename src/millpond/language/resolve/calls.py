@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from millpond.language.functions.approximate import typed_sql
+from millpond.language.builtins.approximate import typed_sql
 from millpond.types import Landmark, OrderTerm
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-from millpond.language.functions.allowed import AGGREGATES, REFUSED, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.builtins.allowed import AGGREGATES, REFUSED, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.inference.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.inference.enum_texts import Kind, as_enum, enum_beside, is_text, values_of
 from millpond.language.inference.zoned import cast_in_utc, in_utc

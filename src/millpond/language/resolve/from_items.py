@@ -6,7 +6,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from millpond.language.functions.allowed import REFUSED
+from millpond.language.builtins.allowed import REFUSED
 from millpond.language.resolve.expressions import function_name
 from millpond.language.resolve.reductions_bound import refuse_reduction
 from millpond.language.resolve.schema import Schema
@@ -24,7 +24,7 @@ from millpond.types import (
     TimeWindow,
     Window,
 )
-from millpond.windows.landmarks import zone_of
+from millpond.windows.landmark_windows import zone_of
 
 SIDE_STREAMS = ("late", "dead")
 

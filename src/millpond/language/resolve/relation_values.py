@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from millpond.language.functions.allowed import RELATION_FUNCTIONS
+from millpond.language.builtins.allowed import RELATION_FUNCTIONS
 from millpond.language.inference.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.inference.enum_texts import ORDERED, as_enum, enum_beside, is_text, values_of

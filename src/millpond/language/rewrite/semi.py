@@ -7,8 +7,8 @@ from functools import reduce
 
 from sqlglot import exp
 
+from millpond.language.builtins.allowed import RELATION_AGGREGATES
 from millpond.language.conditions.conjuncts import conjuncts
-from millpond.language.functions.allowed import RELATION_AGGREGATES
 from millpond.types import Column
 
 #: What a subquery must not have: it would not be a test of single rows. ORDER BY and DISTINCT change nothing, unless

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from millpond.language.functions.allowed import RELATION_AGGREGATES
+from millpond.language.builtins.allowed import RELATION_AGGREGATES
 from millpond.language.syntax.nodes import CheckedCast
 from millpond.language.syntax.source_text import Source, own_span
 from millpond.types import WEIGHT

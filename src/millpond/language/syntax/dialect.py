@@ -16,7 +16,7 @@ from sqlglot.errors import ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from millpond.language.functions.approximate import approximate
+from millpond.language.builtins.approximate import approximate
 from millpond.language.syntax.nodes import (
     SelectList,
     ToStream,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from millpond.archive.copies import write_copies
+from millpond.archive.copy_files import write_copies
 from millpond.catalog import Catalog, Standing
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
 

@@ -11,7 +11,7 @@ from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.task_reports import Operated
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
-from millpond.operators.derived.rows import pass_rows, write_passed
+from millpond.operators.derived.passed_rows import pass_rows, write_passed
 from millpond.types import StreamDefinition
 
 

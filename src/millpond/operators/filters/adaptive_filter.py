@@ -23,8 +23,8 @@ import pyarrow as pa
 from millpond.adapt.filter_plans import LONG, SEEN, FilterPlan, bits_in
 from millpond.adapt.local_order import LocalOrder
 from millpond.functions import function_of, miscounted
+from millpond.operators.filters.profiled_sample import Flags, Ints
 from millpond.operators.filters.profiling import Step, profile_tuples
-from millpond.operators.filters.sampling import Flags, Ints
 from millpond.support.stopwatch import Watch
 from millpond.synopses import connection, query_table
 from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
@@ -174,7 +174,10 @@ class Screen:
                 self.profile = ""
             if self._profile(rows, order, steps, len(steps[0].before) - len(left)):
                 self.overhead += watch.lap()
-        letters |= faults
+        return self._screened(rows, left, letters | faults, mark), rows.num_rows
+
+    def _screened(self, rows: pa.Table, left: Ints, letters: dict[int, Fault], mark: bool) -> Screened:
+        """What `screen` gives. left: the places of the rows that pass. letters: what failed, by place."""
         if letters and self._first is None:
             self._first = letters[min(letters)].error
         self._letters += len(letters)
@@ -183,7 +186,7 @@ class Screen:
         self.kept += len(left)
         good = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
         marked = _marked(rows, left, sorted(letters)) if mark else None
-        return Screened(good, _letters(rows, letters), marked), rows.num_rows
+        return Screened(good, _letters(rows, letters), marked)
 
     def report(self) -> dict[str, Any]:
         """What was observed, JSON-ready; `adapt.FilterProfiler` puts the reports of an epoch together."""

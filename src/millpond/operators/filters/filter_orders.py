@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.adapt.filter_plans import FilterPlan, FilterProfiler, FilterReoptimiser
+from millpond.adapt.observations import Observation
 from millpond.adapt.plan_log import LogEntry
-from millpond.adapt.statistics import Observation
 from millpond.catalog import Catalog
 from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.filters.adaptive_filter import Screen

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millpond.operators.filters.sampling import Flags, Ints, sampled
+from millpond.operators.filters.profiled_sample import Flags, Ints, sampled
 from millpond.synopses.conjunctions import Filter
 
 Codes = np.ndarray[tuple[int, int], np.dtype[np.uint8]]

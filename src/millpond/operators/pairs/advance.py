@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.records import Floor, QueryProgress
-from millpond.operators.relational.reading import Given, Input
+from millpond.operators.relational.readers import Given, Input
 from millpond.operators.relational.visibility import pruned, revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.progress import FOREVER, NEVER

@@ -17,7 +17,7 @@ from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Step
 from millpond.operators.pairs.advance import advance_pairs, moved, pairs_final, pairs_needed
 from millpond.operators.relational.bounds import input_states
-from millpond.operators.relational.reading import (
+from millpond.operators.relational.readers import (
     Asked,
     Input,
     Needed,

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.archive.segments import row_schema
+from millpond.archive.archive_files import row_schema
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of
 from millpond.manifests.places import state_folder
@@ -33,13 +33,13 @@ from millpond.operators.windowed.needs import needed_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses import PanesSpec
-from millpond.synopses.panes import group_codes, windows_of
+from millpond.synopses.pane_partials import group_codes, windows_of
 from millpond.synopses.partials.late_exclusions import merge_cuts
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.tables.shard_cache import ShardCache, Version
 from millpond.types import KindWindow, WindowQuery
 from millpond.windows import first_end_after
-from millpond.windows.panes import FAR, KindPanes
+from millpond.windows.pane_layout import FAR, KindPanes
 from millpond.windows.registered import axis_of
 
 #: Chunks of state that say which groups are eager.

@@ -20,11 +20,11 @@ from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
-from millpond.synopses.panes import regroup
+from millpond.synopses.pane_partials import regroup
 from millpond.synopses.partials.late_exclusions import CUT, separate
 from millpond.types import WindowQuery
 from millpond.windows import Cover
-from millpond.windows.panes import FAR
+from millpond.windows.pane_layout import FAR
 
 
 class Shown(State, Protocol):

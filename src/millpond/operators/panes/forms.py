@@ -19,9 +19,9 @@ from millpond.support.distinct import is_among
 from millpond.synopses import PanesSpec
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import query_table
-from millpond.synopses.panes import bucketed, group_codes
+from millpond.synopses.pane_partials import bucketed, group_codes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts
-from millpond.windows.panes import KindPanes
+from millpond.windows.pane_layout import KindPanes
 
 TUPLES = "tuples"
 

@@ -31,7 +31,7 @@ from millpond.operators.windowed.operator import WindowOperator
 from millpond.operators.windowed.stored import PANES
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec
-from millpond.synopses.panes import merge_panes, partial_panes
+from millpond.synopses.pane_partials import merge_panes, partial_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk
 from millpond.types import KindWindow, WindowedQuery, WindowQuery

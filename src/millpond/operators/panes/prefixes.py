@@ -17,8 +17,8 @@ from millpond.synopses import PanesSpec
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import regroup_cuts
 from millpond.windows.candidates import Ints
-from millpond.windows.landmarks import BEGINNING, last_before
-from millpond.windows.panes import FAR
+from millpond.windows.landmark_windows import BEGINNING, last_before
+from millpond.windows.pane_layout import FAR
 
 
 def stretches_of(spec: PanesSpec, settled: int) -> Ints:

@@ -20,7 +20,7 @@ from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.partials.late_exclusions import CUT, without_cut
 from millpond.tables import Chunk, Segment
 from millpond.tables.shard_cache import ShardCache
-from millpond.windows.panes import FAR
+from millpond.windows.pane_layout import FAR
 
 
 @dataclass

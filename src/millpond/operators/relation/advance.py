@@ -21,7 +21,7 @@ from millpond.manifests.records import QueryProgress
 from millpond.operators.relation.early import Report, Speculation, with_early
 from millpond.operators.relation.group_sums import Stored, Sums
 from millpond.operators.relation.table_use import TableUse
-from millpond.operators.relational.reading import Given, Input
+from millpond.operators.relational.readers import Given, Input
 from millpond.operators.relational.visibility import floor_of, floored, new_floor, pruned, revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.early import CLOSED

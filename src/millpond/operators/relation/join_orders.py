@@ -17,7 +17,7 @@ import numpy as np
 from millpond.adapt.filter_plans import SEEN, FilterPlan
 from millpond.catalog import Standing
 from millpond.operators.filters.adaptive_filter import MEASURE
-from millpond.operators.filters.sampling import sampled
+from millpond.operators.filters.profiled_sample import sampled
 from millpond.operators.filters.subjects import PipelineSubject, pipelines_of
 from millpond.relations.pipelines import Pipeline
 from millpond.relations.spans import Ints

@@ -25,7 +25,7 @@ from millpond.operators.relation.join_orders import JoinOrders
 from millpond.operators.relation.table_use import TableUse, trimmed
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.probing import Past
-from millpond.operators.relational.reading import (
+from millpond.operators.relational.readers import (
     Asked,
     Input,
     Needed,
@@ -45,7 +45,7 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Run, all_rows, kept, needed, spare_of
 from millpond.tables import Chunk
 from millpond.types import Grouped, RelationQuery, StreamDefinition
-from millpond.types.relations import EVERYWHERE
+from millpond.types.relation_queries import EVERYWHERE
 
 
 class RelationOperator(RowReader):

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from millpond.archive.archive_files import row_schema
 from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_plans import plan_scan
 from millpond.archive.planning.scans import Scan
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
-from millpond.archive.segments import row_schema
 from millpond.catalog.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.manifests.records import Published
 from millpond.operators.relational.probing import Past, marked
-from millpond.operators.relational.reading import Input, empty_rows
+from millpond.operators.relational.readers import Input, empty_rows
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import Rows, merge_rows, needed, rows_needed, rows_of
 from millpond.sources.own_marks import counted

@@ -13,7 +13,7 @@ from millpond.catalog import Store
 from millpond.manifests.task_reports import Heavy
 from millpond.operators.relational.skew import heavy
 from millpond.synopses import query_table
-from millpond.types.relations import EVERYWHERE
+from millpond.types.relation_queries import EVERYWHERE
 
 
 @dataclass(frozen=True)

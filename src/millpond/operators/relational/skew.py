@@ -18,7 +18,7 @@ import numpy.typing as npt
 from millpond.catalog import Catalog
 from millpond.manifests.task_reports import Frequent
 from millpond.types import JoinPlan
-from millpond.types.relations import EVERYWHERE, are_together
+from millpond.types.relation_queries import EVERYWHERE, are_together
 
 #: A key is split when it has this share of the rows of a store.
 SHARE = 0.2

@@ -19,7 +19,7 @@ from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import WindowOperator
 from millpond.progress import FOREVER
-from millpond.synopses.rows import RowsSpec, fold, on_time, partial_rows, together
+from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
 from millpond.types import RowWindowQuery
 

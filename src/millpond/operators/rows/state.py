@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from millpond.operators.windowed.stored import KEPT_ROWS, PANES, StoredState
 from millpond.progress import FOREVER
-from millpond.synopses.rows import RowsSpec, fold, together
+from millpond.synopses.row_partials import RowsSpec, fold, together
 from millpond.tables import Chunk
 from millpond.tables.shard_cache import ShardCache
 

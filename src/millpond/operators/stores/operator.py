@@ -11,8 +11,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.archive.archive_files import row_schema
 from millpond.archive.dead_letters import failed_letters
-from millpond.archive.segments import row_schema
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import entering, late_of, progress_of
 from millpond.manifests.task_reports import Frequent, Operated

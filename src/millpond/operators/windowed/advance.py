@@ -13,7 +13,7 @@ from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.group_bounds import closed_groups
 from millpond.synopses.finish import identity
-from millpond.synopses.rows import revised_for
+from millpond.synopses.row_partials import revised_for
 from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, WindowedQuery
 
 

@@ -20,12 +20,12 @@ from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_o
 from millpond.progress import FOREVER, NEVER
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses import PanesSpec, finish_windows, query_table
-from millpond.synopses.finish import fold_windows, identity
-from millpond.synopses.panes import group_codes
+from millpond.synopses.finish import fold_pairs, fold_windows, identity
+from millpond.synopses.pane_partials import group_codes
 from millpond.types import KindWindow, QueryOptions, RowWindowQuery, Window, WindowedQuery, WindowQuery
 from millpond.windows import Cover, Rows, first_end_after, last_end_until, late_pairs
 from millpond.windows.candidates import Ints, Reach
-from millpond.windows.panes import FAR
+from millpond.windows.pane_layout import FAR
 
 #: Windows that one ungrouped query with empty='report' may report in one epoch.
 EMPTY_LIMIT = 5_000_000
@@ -207,7 +207,7 @@ class Evaluation:
         if not rows.num_rows:
             return None
         after, before = (closed, until) if groups is None else (groups[0].of(rows), groups[1].of(rows))
-        folded = fold_windows(self.db, self.spec, self.query, rows, None, None, after, before, self.reach)
+        folded = fold_windows(self.db, self.spec, self.query, rows, after, before, self.reach)
         return finish_windows(self.db, self.query, self.spec.time, folded) if folded.num_rows else None
 
     def _close_all(self, rows: pa.Table, closed: int, until: int, first: int | None, ended: bool) -> pa.Table | None:
@@ -299,7 +299,7 @@ class Evaluation:
             return None
         rows = rows if rows.num_rows else no_panes()
         codes, groups = np.zeros(rows.num_rows, np.int64), np.zeros(len(ends), np.int64)
-        folded = fold_windows(self.db, self.spec, self.query, rows, (groups, ends), codes, 0, 0, reach=FAR)
+        folded = fold_pairs(self.db, self.spec, self.query, rows, codes, (groups, ends), empty=True)
         return finish_windows(self.db, self.query, self.spec.time, folded)
 
     def _answers(self, rows: pa.Table, codes: Ints, pairs: tuple[Ints, Ints]) -> pa.Table | None:
@@ -309,7 +309,7 @@ class Evaluation:
             sorted_rows, _ = Rows.sort(codes, rows["pane"].to_numpy())
             low, high = sorted_rows.runs(*pairs, self.reach)
             pairs = (pairs[0][high > low], pairs[1][high > low])
-        folded = fold_windows(self.db, self.spec, self.query, rows, pairs, codes, 0, 0, self.reach)
+        folded = fold_pairs(self.db, self.spec, self.query, rows, codes, pairs, self.reach is not None)
         return finish_windows(self.db, self.query, self.spec.time, folded)
 
     def _changes(self, old: pa.Table | None, new: pa.Table | None, ends: Ints) -> pa.Table | None:

@@ -10,27 +10,27 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.archive_files import row_schema
 from millpond.archive.planning.scan_tasks import ScanSplit, ScanTask
 from millpond.archive.reading.counters import Counters, counted_parcel
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
-from millpond.archive.segments import row_schema
 from millpond.archive.summed.serving import entry_partials
 from millpond.catalog.unions import entering, own_names
 from millpond.manifests.places import summaries_folder
 from millpond.operators.windowed.lookups import joined_rows, of_stream, tolerant_join
 from millpond.sources.own_marks import counted
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
-from millpond.synopses.panes import at_intervals
+from millpond.synopses.pane_partials import at_intervals
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, without_cut
 from millpond.synopses.partials.shards import cut
-from millpond.synopses.rows import RowsSpec
+from millpond.synopses.row_partials import RowsSpec
 from millpond.synopses.tolerance import tolerant_partial
 from millpond.synopses.whole_rows import plain_spec, with_weight_one
 from millpond.tables.chunks import pack
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, WindowedQuery
-from millpond.windows.panes import WHOLE
+from millpond.windows.pane_layout import WHOLE
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from millpond.archive.archive_files import row_schema
 from millpond.archive.dead_letters import failed_letters
-from millpond.archive.segments import row_schema
 from millpond.catalog import Synopsis
 from millpond.catalog.unions import entering
 from millpond.manifests.task_reports import Operated

@@ -18,7 +18,7 @@ from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.windowed.advance import horizon_of, revise_for
 from millpond.operators.windowed.evaluation import end_pane
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.synopses.panes import PanesSpec
+from millpond.synopses.pane_partials import PanesSpec
 from millpond.types import (
     DAY,
     KindWindow,
@@ -31,8 +31,8 @@ from millpond.types import (
     WindowQuery,
 )
 from millpond.windows import first_end_after
-from millpond.windows.landmarks import begin
-from millpond.windows.panes import FAR
+from millpond.windows.landmark_windows import begin
+from millpond.windows.pane_layout import FAR
 from millpond.windows.registered import axis_of
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from millpond.support.errors import PondError
-from millpond.tables.files import append_durably, sync_folder
+from millpond.tables.durable_files import append_durably, sync_folder
 
 
 class Owners:

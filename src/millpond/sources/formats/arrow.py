@@ -10,7 +10,7 @@ import pyarrow as pa
 from millpond.sources.formats.opening import check_taken, columnar, vanished
 from millpond.sources.formats.parquet import found_in, match, needed_columns
 from millpond.sources.formats.shape import Read, whole
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition
 
 

@@ -19,7 +19,7 @@ from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import Mask, is_text, valid_utf8
 from millpond.sources.formats.opening import Unreadable, read_bytes
 from millpond.sources.formats.shape import Found, Indices, Read, is_arrival, rejections, shape, shortened, whole
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition, StreamOptions
 
 _BLOCK: Final = 1 << 20

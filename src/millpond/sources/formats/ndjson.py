@@ -16,7 +16,7 @@ from millpond.sources.formats.convert import is_text, valid_utf8
 from millpond.sources.formats.json_values import pointer
 from millpond.sources.formats.opening import read_bytes
 from millpond.sources.formats.shape import Found, Indices, Read, is_arrival, rejections, shape, shortened, whole
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition
 
 _BLOCK: Final = 4 << 20

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from millpond.sources.intake import HEAD_BYTES, Item, checksum
+from millpond.sources.intake_log import HEAD_BYTES, Item, checksum
 from millpond.support.errors import SourceError
 
 _GZIP: Final = b"\x1f\x8b"

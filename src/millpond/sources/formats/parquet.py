@@ -23,7 +23,7 @@ from millpond.sources.formats.shape import (
     wanted,
     whole,
 )
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.sources import derived
+from millpond.sources import derived_stream as derived
 from millpond.sources.formats import arrow, csv, ndjson, parquet
 from millpond.sources.formats.carriers import Carrier, arrow_schema, carriers, scratch
 from millpond.sources.formats.convert import convert
 from millpond.sources.formats.opening import Unreadable, check_taken, is_compressed, plain_text, vanished
 from millpond.sources.formats.shape import FIRST_TIME, LAST_TIME, REJECTED, Read, event_micros, whole
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.support.errors import SourceError
 from millpond.types import ARRIVAL, StreamDefinition
 

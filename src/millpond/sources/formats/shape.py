@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import Mask, blanked, convert, is_bytes, is_text
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.support.errors import SourceError
 from millpond.types import ARRIVAL, StreamDefinition
 

@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from millpond.sources.tables.databases import read_database
-from millpond.sources.tables.files import read_table, table_files
 from millpond.sources.tables.readings import Readings, Waiting
+from millpond.sources.tables.table_files import read_table, table_files
 from millpond.support.errors import MillpondError, SourceError
 from millpond.support.event_log import event_log
 from millpond.support.file_cache import FileCache
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import read_json, remove_file, write_durably, write_json
-from millpond.tables.files import temporary_name
+from millpond.tables.durable_files import temporary_name
 from millpond.types import TableDefinition, from_json, to_json
 
 LOG = event_log(__name__)

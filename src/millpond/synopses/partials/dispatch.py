@@ -8,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.synopses.panes import PanesSpec, merge_panes, panes_spec, partial_panes
-from millpond.synopses.rows import RowsSpec, fold, partial_rows, rows_spec, together
+from millpond.synopses.pane_partials import PanesSpec, merge_panes, panes_spec, partial_panes
+from millpond.synopses.row_partials import RowsSpec, fold, partial_rows, rows_spec, together
 from millpond.types import QueryOptions, RowWindowQuery, StreamDefinition, WindowedQuery, WindowQuery
 
 #: What a synopsis of a query over windows keeps.

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, merge_partials
-from millpond.synopses.panes import regroup
+from millpond.synopses.pane_partials import regroup
 from millpond.synopses.partials.dispatch import Spec
-from millpond.synopses.rows import RowsSpec
+from millpond.synopses.row_partials import RowsSpec
 
 CUT = "cut"
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.support.sql import quote
-from millpond.synopses.aggregates import components_of
-from millpond.synopses.splits import Component
+from millpond.synopses.aggregates.splits import Component
+from millpond.synopses.aggregates.splitting import components_of
 from millpond.types import WEIGHT, Aggregation, Feed, Lookup, Reduction, StreamDefinition, Variant, to_json
 
 

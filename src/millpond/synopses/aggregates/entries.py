@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millpond.synopses.aggregates.splits import ENTRIES, Component
 from millpond.synopses.enums import query_ordered
-from millpond.synopses.splits import ENTRIES, Component
 
 Ints = NDArray[Any]
 

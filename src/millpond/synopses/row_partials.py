@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millpond.support.distinct import distinct
+from millpond.synopses.aggregates.splits import Component
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
 from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
-from millpond.synopses.splits import Component
 from millpond.types import DAY, CountWindow, QueryOptions, RowWindowQuery, StreamDefinition, StreamQuery
 from millpond.windows import Panes
 from millpond.windows.candidates import Ints

@@ -21,7 +21,7 @@ from millpond.progress import NEVER
 from millpond.sources.formats.opening import vanished
 from millpond.sources.formats.parquet import found_in, match, needed_columns
 from millpond.sources.formats.shape import Read, whole
-from millpond.sources.intake import IntakeLog, Item
+from millpond.sources.intake_log import IntakeLog, Item
 from millpond.support.sql import quote
 from millpond.synopses.enums import query_ordered
 from millpond.tables import read_json, remove_file, write_durably, write_json

@@ -34,7 +34,7 @@ from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
 from millpond.tables import Chunk
 from millpond.types import PairsQuery, QueryOptions, Relational, RelationInput
-from millpond.types.relations import are_together
+from millpond.types.relation_queries import are_together
 
 #: What a question about a relation can raise by its own data.
 FAULTS = (*tolerance.FAULTS, SourceError)

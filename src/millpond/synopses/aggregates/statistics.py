@@ -1,8 +1,8 @@
 """Statistics whose state is a list of entries per pane: value counts, sketches, and series in steps of time.
 
 Each function gives the `Split` of a family of aggregates: raw entries that DuckDB collects per pane and group, which
-`millpond.synopses.entries` makes few, and the DuckDB expression that computes the value from the entries of all panes
-of a window. Li 2008, holistic aggregates by panes: counts are collected per pane and added up per window.
+`entries` makes few, and the DuckDB expression that computes the value from the entries of all panes of a window. Li
+2008, holistic aggregates by panes: counts are collected per pane and added up per window.
 
 - counts (mode, heavy_hitters, entropy): value -> how often. Exact.
 - frequent (APPROX mode, heavy_hitters, top_k): at most `size` values with counts; Misra and Gries, merged as in
@@ -21,7 +21,7 @@ import math
 from typing import Literal
 
 from millpond.support.sql import quote
-from millpond.synopses.splits import VALUE, Component, Kind, Split
+from millpond.synopses.aggregates.splits import VALUE, Component, Kind, Split
 from millpond.types import Aggregate
 
 #: Relative accuracy of approximate aggregates unless the call says another: ranks and counts as shares of the rows,
@@ -91,7 +91,7 @@ def statistic(aggregate: Aggregate, time: str) -> Split:
 
 
 def entries(kind: Kind, size: int, *columns: tuple[str, str]) -> Component:
-    """A component whose entries are kept few by `millpond.synopses.entries`."""
+    """A component whose entries are kept few by `millpond.synopses.aggregates.entries`."""
     text = f"{kind}|{size}|" + "|".join(f"{s}={e}" for s, e in columns)
     name = "c" + hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return Component(name, kind, columns, size=size)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from millpond.types.json_records import Variant
 from millpond.types.landmarks import Landmark
 from millpond.types.outputs import Key
-from millpond.types.records import Variant
 
 
 class _EndsAtInstants(Variant):

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.support.sql import quote
+from millpond.synopses.aggregates.entries import shrink
+from millpond.synopses.aggregates.splits import ENTRIES
+from millpond.synopses.aggregates.taken_back import SIGN
 from millpond.synopses.blocks import event_times
 from millpond.synopses.codes import codes_by_join
-from millpond.synopses.entries import shrink
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
-from millpond.synopses.splits import ENTRIES
-from millpond.synopses.taken_back import SIGN
 from millpond.types import (
     Aggregate,
     Aggregation,
@@ -35,7 +35,7 @@ from millpond.types import (
     to_json,
 )
 from millpond.windows import KindPanes, PaneCut, Panes, Rows, panes_of
-from millpond.windows.panes import WHOLE
+from millpond.windows.pane_layout import WHOLE
 from millpond.windows.registered import axis_of
 
 

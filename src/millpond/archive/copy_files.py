@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive import fractions, kept_fraction, parse_design, seed_of
+from millpond.archive.archive_files import archive_folder, archive_home, times_of, write_rows
 from millpond.archive.design.layout import blocks_for, moved, places_of
-from millpond.archive.segments import archive_folder, archive_home, times_of, write_rows
 from millpond.tables import DurableWrites, Segment
-from millpond.tables.stores import file_names, folder_names, is_remote, make_folder, remove, remove_tree, write_bytes
+from millpond.tables.locations import file_names, folder_names, is_remote, make_folder, remove, remove_tree, write_bytes
 from millpond.types import StreamDefinition
 
 #: How a copy is called while it is deleted.

@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 
 from millpond.support.sql import quote
-from millpond.synopses.splits import VALUE, Component, Kind, Split
-from millpond.synopses.statistics import family_of, kept_arguments, over_rows
+from millpond.synopses.aggregates.splits import VALUE, Component, Kind, Split
+from millpond.synopses.aggregates.statistics import family_of, kept_arguments, over_rows
 from millpond.types import Aggregate
 
 #: 1 for a row that came, -1 for one that goes.

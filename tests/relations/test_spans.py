@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.relations.contents import _pushed_out
-from millpond.relations.spans import FOR_EVER
+from millpond.relations.spans import FOR_EVER, _pushed_out
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 2)), max_size=40), st.integers(1, 4))

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.answers.answers import all_revisions, latest_answers
 from millpond.answers.finals import final_answers
 from millpond.answers.relational import current_relation
+from millpond.answers.standing_answers import all_revisions, latest_answers
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader

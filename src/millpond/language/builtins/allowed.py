@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millpond.language.functions.approximate import OURS, STATISTICS
+from millpond.language.builtins.approximate import OURS, STATISTICS
 
 
 def _words(text: str) -> list[str]:

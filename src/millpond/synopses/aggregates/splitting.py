@@ -11,10 +11,10 @@ import hashlib
 import re
 from dataclasses import replace
 
-from millpond.synopses.splits import ENTRIES, Component, Kind, Split
-from millpond.synopses.statistics import family_of, statistic
-from millpond.synopses.taken_back import split_of
-from millpond.synopses.weighted import weighted
+from millpond.synopses.aggregates.splits import ENTRIES, Component, Kind, Split
+from millpond.synopses.aggregates.statistics import family_of, statistic
+from millpond.synopses.aggregates.taken_back import split_of
+from millpond.synopses.aggregates.weighted import weighted
 from millpond.types import Aggregate
 
 _BARE = re.compile(r'"(?:[^"]|"")*"')

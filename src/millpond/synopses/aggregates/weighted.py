@@ -1,4 +1,4 @@
-"""Aggregates over rows that stand for others, split into components like all aggregates (see `aggregates`).
+"""Aggregates over rows that stand for others, split into components like all aggregates (see `splitting`).
 
 Rows have a weight (`types.WEIGHT`): 1 where nothing was left out, else how many rows each stands for. What has weight 1
 is aggregated apart, exactly as ever, so that an answer over unreduced rows is the same to the digit; what stands for
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from millpond.synopses.estimates import count_interval_sql, quantile_sql
-from millpond.synopses.splits import Component, Kind, Split
+from millpond.synopses.aggregates.estimates import count_interval_sql, quantile_sql
+from millpond.synopses.aggregates.splits import Component, Kind, Split
 from millpond.types import WEIGHT, Aggregate
 
 _W = f'"{WEIGHT}"'

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
 
-from millpond.tables.files import remove_file, temporary_name, write_json
+from millpond.tables.durable_files import remove_file, temporary_name, write_json
 
 #: The file of a pond with the options of its object store. It may hold secrets: nobody else may read it.
 OPTIONS = "storage.json"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from millpond.support.errors import PondError
-from millpond.tables.files import append_durably, sync_folder
+from millpond.tables.durable_files import append_durably, sync_folder
 
 #: How much of a file's beginning its checksum covers.
 HEAD_BYTES: Final = 65_536

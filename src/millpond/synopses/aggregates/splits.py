@@ -10,7 +10,7 @@ Kind = Literal[
     "bit_and", "bit_or", "bit_xor", "product",
 ]  # fmt: skip
 
-#: Kinds that keep a list of entries, which `millpond.synopses.entries` makes few.
+#: Kinds that keep a list of entries, which `millpond.synopses.aggregates.entries` makes few.
 ENTRIES = ("counts", "frequent", "quantiles", "distinct", "steps")
 
 #: Kinds of one column that combine by an operation of their own.

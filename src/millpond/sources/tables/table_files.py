@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millpond.sources.formats.read import read
-from millpond.sources.intake import Item
+from millpond.sources.intake_log import Item
 from millpond.support.errors import SourceError
 from millpond.synopses import connection
 from millpond.types import StreamDefinition, StreamOptions, TableDefinition

@@ -15,8 +15,8 @@ from millpond.progress import NEVER
 from millpond.sources.formats.read import arrow_schema
 from millpond.synopses import connection
 from millpond.tables import DurableWrites, Segment
+from millpond.tables.locations import know, located
 from millpond.tables.storage_types import from_storage, storage_schema, to_storage
-from millpond.tables.stores import know, located
 from millpond.types import StreamDefinition
 
 #: Columns that every archive has behind the stream's own: row id (intake ordinal and row in the item, so that

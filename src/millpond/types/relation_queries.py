@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from millpond.types.columns import Column
+from millpond.types.json_records import Variant
 from millpond.types.outputs import Feed
-from millpond.types.records import Variant
 from millpond.types.reduction_forms import Reduction
 
 

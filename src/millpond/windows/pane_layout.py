@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.types import KindWindow, Variant, Window
-from millpond.windows.landmarks import grid
+from millpond.windows.landmark_windows import grid
 from millpond.windows.registered import FOREVER, NEVER, axis_of
 
 #: A width that holds all of time in pane 0: how a query without a window is evaluated.

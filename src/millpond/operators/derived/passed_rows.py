@@ -1,6 +1,6 @@
 """Derived streams in an epoch: answers and rows that become the input of the next one, and how far they reach.
 
-What epoch N gives for a derived stream lies in files that its tasks wrote; `millpond.sources.derived` takes them in.
+What epoch N gives for a derived stream lies in files that its tasks wrote; `sources.derived_stream` takes them in.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published, QueryProgress
 from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.sources.derived import Reached, derived_folder, write_part
-from millpond.sources.intake import Item
+from millpond.sources.derived_stream import Reached, derived_folder, write_part
+from millpond.sources.intake_log import Item
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.partials.specs import as_declared, casts_of
