@@ -17,6 +17,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,6 +72,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(SEED)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if os.environ.get("MILLPOND_CASES_OF_A_KIND"):

@@ -22,7 +22,7 @@ import pytest
 from deltalake import DeltaTable
 
 import millpond
-from millpond.answers import adhoc
+from millpond.answers import archive_jobs
 from millpond.archive.upkeep.backup import backup, restore
 from millpond.archive.upkeep.checking import check_archives
 from millpond.engine.jobs import sweeping
@@ -223,7 +223,7 @@ def test_spark_runs_a_stream_whose_archive_lies_in_a_store(
     spark_pond: Callable[..., Any], inline_pond: Callable[..., Any], s3: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Standing queries over it, back-fill and reduced scans as jobs, upkeep, a restart: as inline on a disk."""
-    monkeypatch.setattr(adhoc, "QUICK_ROWS", 100)  # ad hoc scans are jobs, too
+    monkeypatch.setattr(archive_jobs, "QUICK_ROWS", 100)  # ad hoc scans are jobs, too
     place, options = s3
     spark = _answers(spark_pond("p", storage=options), f", archive_at='{place}'")
     assert spark == _answers(inline_pond("q"), "")

@@ -222,7 +222,7 @@ def test_an_error_that_breaks_a_connection_is_met_by_nobody_else(
     real = PanesOperator.advance
 
     def breaks(self: Any, db: Any, state: Any, closing: Any) -> Any:
-        if closing.standing.definition.name == "bad":
+        if closing.query.keys:  # the query `bad`
             connection().close()
             raise duckdb.FatalException("FATAL Error: planted")
         return real(self, db, state, closing)
@@ -331,7 +331,7 @@ def test_upkeep_that_fails_for_one_part_goes_on_with_the_others(
 def test_a_background_job_that_fails_waits_longer_and_longer_and_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now, tried, given_up = [0.0], [], []
     monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
-    jobs = loop._Jobs(lambda: False)
+    jobs = loop._Jobs("", lambda: False)
 
     def fails() -> None:
         tried.append(now[0])

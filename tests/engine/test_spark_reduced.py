@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millpond.answers import adhoc
+from millpond.answers import archive_jobs
 from millpond.archive.planning.scans import description
 
 Factory = Callable[..., Any]
@@ -55,7 +55,7 @@ def _run(pond: Any) -> dict[str, Any]:
 
 
 def test_reduced_scans_on_spark(spark_pond: Factory, inline_pond: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adhoc, "QUICK_ROWS", 100)  # ad hoc scans are jobs, too
+    monkeypatch.setattr(archive_jobs, "QUICK_ROWS", 100)  # ad hoc scans are jobs, too
     expected, found = _run(inline_pond("inline")), _run(spark_pond("spark"))
     for name, rows in expected.items():
         assert rows and len(found[name]) == len(rows), name

@@ -204,7 +204,7 @@ def test_queries_share_a_join_and_it_goes_with_the_last_of_them(inline_pond: Any
     pond.sql(f"CREATE QUERY one AS {text}; CREATE QUERY two AS {text.replace('1 HOUR', '2 HOURS')};")
     assert inner_names(pond) == ["pairs of order and payment #4"]
     assert "shared with two" in repr(pond.sql("EXPLAIN one"))
-    shown = "".join(str(pond.sql(f"SHOW {what}").rows()) for what in ("STREAMS", "QUERIES", "PROGRESS", "ARCHIVE"))
+    shown = "".join(str(pond.sql(f"SHOW {what}").rows()) for what in ("STREAMS", "QUERIES", "WATERMARKS", "ARCHIVE"))
     assert "#4" not in shown and "one" in shown
     with pytest.raises(millpond.StatementError, match="stream 'payment' is read by one, two"):
         pond.sql("DROP STREAM payment")

@@ -67,6 +67,17 @@ def test_text_lines() -> None:
     assert len(out.getvalue().splitlines()) == 2, "a second call takes the first's place"
 
 
+def test_lines_go_to_what_is_standard_error_when_they_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = io.StringIO(), io.StringIO()
+    monkeypatch.setattr("sys.stderr", first)
+    configure()
+    LOG.warning("one")
+    first.close()
+    monkeypatch.setattr("sys.stderr", second)
+    LOG.warning("two")
+    assert second.getvalue().endswith("two\n")
+
+
 def test_the_place_is_that_of_the_caller(caplog: pytest.LogCaptureFixture) -> None:
     LOG.warning("here")
     assert caplog.records[0].funcName == "test_the_place_is_that_of_the_caller"

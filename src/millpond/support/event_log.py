@@ -166,7 +166,16 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class _Lines(logging.StreamHandler[Any]):
-    """The handler that `configure` sets."""
+    """The handler that `configure` sets. stream: None: what is standard error when something is to be said."""
+
+    def __init__(self, stream: IO[str] | None) -> None:
+        super().__init__(stream)
+        self._given = stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        self.stream = self._given or sys.stderr
+        super().emit(record)
 
 
 def configure(form: Form = "text", level: Level = "warning", stream: IO[str] | None = None) -> None:
@@ -175,7 +184,7 @@ def configure(form: Form = "text", level: Level = "warning", stream: IO[str] | N
     Args:
         level: the least that is written of Millpond's own events. stream: None: standard error.
     """
-    handler = _Lines(stream or sys.stderr)
+    handler = _Lines(stream)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h, _Lines)]:
