@@ -14,15 +14,9 @@ LARGE_FOLDERS: set[str] = set()
 LONG_FUNCTIONS: set[str] = {
     "answers.describe.describe.explain",
     "answers.relational.explain_relational",
-    "operators.relation.advance.advance_relation",
 }
 
-MANY_PARAMETERS: set[str] = {
-    "catalog.sharing.assign_stores",
-    "operators.filters.profiling.profile_tuples",
-    "operators.relation.advance.advance_relation",
-    "operators.relation.early.with_early",
-}
+MANY_PARAMETERS: set[str] = set()
 
 SAME_NAMES: set[str] = {
     "archive",

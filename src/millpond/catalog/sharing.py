@@ -97,30 +97,29 @@ class Stored:
 def assign_stores(
     catalog: Catalog,
     relation: RelationalQuery,
-    streams: Sequence[StreamDefinition],
+    options: QueryOptions,
+    streams: Sequence[tuple[StreamDefinition, bool]],
     next_epoch: int,
-    history: Sequence[bool],
     number: int,
     shards: int,
-    backdated: bool = False,
-    share: bool = True,
-    options: QueryOptions | None = None,
+    share: bool,
 ) -> Stored:
     """The stores that a relational query reads: shared where rows and columns agree and reach far enough back.
 
-    Arguments:
-        history: per input, whether the stream has rows of epochs before `next_epoch`.
-        number: the query's id. backdated: it wants answers from before its registration. options: of the query.
+    Args:
+        streams: per input, the stream, and whether it has rows of epochs before `next_epoch`.
+        number: the query's id. share: False gives every query stores of its own.
     """
     made: dict[str, Store] = {}
     owners: list[str] = []
-    waits = backdated and any(history)
+    backdated = options.since is not None
+    waits = backdated and any(old for _, old in streams)
     home: int | None = None
-    for item, stream, old in zip(relation.inputs, streams, history, strict=True):
+    for item, (stream, old) in zip(relation.inputs, streams, strict=True):
         wanted, (spread, deals) = rows_needed(item, stream), _placing(relation, item)
         found: Store | None = next((s for s in made.values() if s.spread == spread and s.spec.serves(wanted)), None)
         for store in catalog.stores.values() if share and found is None else ():
-            if options is not None and not ordered_alike(catalog, store.owner, wanted.condition, options):
+            if not ordered_alike(catalog, store.owner, wanted.condition, options):
                 continue
             if store.spread != spread or store.deal not in deals or (not spread and home not in (None, store.home)):
                 continue

@@ -126,8 +126,8 @@ def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> P
     fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
     history = [any(facts.sight.has_history(s.id) for s in each) for each in fed]
     stored = assign_stores(
-        catalog, relation, streams, facts.next_epoch, history, wanted.number, facts.settings.shards,
-        wanted.options.since is not None, facts.settings.share, wanted.options,
+        catalog, relation, wanted.options, list(zip(streams, history, strict=True)),
+        facts.next_epoch, wanted.number, facts.settings.shards, facts.settings.share,
     )  # fmt: skip
     standing = wanted.standing("", facts.next_epoch, stored.waits, inputs=stored.inputs)
     event: Event = {"do": "create_query", "standing": to_json(standing), "stores": [to_json(s) for s in stored.changed]}

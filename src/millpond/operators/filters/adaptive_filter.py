@@ -24,7 +24,7 @@ from millpond.adapt.filter_plans import LONG, SEEN, FilterPlan, bits_in
 from millpond.adapt.local_order import LocalOrder
 from millpond.functions import function_of, miscounted
 from millpond.operators.filters.profiled_sample import Flags, Ints
-from millpond.operators.filters.profiling import Step, profile_tuples
+from millpond.operators.filters.profiling import Step, dropped, profile_tuples
 from millpond.support.stopwatch import Watch
 from millpond.synopses import connection, query_table
 from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
@@ -362,7 +362,8 @@ class Screen:
         if not probability or not gone:
             return False
         filters, most = self.conjunction.filters, self.plan.most
-        codes = profile_tuples(rows, filters, order, self.local.ask, steps, gone, self._asked, probability, most)
+        groups = dropped(int(rows["_id"][0].as_py()), steps, rows.num_rows, gone, probability, most)
+        codes = profile_tuples(rows, filters, order, self.local.ask, groups, self._asked)
         self.profile = (self.profile + codes.tobytes().decode())[-most * len(order) :]
         self.local.take(bits_in(codes))
         return True

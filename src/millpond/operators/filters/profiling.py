@@ -42,24 +42,16 @@ def profile_tuples(
     filters: Sequence[Filter],
     order: Sequence[int],
     ask: Sequence[Sequence[int]],
-    steps: Sequence[Step],
-    gone: int,
+    groups: Sequence[Ints],
     holds: Callable[[pa.Table, int], Flags | None],
-    probability: float,
-    most: int,
 ) -> Codes:
     """Profile tuples, in the order of their rows: a line for each, with '0', '1' or '?' of each filter.
 
-    Which rows are profiled is drawn of what came to each filter: a function of the rows, of the order, and of nothing
-    else.
-
-    Arguments:
-        rows: the piece. order: the filter at each position; steps: what it did. ask: for a row that was dropped at a
-            position, the filters that it is to be asked besides. gone: how many were dropped.
+    Args:
+        rows: the piece. order: the filter at each position; groups: places of the rows to profile that it dropped.
+        ask: for a row that was dropped at a position, the filters that it is to be asked besides.
         holds: for which rows of a table a filter holds; None when it fails on one.
-        probability: of a dropped row to be profiled. most: tuples that are wanted, the last ones.
     """
-    groups = dropped(int(rows["_id"][0].as_py()), steps, rows.num_rows, gone, probability, most)
     starts = [0, *itertools.accumulate(map(len, groups))]
     places = np.concatenate(groups)
     # From far and wide once, whatever is asked of them.
@@ -81,8 +73,12 @@ def profile_tuples(
 def dropped(seed: int, steps: Sequence[Step], rows: int, gone: int, probability: float, most: int) -> list[Ints]:
     """Places of the rows to profile that were dropped at each position. Rows on which a filter fails are not profiled.
 
-    Arguments:
-        rows: of the piece. gone: those that were dropped. most: that are wanted, of the end of the piece.
+    Which rows are profiled is drawn of what came to each filter: a function of the rows, of the order, and of nothing
+    else.
+
+    Args:
+        seed: of the piece. steps: what the filter at each position did. rows: of the piece. gone: those that were
+            dropped. probability: of a dropped row to be profiled. most: that are wanted, of the end of the piece.
 
     >>> step = Step(np.array([0, 1, 4]), np.array([True, False, False]), np.array([4]))
     >>> [found.tolist() for found in dropped(7, [step], 5, 2, 1.0, 10)]

@@ -8,9 +8,9 @@ Pure functions of rows and bounds; live epochs and back-fill use them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, Protocol
 
 import duckdb
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.records import QueryProgress
-from millpond.operators.relation.early import Report, Speculation, with_early
+from millpond.operators.relation.early import Between, Report, Speculation
 from millpond.operators.relation.group_sums import Stored, Sums
 from millpond.operators.relation.table_use import TableUse
 from millpond.operators.relational.readers import Given, Input
@@ -31,6 +31,7 @@ from millpond.relations import (
     Content,
     Known,
     Probed,
+    TablesInTime,
     Ticks,
     answers,
     content_of,
@@ -44,133 +45,293 @@ from millpond.relations import (
     spare_of,
 )
 from millpond.relations.pipelines import Observer
-from millpond.relations.spans import visible_from
+from millpond.relations.spans import Ints, visible_from
 from millpond.synopses.parallel import side_by_side
 from millpond.types import Grouped, QueryOptions, RelationInput, RelationQuery
 
 
-def advance_relation(
-    db: duckdb.DuckDBPyConnection,
-    query: RelationQuery,
-    options: QueryOptions,
-    inputs: Sequence[Input],
-    use: TableUse,
-    progress: QueryProgress,
-    bound: int,
-    since: int,
-    given: Given,
-    high: int,
-    speculation: Speculation | None = None,
-    observer: Observer | None = None,
-    stored: Stored = tuple,
-) -> Advanced:
-    """Report the instants up to `bound`, and revise reported ones that rows of the epochs from `since` on change.
+@dataclass(frozen=True)
+class Advancing:
+    """A relational query that goes on.
 
-    Arguments:
-        use: the tables that it reads.
-        given: (low, high) -> revision numbers given so far to instants in that range: columns end, revision.
-        high: the least high watermark of the streams that have rows, before the epoch.
-        speculation: what early answers are made of; None: the query has none. observer: of the pipelines of a join.
-        stored: gives what is kept of the groups of aggregates over a join.
+    use: the tables that it reads. given: (low, high) -> revision numbers given so far to instants in that range:
+    columns end, revision. speculation: what early answers are made of; None: the query has none. observer: of the
+    pipelines of a join. stored: gives what is kept of the groups of aggregates over a join.
     """
-    progress = replace(progress, edge=max(progress.edge, min(progress.closed, high)))
-    stretches = use.stretches(progress)
-    tables = use.in_time(stretches)
-    own = [revises(options, i.late) for i in inputs]
-    spares = [spare_of(query, options) if r else 0 for r in own]
-    new = side_by_side(db, [partial(_fresh, i, since) for i in inputs])
-    came = [(i.late, rows) for i, rows in zip(inputs, new, strict=True)]
-    floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
-    # Of rows that are looked up nobody knows which are kept.
-    progress = progress if query.probes else pruned(progress, [i.rows.slice(i.below) for i in inputs])
-    progress = new_floor(progress, options, came, spares, floors)
-    inputs = [replace(i, rows=floored(i.rows, progress, options, i.late)) for i in inputs]
-    fresh_rows = [floored(rows, progress, options, late) for late, rows in came]
-    items = list(zip(query.inputs, inputs, spares, strict=True))
 
-    def mended(each: Input) -> Callable[[pa.Table], pa.Table]:
-        return lambda rows: floored(rows, progress, options, each.late)
+    db: duckdb.DuckDBPyConnection
+    query: RelationQuery
+    options: QueryOptions
+    use: TableUse
+    given: Given
+    speculation: Speculation | None = None
+    observer: Observer | None = None
+    stored: Stored = tuple
 
-    contents = [known_of(db, query, item, i, spare, mended(i)) for item, i, spare in items]
-    arrivals = [
-        visible_from(rows, rows["_t"].to_numpy(), spare) for rows, spare in zip(fresh_rows, spares, strict=True)
-    ]
-    touched = [a[a < progress.closed] for a in arrivals]
-    first_seen = [int(a.min()) for a in arrivals if len(a)]
-    first = min([*first_seen, *([progress.first] if progress.first is not None else [])], default=None)
-    last = max((_last(item, i.high) for item, i, _ in items if i.high > NEVER), default=NEVER)
-    status = CLOSED if options.early is not None else None
-    revised = None
-    late = [int(t.min()) for t in touched if len(t)]
-    grid = _ticks(options, first, last)
-    kept = [c for c in contents if isinstance(c, Content)]
+    def advance(self, inputs: Sequence[Input], progress: QueryProgress, bound: int, since: int, high: int) -> Advanced:
+        """Report the instants up to `bound`, and revise reported ones that rows of the epochs from `since` on change.
 
-    def as_before() -> list[Content]:
-        if not any(len(a) for a in arrivals):
-            return kept
-        known = [known_of(db, query, item, i, spare, mended(i), since - 1) for item, i, spare in items]
-        return [c for c in known if isinstance(c, Content)]
+        Args:
+            high: the least high watermark of the streams that have rows, before the epoch.
+        """
+        progress = replace(progress, edge=max(progress.edge, min(progress.closed, high)))
+        stretches = self.use.stretches(progress)
+        seen = Seen.of(self.db, self.query, self.options, inputs, progress, since)
+        progress, evaluation = seen.progress, self._evaluation(seen, self.use.in_time(stretches))
+        revised = self._revisions(evaluation.revised() if seen.revised else None)
+        low, closed = max(progress.closed, progress.start), max(progress.closed, bound)
+        found = evaluation.passed(low, min(bound, FOR_EVER)) if bound > low else None
+        report = self._report(Report(bound, found, pending=pending(seen.contents, closed)), seen, evaluation.ahead)
+        known = [*([numbers_of(revised)] if revised is not None and revised.num_rows else []), *report.numbers]
+        parts = [t for t in (revised, report.answers) if t is not None and t.num_rows]
+        return Advanced(
+            pa.concat_tables(parts, promote_options="permissive") if parts else None,
+            pa.concat_tables(known) if known else None,
+            replace(
+                progress,
+                early_at=report.early_at,
+                stirred=report.stirred,
+                closed=closed,
+                first=seen.first,
+                pending=report.pending,
+                windows=progress.windows + (0 if found is None else found.num_rows),
+                revisions=progress.revisions + (0 if revised is None else revised.num_rows),
+                too_late=progress.too_late + seen.too_late,
+                tables=stretches if closed > progress.closed else progress.tables,
+                summed=evaluation.summed,
+            ),
+            report.early,
+            evaluation.stored(),
+        )
 
-    sums = None
-    if isinstance(query.plan, Grouped):
-        sums = Sums.of(db, query, tables, observer, grid, progress, stored, as_before)
-    if late and any(own) and sums is not None:
-        old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
-        low, ticks_then = max(min(late), progress.start), _ticks(options, progress.first, old_last)
-        earlier = min(late) < low
-        changed = sums.revised(as_before(), kept, low, progress.closed, (ticks_then, grid), earlier)
-        revised = _revisions(db, query, changed, given, status)
-    elif late and any(own):
-        low, until = max(min(late), progress.start), progress.closed
+    def _evaluation(self, seen: Seen, tables: TablesInTime) -> Evaluation:
+        if not isinstance(self.query.plan, Grouped):
+            return AllRows(seen, tables, self.observer)
+        progress, before = seen.progress, seen.rows_before
+        sums = Sums.of(self.db, self.query, tables, self.observer, seen.ticks, progress, self.stored, before)
+        return GroupSums(seen, sums)
+
+    def _report(self, report: Report, seen: Seen, between: Between) -> Report:
+        """The report with the rows that are stored, early answers among them."""
+        if self.speculation is not None:
+            top = max((i.high for i in seen.inputs), default=NEVER)
+            task = self.speculation
+            return task.report(self.db, self.query, self.options, seen.progress, report, between, top, self.given)
+        progress = seen.progress
+        report = replace(report, early_at=progress.early_at, stirred=progress.stirred)
+        if report.found is None:
+            return report
+        zeros = pa.array(np.zeros(report.found.num_rows, np.int64))
+        return replace(report, answers=shown(self.db, self.query, report.found.append_column("_revision", zeros)))
+
+    def _revisions(self, changed: pa.Table | None) -> pa.Table | None:
+        """Changes of instants that were reported before, numbered behind what was given for the instant."""
+        if changed is None or not changed.num_rows:
+            return None
+        status = None if self.options.early is None else CLOSED
+        span = pc.min_max(changed["_at"]).as_py()
+        given = self.given(span["min"], span["max"])
+        return shown(self.db, self.query, numbered(self.db, changed, given, status, 1))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a query sees of its inputs in an epoch.
+
+    progress: of the query, with a floor where rows came too far back. inputs: with the cuts that the query sees.
+    revising: of each, whether its late rows revise; spares: how far back they do. fresh: the rows that came in the
+    epochs from `since` on.
+    """
+
+    db: duckdb.DuckDBPyConnection
+    query: RelationQuery
+    options: QueryOptions
+    progress: QueryProgress
+    inputs: Sequence[Input]
+    revising: Sequence[bool]
+    spares: Sequence[int]
+    fresh: Sequence[pa.Table]
+    since: int
+
+    @staticmethod
+    def of(
+        db: duckdb.DuckDBPyConnection,
+        query: RelationQuery,
+        options: QueryOptions,
+        inputs: Sequence[Input],
+        progress: QueryProgress,
+        since: int,
+    ) -> Seen:
+        """What is seen of inputs as an epoch has them. progress: before the epoch."""
+        own = [revises(options, i.late) for i in inputs]
+        spares = [spare_of(query, options) if r else 0 for r in own]
+        new = side_by_side(db, [partial(_fresh, i, since) for i in inputs])
+        came = [(i.late, rows) for i, rows in zip(inputs, new, strict=True)]
+        floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
+        # Of rows that are looked up nobody knows which are kept.
+        progress = progress if query.probes else pruned(progress, [i.rows.slice(i.below) for i in inputs])
+        progress = new_floor(progress, options, came, spares, floors)
+        mended = [replace(i, rows=floored(i.rows, progress, options, i.late)) for i in inputs]
+        fresh = [floored(rows, progress, options, late) for late, rows in came]
+        return Seen(db, query, options, progress, mended, own, spares, fresh, since)
+
+    def known(self, last: int | None = None) -> list[Known]:
+        """The inputs. last: as of that epoch; None: of now."""
+
+        def mended(each: Input) -> Callable[[pa.Table], pa.Table]:
+            return lambda rows: floored(rows, self.progress, self.options, each.late)
+
+        return [
+            known_of(self.db, self.query, item, each, spare, mended(each), last)
+            for item, each, spare in zip(self.query.inputs, self.inputs, self.spares, strict=True)
+        ]
+
+    @cached_property
+    def contents(self) -> list[Known]:
+        """The inputs as they are now."""
+        return self.known()
+
+    @property
+    def rows(self) -> list[Content]:
+        """The inputs whose rows are kept."""
+        return [c for c in self.contents if isinstance(c, Content)]
+
+    def rows_before(self) -> list[Content]:
+        """The same before the epoch."""
+        if not any(len(a) for a in self.arrivals):
+            return self.rows
+        return [c for c in self.known(self.since - 1) if isinstance(c, Content)]
+
+    @cached_property
+    def arrivals(self) -> list[Ints]:
+        """When each row that came is seen, by input."""
+        return [visible_from(t, t["_t"].to_numpy(), s) for t, s in zip(self.fresh, self.spares, strict=True)]
+
+    @property
+    def touched(self) -> list[Ints]:
+        """The arrivals among the instants that were reported."""
+        return [a[a < self.progress.closed] for a in self.arrivals]
+
+    @cached_property
+    def late(self) -> int | None:
+        """The first reported instant that rows change; None: there is none."""
+        return min((int(t.min()) for t in self.touched if len(t)), default=None)
+
+    @property
+    def revised(self) -> bool:
+        """Whether the epoch revises."""
+        return self.late is not None and any(self.revising)
+
+    @property
+    def low(self) -> int:
+        """The first instant that is revised."""
+        return max(NEVER if self.late is None else self.late, self.progress.start)
+
+    @cached_property
+    def first(self) -> int | None:
+        """The first instant at which a row is seen, of all epochs."""
+        seen = [int(a.min()) for a in self.arrivals if len(a)]
+        known = [] if self.progress.first is None else [self.progress.first]
+        return min([*seen, *known], default=None)
+
+    @cached_property
+    def ticks(self) -> Ticks | None:
+        """The instants that the query reports; None: all."""
+        highs = [(item, i.high) for item, i in zip(self.query.inputs, self.inputs, strict=True) if i.high > NEVER]
+        return _ticks(self.options, self.first, max((_last(item, high) for item, high in highs), default=NEVER))
+
+    @property
+    def ticks_before(self) -> Ticks | None:
+        """The same before the epoch."""
+        pairs = zip(self.query.inputs, self.inputs, strict=True)
+        last = max((_last(item, _high(i.rows, self.since)) for item, i in pairs), default=NEVER)
+        return _ticks(self.options, self.progress.first, last)
+
+    @property
+    def too_late(self) -> int:
+        """How many rows are seen behind their own time."""
+        arrived = zip(self.inputs, self.arrivals, self.fresh, strict=True)
+        return sum(int((a > rows["_t"].to_numpy()).sum()) for i, a, rows in arrived if i.counted)
+
+
+class Evaluation(Protocol):
+    """How a query's answers are computed. summed: whether it goes on from sums that are stored."""
+
+    summed: ClassVar[bool]
+
+    def revised(self) -> pa.Table:
+        """How what was reported differs, now that inputs are others."""
+
+    def passed(self, low: int, high: int) -> pa.Table:
+        """What is reported of low <= τ < high, all that was not reported yet."""
+
+    def ahead(self, low: int, high: int) -> pa.Table:
+        """The same of instants that are not passed."""
+
+    def stored(self) -> pa.Table | None:
+        """What is stored for the next epoch."""
+
+
+@dataclass(frozen=True)
+class AllRows:
+    """Answers from all rows in the windows."""
+
+    seen: Seen
+    tables: TablesInTime
+    observer: Observer | None
+    summed: ClassVar[bool] = False
+
+    def revised(self) -> pa.Table:
+        """See `Evaluation`."""
+        seen, query = self.seen, self.seen.query
+        low, until = seen.low, seen.progress.closed
         if until < FOREVER and all(item.window.kind == "range" for item in query.inputs):
-            highs = [
-                int(t.max()) + item.window.range + 2 for t, (item, _, _) in zip(touched, items, strict=True) if len(t)
-            ]
+            touched = zip(seen.touched, query.inputs, strict=True)
+            highs = [int(t.max()) + item.window.range + 2 for t, item in touched if len(t)]
             until = min(until, max(highs)) if query.operator != "rstream" else until
-        before = [known_of(db, query, item, i, spare, mended(i), since - 1) for item, i, spare in items]
-        old_last = max((_last(item, _high(i.rows, since)) for item, i, _ in items), default=NEVER)
-        old = answers(db, query, before, tables, low, until, _ticks(options, progress.first, old_last), observer)
-        new = answers(db, query, contents, tables, low, until, _ticks(options, first, last), observer)
-        revised = _revisions(db, query, difference(db, query, old, new), given, status)
-    low = max(progress.closed, progress.start)
+        old = self._answers(seen.known(seen.since - 1), low, until, seen.ticks_before)
+        return difference(seen.db, query, old, self._answers(seen.contents, low, until, seen.ticks))
 
-    def between(since: int, until: int) -> pa.Table:
-        if sums is not None:
-            return sums.ahead(kept, since, min(until, FOR_EVER), grid)
-        return answers(db, query, contents, tables, since, min(until, FOR_EVER), grid, observer)
+    def passed(self, low: int, high: int) -> pa.Table:
+        """See `Evaluation`."""
+        return self._answers(self.seen.contents, low, min(high, FOR_EVER), self.seen.ticks)
 
-    closed = max(progress.closed, bound)
-    passes = between if sums is None else partial(sums.passed, kept, ticks=grid)
-    found = passes(low, min(bound, FOR_EVER)) if bound > low else None
-    report = Report(bound, found, pending=pending(contents, closed))
-    if speculation is not None:
-        top = max((i.high for i in inputs), default=NEVER)
-        report = with_early(db, query, options, speculation, progress, report, between, top, given)
-    elif found is not None:
-        zeros = pa.array(np.zeros(found.num_rows, np.int64))
-        report = replace(report, answers=shown(db, query, found.append_column("_revision", zeros)))
-    arrived = zip(inputs, arrivals, fresh_rows, strict=True)
-    too_late = sum(int((a > rows["_t"].to_numpy()).sum()) for i, a, rows in arrived if i.counted)
-    parts = [t for t in (revised, report.answers) if t is not None and t.num_rows]
-    known = [*([numbers_of(revised)] if revised is not None and revised.num_rows else []), *report.numbers]
-    progress = progress if speculation is None else replace(progress, early_at=report.early_at, stirred=report.stirred)
-    return Advanced(
-        pa.concat_tables(parts, promote_options="permissive") if parts else None,
-        pa.concat_tables(known) if known else None,
-        replace(
-            progress,
-            closed=closed,
-            first=first,
-            pending=report.pending,
-            windows=progress.windows + (0 if found is None else found.num_rows),
-            revisions=progress.revisions + (revised.num_rows if revised is not None else 0),
-            too_late=progress.too_late + too_late,
-            tables=stretches if closed > progress.closed else progress.tables,
-            summed=sums is not None,
-        ),
-        report.early,
-        None if sums is None else sums.stored(),
-    )
+    ahead = passed
+
+    def _answers(self, contents: Sequence[Known], low: int, high: int, ticks: Ticks | None) -> pa.Table:
+        return answers(self.seen.db, self.seen.query, contents, self.tables, low, high, ticks, self.observer)
+
+    def stored(self) -> pa.Table | None:
+        """See `Evaluation`."""
+        return None
+
+
+@dataclass(frozen=True)
+class GroupSums:
+    """Answers of aggregates over a join, from the sums of its groups."""
+
+    seen: Seen
+    sums: Sums
+    summed: ClassVar[bool] = True
+
+    def revised(self) -> pa.Table:
+        """See `Evaluation`."""
+        seen, low = self.seen, self.seen.low
+        earlier = seen.late is not None and seen.late < low
+        ticks = (seen.ticks_before, seen.ticks)
+        return self.sums.revised(seen.rows_before(), seen.rows, low, seen.progress.closed, ticks, earlier)
+
+    def passed(self, low: int, high: int) -> pa.Table:
+        """See `Evaluation`."""
+        return self.sums.passed(self.seen.rows, low, high, self.seen.ticks)
+
+    def ahead(self, low: int, high: int) -> pa.Table:
+        """See `Evaluation`."""
+        return self.sums.ahead(self.seen.rows, low, min(high, FOR_EVER), self.seen.ticks)
+
+    def stored(self) -> pa.Table | None:
+        """See `Evaluation`."""
+        return self.sums.stored()
 
 
 def known_of(
@@ -227,14 +388,4 @@ def _ticks(options: QueryOptions, first: int | None, last: int) -> Ticks | None:
     return Ticks(options.every, FOREVER if first is None else first, last)
 
 
-def _revisions(
-    db: duckdb.DuckDBPyConnection, query: RelationQuery, changed: pa.Table, given: Given, status: str | None
-) -> pa.Table | None:
-    """Changes of instants that were reported before, numbered behind what was given for the instant."""
-    if not changed.num_rows:
-        return None
-    span = pc.min_max(changed["_at"]).as_py()
-    return shown(db, query, numbered(db, changed, given(span["min"], span["max"]), status, 1))
-
-
-__all__ = ["advance_relation", "known_of"]
+__all__ = ["Advancing", "known_of"]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.records import QueryProgress
+from millpond.operators.relational.readers import Given
 from millpond.operators.windowed.early import CLOSED, EARLY, OPEN, due
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import difference, numbered, numbers_of, shown
@@ -24,19 +25,8 @@ from millpond.synopses import query_table
 from millpond.tables import Chunk
 from millpond.types import QueryOptions, RelationalQuery
 
-
-@dataclass(frozen=True)
-class Speculation:
-    """What an epoch needs for the early answers of a relational query.
-
-    shown: instant -> what was shown early of instants from there on (chunks of kind `EARLY`: `_at`, `_sign`, c0, …,
-        `_n`, to be added up).
-    clock: the clock reading of the epoch. stirred: whether the epoch took rows of the query's streams.
-    """
-
-    shown: Callable[[int], Sequence[pa.Table]]
-    clock: int
-    stirred: bool
+#: (low, high) -> the answer of instants in that range.
+Between = Callable[[int, int], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -58,56 +48,69 @@ class Report:
     stirred: bool = False
 
 
-def with_early(
-    db: duckdb.DuckDBPyConnection,
-    query: RelationalQuery,
-    options: QueryOptions,
-    task: Speculation,
-    progress: QueryProgress,
-    report: Report,
-    between: Callable[[int, int], pa.Table],
-    high: int,
-    given: Callable[[int, int], pa.Table | None],
-) -> Report:
-    """The report with early answers, and with those that count numbered behind them.
+@dataclass(frozen=True)
+class Speculation:
+    """What an epoch needs for the early answers of a relational query.
 
-    Arguments:
-        progress: of the query, before the epoch. between: (low, high) -> the answer of instants in that range, with
-            all that has come. high: the largest event time of the query's streams. given: see `advance_relation`.
+    shown: instant -> what was shown early of instants from there on (chunks of kind `EARLY`: `_at`, `_sign`, c0, …,
+        `_n`, to be added up).
+    clock: the clock reading of the epoch. stirred: whether the epoch took rows of the query's streams.
     """
-    low = max(progress.closed, progress.start)
-    opens = max(report.bound, low)
-    known = shown_early(db, query, task.shown(low), low)
-    at = None if known is None else known["_at"]
-    ended = None if known is None else known.filter(pc.less(at, opens))
-    still = None if known is None else known.filter(pc.greater_equal(at, opens))
-    rows: list[pa.Table] = []
-    numbers: list[pa.Table] = []
-    closing = _closing(db, query, report.found, ended)
-    if closing is not None:
-        rows.append(_reported(db, query, closing, given, None))
-        remembered = numbers_of(rows[-1])
-        numbers.append(remembered.filter(pc.greater(remembered["revision"], 0)))
-    stirred = progress.stirred or task.stirred
-    early, early_at = None, progress.early_at
-    if stirred and report.bound < FOREVER and due(options, progress, task.clock):
-        current = between(opens, high + 1) if high >= opens else None
-        changed = _changed(db, query, still, current)
-        if changed is not None and changed.num_rows:
-            early = changed
-            rows.append(_reported(db, query, changed, given, OPEN))
-            numbers.append(numbers_of(rows[-1]))
-        still, early_at, stirred = current, task.clock, False
-    next_shown = pc.min(still["_at"]).as_py() if still is not None and still.num_rows else None
-    return replace(
-        report,
-        answers=pa.concat_tables(rows, promote_options="permissive") if rows else None,
-        numbers=[n for n in numbers if n.num_rows],
-        pending=min((p for p in (report.pending, next_shown) if p is not None), default=None),
-        early=early,
-        early_at=early_at,
-        stirred=stirred,
-    )
+
+    shown: Callable[[int], Sequence[pa.Table]]
+    clock: int
+    stirred: bool
+
+    def report(
+        self,
+        db: duckdb.DuckDBPyConnection,
+        query: RelationalQuery,
+        options: QueryOptions,
+        progress: QueryProgress,
+        report: Report,
+        between: Between,
+        high: int,
+        given: Given,
+    ) -> Report:
+        """The report with early answers, and with those that count numbered behind them.
+
+        Args:
+            progress: of the query, before the epoch. between: (low, high) -> the answer of instants in that range, with
+                all that has come. high: the largest event time of the query's streams. given: as of `Advancing`.
+        """
+        low = max(progress.closed, progress.start)
+        opens = max(report.bound, low)
+        known = shown_early(db, query, self.shown(low), low)
+        at = None if known is None else known["_at"]
+        ended = None if known is None else known.filter(pc.less(at, opens))
+        still = None if known is None else known.filter(pc.greater_equal(at, opens))
+        rows: list[pa.Table] = []
+        numbers: list[pa.Table] = []
+        closing = _closing(db, query, report.found, ended)
+        if closing is not None:
+            rows.append(_reported(db, query, closing, given, None))
+            remembered = numbers_of(rows[-1])
+            numbers.append(remembered.filter(pc.greater(remembered["revision"], 0)))
+        stirred = progress.stirred or self.stirred
+        early, early_at = None, progress.early_at
+        if stirred and report.bound < FOREVER and due(options, progress, self.clock):
+            current = between(opens, high + 1) if high >= opens else None
+            changed = _changed(db, query, still, current)
+            if changed is not None and changed.num_rows:
+                early = changed
+                rows.append(_reported(db, query, changed, given, OPEN))
+                numbers.append(numbers_of(rows[-1]))
+            still, early_at, stirred = current, self.clock, False
+        next_shown = pc.min(still["_at"]).as_py() if still is not None and still.num_rows else None
+        return replace(
+            report,
+            answers=pa.concat_tables(rows, promote_options="permissive") if rows else None,
+            numbers=[n for n in numbers if n.num_rows],
+            pending=min((p for p in (report.pending, next_shown) if p is not None), default=None),
+            early=early,
+            early_at=early_at,
+            stirred=stirred,
+        )
 
 
 def shown_early(
@@ -167,4 +170,4 @@ def early_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
     return Chunk(owner, EARLY, epoch, span["min"], span["max"], rows)
 
 
-__all__ = ["Report", "Speculation", "early_chunk", "shown_early", "with_early"]
+__all__ = ["Between", "Report", "Speculation", "early_chunk", "shown_early"]

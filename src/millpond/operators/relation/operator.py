@@ -18,7 +18,7 @@ from millpond.manifests.records import Floor, Manifest, QueryProgress
 from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Step
-from millpond.operators.relation.advance import advance_relation
+from millpond.operators.relation.advance import Advancing
 from millpond.operators.relation.early import Speculation, early_chunk, shown_early
 from millpond.operators.relation.group_sums import GROUPS, put_together, read_sums, sums_chunk
 from millpond.operators.relation.join_orders import JoinOrders
@@ -38,6 +38,7 @@ from millpond.operators.relational.readers import (
 )
 from millpond.operators.relational.visibility import floored, revises
 from millpond.operators.windowed.advance import Advanced
+from millpond.operators.windowed.closing import nothing_given
 from millpond.operators.windowed.early import EARLY, due
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
@@ -130,10 +131,11 @@ class RelationOperator(RowReader):
             shown = partial(shown_before, task, self.owner)
             speculation = Speculation(shown, task.manifest.clock, asked.before.stirred)
         orders = JoinOrders(self.standing, task.manifest.filters)
-        done = advance_relation(
-            task.db, self.relation, self.options, inputs, self._tables(task), asked.before,
-            asked.bound, asked.since, self.given(task), known, speculation, orders, partial(self._sums, task),
+        advancing = Advancing(
+            task.db, self.relation, self.options, self._tables(task), self.given(task),
+            speculation, orders, partial(self._sums, task),
         )  # fmt: skip
+        done = advancing.advance(inputs, asked.before, asked.bound, asked.since, known)
         step.filters = orders.report()
         if self._counters is not None:
             step.scans[self.owner] = Scanned(self._counters.groups, self._counters.bytes)
@@ -152,10 +154,8 @@ class RelationOperator(RowReader):
     ) -> Advanced:
         """See `RowReader`."""
         use = TableUse(past.pond, self.catalog, self.relation, past.tables, past.unread)
-        done = advance_relation(
-            db, self.relation, self.options, inputs, use, before, past.bound, FOREVER,
-            lambda low, high: None, past.high, stored=lambda: past.sums,
-        )  # fmt: skip
+        advancing = Advancing(db, self.relation, self.options, use, nothing_given, stored=lambda: past.sums)
+        done = advancing.advance(inputs, before, past.bound, FOREVER, past.high)
         return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, past.high)))
 
     def kept_of(
