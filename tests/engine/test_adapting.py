@@ -121,7 +121,7 @@ SELECT = (
 
 
 def said(pond: Any) -> str:
-    return "\n".join(r[0] for r in pond.sql("EXPLAIN ANALYZE q").rows())
+    return "\n".join(r[0].strip() for r in pond.sql("EXPLAIN ANALYZE q").rows())
 
 
 def test_a_group_goes_back_and_keeps_its_partials(inline_pond: Callable[..., Any]) -> None:
@@ -143,7 +143,7 @@ def test_a_group_goes_back_and_keeps_its_partials(inline_pond: Callable[..., Any
                 clear_all()
         told.append(seen)
     assert told[0] == told[1]
-    there, gone = "  eager now: 1 groups: g", "  eager now: 0 groups"
+    there, gone = "eager now: 1 groups: g", "eager now: 0 groups"
     assert [line for _, line in told[0]] == [there, there, there, gone, gone, there]
     assert "1 in transition" in told[0][3][0]
 

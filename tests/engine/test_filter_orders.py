@@ -25,6 +25,11 @@ T0 = dt.datetime(2024, 5, 1)
 N = 3
 
 
+def lines(pond, statement):
+    """What EXPLAIN says, without the indentation of parts."""
+    return [line.strip() for (line,) in pond.sql(statement).rows()]
+
+
 def bit(value, number):
     return bool(value >> number & 1)
 
@@ -174,7 +179,7 @@ def test_cql_asks_a_filter_once_for_a_row_whatever_its_windows(tmp_path):
         if number == 1:
             pond._core.close()  # killed
             pond = opened(tmp_path / "pond")
-    told = [line for (line,) in pond.sql("EXPLAIN called_n").rows()]
+    told = lines(pond, "EXPLAIN called_n")
     assert any(line.startswith("filters, in this order: ") and line.count("bit(") == 2 for line in told)
     assert any(line.startswith("filter: ") and "asked when a row comes and kept with it" in line for line in told)
     assert not any("_holds" in line or "udf__" in line for line in told)
@@ -206,7 +211,7 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
             if number >= 4 and found == [first, first]:
                 break
         assert found == [first, first]
-    told = [row for (row,) in pond.sql("EXPLAIN ANALYZE w").rows()]
+    told = lines(pond, "EXPLAIN ANALYZE w")
     assert any(line.startswith('filters, in this order: bit("v", 0)') for line in told)
     assert any(line.startswith("order: kept by a_greedy: p = 1, window 400") for line in told)
     assert any(line.startswith("changed after epoch") and 'to bit("v", 0)' in line for line in told)
@@ -215,11 +220,11 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     log = pond.plans("w").to_pylist()
     assert [e["plan"][0] for e in log if e["changed"]][-1] == 'bit("v", 0)' and len(log) >= 2
     assert dict(log[-1]["statistics"]).keys() == {f'bit("v", {i})' for i in range(N)}
-    assert {line.split(":")[0] for (line,) in pond.sql("EXPLAIN ANALYZE r").rows()} >= {
+    assert {line.split(":")[0] for line in lines(pond, "EXPLAIN ANALYZE r")} >= {
         "filters, in this order",
         "order",
     }
-    told = [line for (line,) in pond.sql("EXPLAIN ANALYZE d").rows()]
+    told = lines(pond, "EXPLAIN ANALYZE d")
     assert any("profiling" in line for line in told)
     assert any(line.startswith("order: kept by a_greedy: p = 0.01, window 300") for line in told)
     pond._core.close()  # killed
@@ -231,7 +236,7 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
     assert [f'bit("v", {i})' for i in order] == log[-1]["plan"]
     run_epoch(again._core, epoch)
     again.sql("ALTER QUERY w SET (adapt = 'sweep', adapt_alpha = 0.8)")
-    told = [row for (row,) in again.sql("EXPLAIN w").rows()]
+    told = lines(again, "EXPLAIN w")
     assert "order: kept by sweep: p = 1, window 400 profile tuples, alpha = 0.8" in told
     again.close()
 
@@ -268,9 +273,9 @@ def test_a_query_with_other_options_has_its_condition_to_itself(tmp_path):
                 pond.sql(f"CREATE QUERY {name} WITH (adapt = '{way}') AS SELECT {text} WHERE bit(v, 0) AND bit(v, 1)")
         a, b, c, x, y, z = states(pond)
         assert a == b != c and x == y != z
-        assert [line for (line,) in pond.sql("EXPLAIN c").rows() if line.startswith("order: kept by sweep: ")]
+        assert [line for line in lines(pond, "EXPLAIN c") if line.startswith("order: kept by sweep: ")]
         pond.sql("ALTER QUERY b SET (adapt = 'off')")
-        told = next(line for (line,) in pond.sql("EXPLAIN b").rows() if line.startswith("order: "))
+        told = next(line for line in lines(pond, "EXPLAIN b") if line.startswith("order: "))
         assert told.startswith("order: kept by a_greedy") and "as a wants it" in told
         pond.ingest("s", [{"ts": T0, "v": 3}])
         pond.step()

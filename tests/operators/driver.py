@@ -31,6 +31,8 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, Published, Split
 from millpond.manifests.task_reports import EpochReport
 from millpond.operators.contract import least_need
+from millpond.operators.filters.filter_orders import FilterOrders
+from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.registry import Operators, operators_of
 from millpond.progress import NEVER
 from millpond.sources.ingest import to_table
@@ -42,6 +44,7 @@ from millpond.tables.executors import Parcel
 from millpond.tables.shard_cache import ShardCache, forget
 from millpond.types import StreamDefinition
 from millpond.types.options import Settings
+from millpond.types.plan_nodes import Fact
 from tests.oracle import Row
 from tests.quick import quick_folder
 
@@ -311,6 +314,23 @@ class Driver:
         }
 
     # -- what there is to see
+
+    def plan_facts(self) -> PlanFacts:
+        """What operators are told that explain themselves."""
+        archives = {stream: (tuple(self.archive[stream]), None) for stream in self.catalog.streams}
+        return PlanFacts(
+            self.pond,
+            self.catalog,
+            self.published,
+            FilterOrders(self.pond),
+            self.state,
+            self.entries,
+            archives,
+            lambda stream, sums, wanted: None,
+            lambda name: Fact("table", name),
+            lambda stream: len(self.declared.row_queries),
+            {},
+        )
 
     def written(self) -> dict[str, bytes]:
         """All files of tasks, by their names: their bytes, or what says the same.

@@ -6,6 +6,7 @@ epochs. `HYPOTHESIS_PROFILE=deep` tries many more cases; `-k PanesOperator` thos
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from millpond.operators.registry import KINDS
+from millpond.types.plan_nodes import PlanNode
 from tests.operators.cases import Case, Epoch, arrivals
 from tests.operators.driver import Driver
 from tests.operators.kinds import ENTRIES, Answers, Entry
@@ -155,6 +157,32 @@ def test_what_is_not_needed_can_go(entry: Entry, data: st.DataObject) -> None:
             driver.restart()
         found = ended(entry, driver)
     assert_same(answers(entry, case, epochs, shards), found)
+
+
+@law
+def test_operators_explain_themselves_as_data(entry: Entry, data: st.DataObject) -> None:
+    case, shards = data.draw(entry.cases), data.draw(SHARDS)
+    with driven(case, shards) as driver:
+        for epoch in data.draw(arrivals(case)):
+            driver.step(epoch)
+        before, facts = driver.written(), driver.plan_facts()
+        operators = [o for o in driver.operators if isinstance(o, entry.kind)]
+        found = [o.explain(facts, asker) for o in operators for asker in (None, *o.users())]
+        streams = driver.catalog.streams.values()
+        found += [plan for o in operators for s in streams if (plan := o.explain_stream(facts, s)) is not None]
+        for query in driver.catalog.queries.values():
+            asked = query.definition.query
+            once, standing = (entry.kind.explain_query(facts, asked, each) for each in (None, query))
+            assert (once is None) == (standing is None)
+            if once is not None and standing is not None:
+                assert (once.operator, once.title) == (standing.operator, standing.title)
+                found += [once, standing]
+        assert driver.written() == before
+    for plan in found:
+        assert PlanNode.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+        assert plan.operator and plan.title
+        assert all(fact.name and fact.value for node in plan.nodes() for fact in node.facts)
+        assert not any("\n" in line for line in plan.lines())
 
 
 @law

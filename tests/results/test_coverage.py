@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.answers.coverage import with_coverage
+from millpond.operators.windowed.coverage import with_coverage
 
 Factory = Callable[..., Any]
 BASE = dt.datetime(2026, 1, 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millpond.answers import subscription
-from millpond.answers.describe.explain_row_queries import list_queries
+from millpond.answers.describe.query_listing import list_queries
 from millpond.answers.standing_answers import read_log
 
 Factory = Callable[..., Any]

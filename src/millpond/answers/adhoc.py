@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.answers.archive_jobs import ANSWER_ROWS, Asked, Ends, grouped, plain_rows, streams_read
-from millpond.answers.coverage import with_coverage
 from millpond.answers.fidelity import answered, on_intervals, scan_for, told_by
 from millpond.answers.row_queries.hot import retained_from
 from millpond.answers.row_queries.moments import now_of
@@ -20,6 +19,7 @@ from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of, is_retained
 from millpond.catalog.unions import Union, progress_of
 from millpond.engine.core import Core
+from millpond.operators.windowed.coverage import with_coverage
 from millpond.operators.windowed.evaluation import no_panes
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
 from millpond.support.sql import quote

@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from millpond import functions
-from millpond.answers.measuring import decision_for
 from millpond.archive.archive_files import row_schema
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.resolving import at_hand
@@ -23,6 +22,7 @@ from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
+from millpond.operators.panes.measuring import decision_for
 from millpond.operators.past_windows import close_history
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.history import HistoryMap
@@ -163,7 +163,7 @@ def _direct(
     # A window that is one pane is made straight from rows anyhow.
     if window.range in (WHOLE, needed.panes.width) or len(windows_of(query)) > 1:
         return spec
-    decision = decision_for(core, stream, query, needed, segments)
+    decision = decision_for(core.path, stream, query, needed, segments)
     if decision is None or decision.plan != "direct" or not isinstance(spec, PanesSpec):
         return spec
     return without_panes(spec, window)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from millpond.answers.describe.explain_windows import moment
 from millpond.answers.fidelity import note_of
 from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.planning.ranges import Range
@@ -22,6 +21,7 @@ from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import spec_of
 from millpond.types import Edge, RowQuery, ScanQuery, StreamDefinition, WindowedQuery
+from millpond.types.instants import moment
 
 
 def gone_before(core: Core, stream: StreamDefinition) -> int:

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from millpond.answers.adhoc import last_windows, whole
 from millpond.answers.archive_jobs import Asked, streams_read
-from millpond.answers.coverage import COVERAGE, with_coverage
 from millpond.answers.expired_history import check_reach
 from millpond.answers.fidelity import answered, scan_for, told_by
 from millpond.answers.relational import invoke_relation
@@ -23,6 +22,7 @@ from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.engine.core import Core
 from millpond.manifests.records import published_path, read_published
+from millpond.operators.windowed.coverage import COVERAGE, with_coverage
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.progress import now as latest

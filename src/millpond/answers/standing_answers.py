@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.answers.coverage import with_coverage
 from millpond.answers.fidelity import LeftOut, sampled, with_exactness
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.records import QueryProgress
+from millpond.operators.windowed.coverage import with_coverage
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from millpond.answers.describe.explain_filters import plan_table
+from millpond.answers.describe.plan_log_table import plan_log_table
 from millpond.commands.execution.function_keeping import UserFunctions
 from millpond.commands.function_commands import NewFunction
 from millpond.engine.core import Core
@@ -84,4 +84,4 @@ class Functions:
                     f"'{name}' is a row query: its functions are asked about every row, in no order that changes"
                 )
             raise QueryError(f"there is no window query, relation or stream '{name}'")
-        return plan_table(self._core, found)
+        return plan_log_table(self._core, found)

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 from millpond import language as lang
-from millpond.answers.describe.explain_inner import shown_names
 from millpond.answers.invocation import invoke
 from millpond.answers.relational import relation_moment
 from millpond.answers.row_queries.deliveries import subscribe_selection
@@ -67,7 +66,7 @@ class QueryHandle:
         """The names of the streams that it reads; of a union as it was written."""
         query = standing.definition.query
         written = [f.name for f in query.feeds] if isinstance(query, WindowedQuery) else []
-        return written or shown_names(self._core.catalog, self._core.catalog.streams_of(standing))
+        return written or self._core.catalog.shown_names(self._core.catalog.streams_of(standing))
 
     def result(self, as_of: Any = None, begin: Any = None, end: Any = None, most: int | None = None) -> Answer:
         """The answer now, or at any other moment.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 import pyarrow as pa
 
-from millpond.answers.describe.describe import status
+from millpond.answers.describe.pond_status import status
 from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import start_ready
 from millpond.answers.stream_operators import operator_answer

@@ -227,6 +227,16 @@ class Catalog:
                     waiting += [self.queries[q] for q in [stream.derived.query] if q in self.queries]
         return found
 
+    def shown_names(self, streams: Iterable[StreamDefinition]) -> list[str]:
+        """The names of streams as they were given: of one without a name, those that it is made of."""
+        found: list[str] = []
+        for each in streams:
+            if each.is_inner and each.derived is not None:
+                found += self.shown_names([self.streams[s] for s in each.derived.sources])
+            else:
+                found.append(each.name)
+        return list(dict.fromkeys(found))
+
     def stream_of(self, standing: Standing) -> StreamDefinition:
         """The stream that a query reads, the first if there are several."""
         return self.streams_of(standing)[0]

@@ -30,13 +30,15 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.manifests.task_reports import Frequent, Matched, Operated, Scanned
 from millpond.operators.filters.filter_orders import Screens
+from millpond.operators.plan_facts import PlanFacts
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
 from millpond.synopses import connection
 from millpond.tables import Chunk, DurableWrites, Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.shard_cache import Version
-from millpond.types import StreamDefinition
+from millpond.types import Query, StreamDefinition
+from millpond.types.plan_nodes import PlanNode
 
 # -- map ---------------------------------------------------------------------------------------------------------------
 
@@ -279,6 +281,27 @@ class Operator(ABC):
             rows: of the input's state. whole: these are all that it has, not those of some files.
         """
         return np.ones(rows.num_rows, bool)
+
+    @abstractmethod
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """What it is, what it does and for whom, for EXPLAIN.
+
+        Args:
+            asker: the query that is explained, one of its users; None: the operator itself is.
+        """
+
+    def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
+        """What it does with the rows of a stream, or how it makes them; None: it has nothing to do with them."""
+        return None
+
+    @classmethod
+    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
+        """How operators of this kind answer a query; None: another kind does.
+
+        Args:
+            standing: the query as it is registered; None: nobody has registered it.
+        """
+        return None
 
     def needs(
         self, progress: Mapping[str, StreamProgress], queries: Mapping[str, Any], failures: Failures

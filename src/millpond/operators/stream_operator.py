@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog, Standing
 from millpond.operators.contract import Operator
+from millpond.operators.plan_facts import PlanFacts, work_facts
 from millpond.progress import StreamProgress
 from millpond.support.errors import Refusal
 from millpond.support.spelling import nearest
@@ -17,6 +18,7 @@ from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.tables import Chunk
 from millpond.types import Column, StreamDefinition
+from millpond.types.plan_nodes import PlanNode
 
 
 class StreamOperator(Operator):
@@ -47,6 +49,15 @@ class StreamOperator(Operator):
     def users(self) -> Sequence[Standing]:
         """See `Operator`: no query fails with it."""
         return ()
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`: how it was asked for. A kind adds what it has to say of itself."""
+        title = f"operator {self.word}({', '.join(self.arguments)})"
+        return PlanNode(self.word, title, tuple(work_facts(facts, self.owner)))
+
+    def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
+        """See `Operator`."""
+        return self.explain(facts) if stream.id == self.stream.id else None
 
     def in_shard(self, shard: int, shards: int) -> bool:
         """See `Operator`: its rows may be in all shards."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from millpond.answers.describe.explain_row_queries import list_queries
+from millpond.answers.describe.query_listing import list_queries
 from millpond.api.pond import Pond
 from millpond.server.access.auth import Caller, Tokens
 from millpond.server.access.limits import Limits, Load
@@ -120,7 +120,7 @@ class Service:
                 raise over_limit(403, "queries_per_owner", f"you have {have:,} of at most {most:,} queries")
 
     def list_queries(self, after: int, most: int, prefix: str = "") -> tuple[pa.Table, int | None]:
-        """A page of the standing queries, and where the next one goes on; see `explain_rows.list_queries`."""
+        """A page of the standing queries, and where the next one goes on; see `query_listing`."""
         return list_queries(self.pond._core, after, most, prefix)
 
     def query_ids(self) -> list[int]:

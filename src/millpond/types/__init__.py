@@ -28,9 +28,8 @@ from millpond.types.columns import (
 )
 from millpond.types.definitions import InnerStream, QueryDefinition, Staged, outer_of
 from millpond.types.function_definitions import FunctionDefinition
-from millpond.types.instants import EPOCH, micros_of, moment_of
+from millpond.types.instants import EPOCH, Landmark, micros_of, moment_of
 from millpond.types.json_records import Variant, from_json, to_json, union_from_json
-from millpond.types.landmarks import Landmark
 from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output
 from millpond.types.queries import (

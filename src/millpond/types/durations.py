@@ -172,3 +172,14 @@ def duration(micros: int) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return ("-" if micros < 0 else "") + " ".join(parts)
+
+
+def open_text(range_: int) -> str:
+    """How long a range that leaves its end out is, in words; '' for one that does not.
+
+    `[RANGE 1 HOUR OPEN]` is kept as an hour less one microsecond, and times that are written end with no such rest.
+
+    >>> open_text(3_599_999_999)
+    '1h'
+    """
+    return duration(range_ + 1) if range_ % 1_000_000 == 999_999 else ""

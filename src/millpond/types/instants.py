@@ -1,8 +1,9 @@
-"""Instants as whole microseconds since 1970 in UTC, and as datetimes."""
+"""Instants as whole microseconds since 1970 in UTC, as datetimes, as text, and again and again."""
 
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
 from typing import Final
 
 #: The instant 0, without a zone: UTC is meant everywhere.
@@ -13,13 +14,13 @@ NEVER: Final = -(2**62)
 FOREVER: Final = 2**62
 
 
-def micros_of(moment: dt.datetime) -> int:
+def micros_of(when: dt.datetime) -> int:
     """Microseconds since 1970 of a datetime; one without a zone is UTC.
 
     >>> micros_of(dt.datetime(1970, 1, 1, 1)), micros_of(dt.datetime.fromisoformat("1970-01-01T01:00:00+01:00"))
     (3600000000, 0)
     """
-    plain = moment if moment.tzinfo is None else moment.astimezone(dt.UTC).replace(tzinfo=None)
+    plain = when if when.tzinfo is None else when.astimezone(dt.UTC).replace(tzinfo=None)
     return (plain - EPOCH) // dt.timedelta(microseconds=1)
 
 
@@ -34,4 +35,35 @@ def moment_of(micros: int) -> dt.datetime:
     return EPOCH + dt.timedelta(microseconds=micros)
 
 
-__all__ = ["EPOCH", "FOREVER", "NEVER", "micros_of", "moment_of"]
+def moment(bound: int) -> str:
+    """A bound as text.
+
+    >>> moment(FOREVER), moment(NEVER), moment(0)
+    ('end', 'none', '1970-01-01 00:00:00')
+    """
+    if bound >= FOREVER:
+        return "end"
+    if bound <= NEVER:
+        return "none"
+    try:
+        return str(moment_of(bound))
+    except OverflowError:
+        return f"{bound} us"
+
+
+@dataclass(frozen=True)
+class Landmark:
+    """Where growing windows begin: `[RANGE ALL SLIDE …]`, `[RANGE ALL SINCE '06:00' DAILY SLIDE …]`.
+
+    since: the first landmark, microseconds; None: the start of the stream, and there is no other. Without a date
+        (`every` a day) the first one lies in 1970, so that there is one on each day.
+    every: the time from a landmark to the next, microseconds of the clock of `zone`; None: there is only one.
+    zone: the time zone in which days are counted.
+    """
+
+    since: int | None = None
+    every: int | None = None
+    zone: str = "UTC"
+
+
+__all__ = ["EPOCH", "FOREVER", "NEVER", "Landmark", "micros_of", "moment", "moment_of"]

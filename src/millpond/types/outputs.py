@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from millpond.types.landmarks import Landmark
+from millpond.types.instants import Landmark
 
 
 @dataclass(frozen=True)

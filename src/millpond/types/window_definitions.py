@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from millpond.types.instants import Landmark
 from millpond.types.json_records import Variant
-from millpond.types.landmarks import Landmark
 from millpond.types.outputs import Key
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from millpond.answers.describe.explain_windows import moment
 from millpond.archive import Keep, parse_design
 from millpond.archive.copy_files import eager_copies, section_of
 from millpond.archive.retention import keep_of_copies, keep_of_rows
@@ -19,6 +18,7 @@ from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.tables import Segment
 from millpond.types import StreamDefinition
+from millpond.types.instants import moment
 
 _SCHEMA = pa.schema(
     [

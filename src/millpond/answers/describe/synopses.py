@@ -8,7 +8,6 @@ from typing import Any, assert_never
 
 import pyarrow as pa
 
-from millpond.answers.describe.explain_windows import duration, moment, open_text
 from millpond.catalog import Catalog, Standing, Store, Synopsis
 from millpond.engine.control.sizes import Size
 from millpond.engine.core import Core
@@ -32,6 +31,8 @@ from millpond.types import (
     Window,
     WindowQuery,
 )
+from millpond.types.durations import duration, open_text
+from millpond.types.instants import moment
 from millpond.types.relation_queries import EVERYWHERE
 from millpond.windows import Panes
 from millpond.windows.landmark_windows import is_dated

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millpond.answers.describe.explain_windows import duration, moment
 from millpond.engine.core import Core
 from millpond.sources.tables.versions import TableState
 from millpond.types import TableDefinition
+from millpond.types.durations import duration
+from millpond.types.instants import moment
+from millpond.types.plan_nodes import Fact, said
 
 
 def show_tables(core: Core) -> pa.Table:
@@ -27,17 +29,18 @@ def show_tables(core: Core) -> pa.Table:
     )
 
 
-def table_line(core: Core, name: str) -> str:
+def table_fact(core: Core, name: str) -> Fact:
     """What EXPLAIN says of a table (or of whatever else is constant) that a relation reads."""
     table = core.catalog.lookup(name)
     if not isinstance(table, TableDefinition):
-        return f"constant: {name}"
+        return Fact("constant", name)
     state = core.tables.state(table)
     read = f"version {state.version}, {state.rows} rows" if state.version else "not read yet"
     holds = f"; rows hold from {table.valid_from}" if table.valid_from is not None else ""
     holds += f" until {table.valid_to}" if table.valid_to is not None else ""
     told = _problem(core, table, state)
-    return f"table {name}: {read}{holds}" + (f"; cannot be read now: {told}" if told else "")
+    problem = f"; cannot be read now: {told}" if told else ""
+    return said("table", f"table {name}: {read}{holds}{problem}")
 
 
 def _problem(core: Core, table: TableDefinition, state: TableState) -> str:
@@ -52,4 +55,4 @@ def _reload(table: TableDefinition) -> str:
     return duration(table.reload) if isinstance(table.reload, int) else table.reload
 
 
-__all__ = ["show_tables", "table_line"]
+__all__ = ["show_tables", "table_fact"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.answers.describe.explain_windows import duration, moment
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.quarantine import Failures
@@ -17,6 +16,8 @@ from millpond.progress.delays import estimate
 from millpond.relations.bands import marks_of
 from millpond.sources.derived_stream import DerivedSource
 from millpond.types import ARRIVAL, PairsQuery, StreamDefinition, StreamOptions, WindowQuery
+from millpond.types.durations import duration
+from millpond.types.instants import moment
 from millpond.windows import first_end_after
 from millpond.windows.landmark_windows import landmark_zero
 

@@ -5,13 +5,16 @@ The numbers are those that `sysstream` gets; here they are of the epochs since t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from millpond.catalog import Standing
-from millpond.engine.control.reporting import epoch_readings
+from millpond.engine.control.reporting import epoch_readings, operator_name
 from millpond.engine.control.sizes import Size
 from millpond.engine.core import Core
+from millpond.manifests.places import query_owner
 from millpond.operators.filters.subjects import subjects
+from millpond.operators.plan_facts import Done
+from millpond.types.plan_nodes import Fact, PlanNode
 
 #: Changes of an order that are told, the last ones.
 HISTORY = 5
@@ -61,27 +64,30 @@ def filters_table(core: Core) -> list[dict[str, Any]]:
     return rows
 
 
-def work_lines(core: Core, standing: Standing) -> list[str]:
-    """What the operators of a query did in the last epochs, a line each; with the state that there is."""
+def work_done(core: Core) -> dict[str, Done]:
+    """What operators and queries did in the last epochs, by owner of state, and the state that there is of each."""
     with core.lock:
         epochs, catalog, segments = list(core.work), core.catalog, core.state.segments
-    if not epochs:
-        return []
-    readings = epoch_readings(catalog, *epochs)
-    with core.pinned():
-        sizes = core.reporter.sizes.of(segments)
-    lines = [f"operators in the last {len(epochs)} epochs:"]
-    for owner in dict.fromkeys(standing.inputs or (standing.synopsis,)):
-        done, size = readings.get((owner, "synopsis"), {}), sizes.get(owner, Size())
-        users = len(catalog.users(owner))
-        lines.append(
-            f"  state {owner}: {done.get('rows_in', 0):.0f} rows in, {done.get('rows_out', 0):.0f} out"
-            f" (selectivity {done.get('selectivity', 0.0):.4g}), {done.get('seconds', 0.0):.3f} s;"
-            f" {size.rows} rows and {size.bytes} bytes kept for {users} {'query' if users == 1 else 'queries'}"
-        )
-    done = readings.get((standing.definition.name, "query"), {})
-    lines.append(f"  answers: {done.get('rows_out', 0):.0f} rows, {done.get('seconds', 0.0):.3f} s")
-    return lines
+    readings, sizes = epoch_readings(catalog, *epochs), core.reporter.sizes.of(segments)
+    entities = {owner: operator_name(catalog, owner) for owner in core.operators.storing}
+    entities |= {query_owner(q.id): (q.definition.name, "query") for q in catalog.queries.values()}
+    return {owner: _done(readings.get(entity, {}), sizes.get(owner, Size())) for owner, entity in entities.items()}
 
 
-__all__ = ["filters_table", "work_lines", "work_table"]
+def _done(read: Mapping[str, float], size: Size) -> Done:
+    rows_in, rows_out = int(read.get("rows_in", 0)), int(read.get("rows_out", 0))
+    return Done(rows_in, rows_out, read.get("selectivity", 0.0), read.get("seconds", 0.0), size.rows, size.bytes)
+
+
+def epochs_node(core: Core) -> PlanNode:
+    """What the last epochs took, stage by stage."""
+    recent = [e for e in core.recent if e["rows"]] or list(core.recent)
+    if not recent:
+        return PlanNode("epochs", "no epoch has run since the pond was opened")
+    rows, seconds = sum(e["rows"] for e in recent), sum(e["seconds"] for e in recent)
+    names = sorted({name for e in recent for name in e["stages"]})
+    stages = tuple(Fact(name, f"{sum(e['stages'].get(name, 0.0) for e in recent):.3f} s") for name in names)
+    return PlanNode("epochs", f"last {len(recent)} epochs: {rows} rows, {seconds:.3f} s", stages)
+
+
+__all__ = ["epochs_node", "filters_table", "work_done", "work_table"]

@@ -8,19 +8,17 @@ import pyarrow as pa
 
 from millpond import language as lang
 from millpond.answers.adhoc import select_stream
+from millpond.answers.adhoc_relations import select_relational
 from millpond.answers.describe.archive import show_archive
-from millpond.answers.describe.describe import explain, explain_stream, show
-from millpond.answers.describe.explain_row_queries import explain_selection
-from millpond.answers.describe.explain_staged import explain_staged
-from millpond.answers.describe.explain_windows import moment
+from millpond.answers.describe.explaining import explained
+from millpond.answers.describe.showing import show
 from millpond.answers.expired_history import gone_note, said_with
 from millpond.answers.fidelity import note_of
 from millpond.answers.invocation import invoke
-from millpond.answers.relational import explain_relational, select_relational
 from millpond.answers.row_queries.selection import evaluate, select_once
 from millpond.answers.table_selects import select_relations
 from millpond.catalog import Registered, Standing
-from millpond.commands.answer_commands import AskOnce, AskPlan, AskShow, AskStanding, Bound, Question
+from millpond.commands.answer_commands import AskOnce, AskPlan, AskShow, AskStanding, Question
 from millpond.commands.execution.table_reading import table_note
 from millpond.engine.core import Core
 from millpond.types import (
@@ -32,10 +30,10 @@ from millpond.types import (
     RowScan,
     RowWindowQuery,
     ScanQuery,
-    Staged,
-    StreamDefinition,
     WindowQuery,
 )
+from millpond.types.instants import moment
+from millpond.types.plan_nodes import plan_table
 
 
 def answer(core: Core, question: Question) -> tuple[pa.Table, str]:
@@ -50,7 +48,7 @@ def answer(core: Core, question: Question) -> tuple[pa.Table, str]:
                 return show_archive(core, streams or core.catalog.shown_streams()), ""
             return show(core, statement.what), ""
         case AskPlan(subject, analyze):
-            return _explained(core, subject, analyze), ""
+            return plan_table(explained(core, subject, analyze)), ""
         case _:
             assert_never(question)
 
@@ -95,29 +93,3 @@ def _invoked(core: Core, standing: Standing | Registered, statement: lang.Invoke
         return found.table, "; ".join(n for n in (seen, note_of(found.table), gone) if n)
     table = invoke(core, standing, statement.as_of)
     return table, note_of(table)
-
-
-def _explained(core: Core, subject: StreamDefinition | Standing | Registered | Bound, analyze: bool) -> pa.Table:
-    match subject:
-        case StreamDefinition():
-            return explain_stream(core, subject, analyze)
-        case Registered():
-            return explain_selection(core, subject.selection, subject, analyze)
-        case Standing():
-            if subject.inputs:
-                return explain_relational(core, subject.relational, subject, analyze)
-            return explain(core, subject.windowed, subject, analyze)
-        case Staged():
-            return explain_staged(core, subject)
-        case RowQuery():
-            return explain_selection(core, subject, None, analyze)
-        case RelationQuery() | PairsQuery():
-            return explain_relational(core, subject, None)
-        case WindowQuery() | RowWindowQuery() | GroupScan() | RowScan():
-            return explain(core, subject, None, analyze)
-        case lang.TableQuery():
-            return pa.table(
-                {"plan": ["answers, tables and side streams, joined by DuckDB in one process", subject.sql]}
-            )
-        case _:
-            assert_never(subject)

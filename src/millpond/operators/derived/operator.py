@@ -12,7 +12,11 @@ from millpond.catalog import Catalog, Standing
 from millpond.manifests.task_reports import Operated
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
 from millpond.operators.derived.passed_rows import pass_rows, write_passed
+from millpond.operators.filters.order_facts import order_facts
+from millpond.operators.filters.subjects import stream_subject
+from millpond.operators.plan_facts import PlanFacts, work_facts
 from millpond.types import StreamDefinition
+from millpond.types.plan_nodes import Fact, PlanNode
 
 
 class RowsPasser(Mapper):
@@ -65,3 +69,17 @@ class DerivedRows(Operator):
         """See `Operator`."""
         derived = self.stream.derived
         return RowsPasser(task, self.stream) if derived is not None and task.stream.id in derived.sources else None
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`."""
+        derived = self.stream.derived
+        assert derived is not None
+        found = [Fact("filter", derived.where)] if derived.where else []
+        found.append(Fact("columns", ", ".join(o.expression for o in derived.select)))
+        found += [*order_facts(facts, stream_subject(self.stream)), *work_facts(facts, self.owner)]
+        source = self.catalog.streams[derived.sources[0]].name
+        return PlanNode("derived", f"rows of stream {source}, an epoch after it", tuple(found))
+
+    def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
+        """See `Operator`: of the stream that it makes."""
+        return self.explain(facts) if stream.id == self.stream.id else None

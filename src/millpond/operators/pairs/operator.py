@@ -16,6 +16,8 @@ from millpond.manifests.records import QueryProgress
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Step
 from millpond.operators.pairs.advance import advance_pairs, moved, pairs_final, pairs_needed
+from millpond.operators.pairs.pair_plans import pairs_plan
+from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import input_states
 from millpond.operators.relational.readers import (
     Asked,
@@ -35,7 +37,8 @@ from millpond.relations import all_rows
 from millpond.relations.bands import Reached, marks_of
 from millpond.support.sql import quote
 from millpond.tables import Chunk
-from millpond.types import PairsQuery
+from millpond.types import PairsQuery, Query
+from millpond.types.plan_nodes import PlanNode
 
 
 class PairsOperator(RowReader):
@@ -48,6 +51,11 @@ class PairsOperator(RowReader):
     def of(cls, catalog: Catalog) -> Iterable[PairsOperator]:
         """See `Operator`."""
         return [cls(catalog, q) for q in reading(catalog) if is_paired(q)]
+
+    @classmethod
+    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
+        """See `Operator`."""
+        return pairs_plan(facts, query, standing) if isinstance(query, PairsQuery) else None
 
     def answered_until(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
         """See `Answering`: no result has a smaller largest event time any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -19,22 +20,27 @@ from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_t
 from millpond.operators.panes.advance import advance, open_answers
 from millpond.operators.panes.catching_up import catch_up
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, settled, tuples_of
+from millpond.operators.panes.pane_plans import pane_facts
 from millpond.operators.panes.prefixes import fold_prefix
 from millpond.operators.panes.smoothing import due as flush_due
 from millpond.operators.panes.smoothing import smoothed, wait
 from millpond.operators.panes.state import PaneState, pane_chunk
+from millpond.operators.panes.state_plans import state_plan
+from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.advance import Advanced, revise_for
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import open_pane, settled_pane
 from millpond.operators.windowed.operator import WindowOperator
 from millpond.operators.windowed.stored import PANES
+from millpond.operators.windowed.window_plans import window_plan
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec
 from millpond.synopses.pane_partials import merge_panes, partial_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk
-from millpond.types import KindWindow, WindowedQuery, WindowQuery
+from millpond.types import KindWindow, Query, WindowedQuery, WindowQuery
+from millpond.types.plan_nodes import PlanNode
 from millpond.windows import Cover, Panes, first_end_after, last_end_until
 
 
@@ -77,6 +83,21 @@ class PanesOperator(WindowOperator):
         """See `Operator`."""
         fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
         return PanesMapper(task, self.synopsis) if fed else None
+
+    @classmethod
+    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
+        """See `Operator`."""
+        if not isinstance(query, WindowQuery):
+            return None
+        own = partial(pane_facts, facts, query, standing=standing is not None)
+        return window_plan("panes", facts, query, standing, own)
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`: with the forms that its state has."""
+        node = super().explain(facts, asker)
+        if asker is None or not facts.analyzed:
+            return node
+        return node.with_more(children=(state_plan(facts, self.synopsis, self.spec, asker.definition.options.state),))
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[PaneState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`."""

@@ -18,10 +18,12 @@ from millpond.manifests.records import Floor, Manifest, QueryProgress
 from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Step
+from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relation.advance import Advancing
 from millpond.operators.relation.early import Speculation, early_chunk, shown_early
 from millpond.operators.relation.group_sums import GROUPS, put_together, read_sums, sums_chunk
 from millpond.operators.relation.join_orders import JoinOrders
+from millpond.operators.relation.relation_plans import relation_plan
 from millpond.operators.relation.table_use import TableUse, trimmed
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.probing import Past
@@ -45,7 +47,8 @@ from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Run, all_rows, kept, needed, spare_of
 from millpond.tables import Chunk
-from millpond.types import Grouped, RelationQuery, StreamDefinition
+from millpond.types import Grouped, Query, RelationQuery, StreamDefinition
+from millpond.types.plan_nodes import PlanNode
 from millpond.types.relation_queries import EVERYWHERE
 
 
@@ -62,6 +65,11 @@ class RelationOperator(RowReader):
     def of(cls, catalog: Catalog) -> Iterable[RelationOperator]:
         """See `Operator`."""
         return [cls(catalog, q) for q in reading(catalog) if not is_paired(q)]
+
+    @classmethod
+    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
+        """See `Operator`."""
+        return relation_plan(facts, query, standing) if isinstance(query, RelationQuery) else None
 
     def answered_until(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
         """See `Answering`."""

@@ -21,6 +21,7 @@ from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.contract import Answering, MergeTask, Step
+from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import high_of, least_bound
 from millpond.operators.relational.probing import Past
 from millpond.operators.relational.visibility import revises
@@ -34,6 +35,7 @@ from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
 from millpond.tables import Chunk
 from millpond.types import PairsQuery, QueryOptions, Relational, RelationInput
+from millpond.types.plan_nodes import PlanNode
 from millpond.types.relation_queries import are_together
 
 #: What a question about a relation can raise by its own data.
@@ -142,6 +144,12 @@ class RowReader(Answering):
     def users(self) -> Sequence[Standing]:
         """See `Operator`."""
         return (self.standing,)
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`: how its query is answered."""
+        node = self.explain_query(facts, self.standing.definition.query, self.standing)
+        assert node is not None
+        return node
 
     @property
     def specs(self) -> list[Rows]:

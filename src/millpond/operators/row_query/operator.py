@@ -9,7 +9,11 @@ from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.task_reports import Matched
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
+from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.row_query.matching import meet_queries
+from millpond.operators.row_query.row_query_plans import row_query_plan
+from millpond.types import Query, RowQuery, StreamDefinition
+from millpond.types.plan_nodes import PlanNode
 
 
 class RowMatcher(Mapper):
@@ -48,3 +52,20 @@ class RowQueries(Operator):
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""
         return RowMatcher(task) if task.manifest.register else None
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`."""
+        streams = facts.catalog.streams.values()
+        found = [node for stream in streams if (node := self.explain_stream(facts, stream)) is not None]
+        return PlanNode("row queries", "row queries, matched with new rows as they come", children=tuple(found))
+
+    def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
+        """See `Operator`."""
+        count = facts.row_queries(stream.id)
+        title = f"{count} row queries on {stream.name}, matched with new rows as they come"
+        return PlanNode("row queries", title) if count else None
+
+    @classmethod
+    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
+        """See `Operator`."""
+        return row_query_plan(query) if isinstance(query, RowQuery) else None

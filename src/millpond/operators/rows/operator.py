@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -12,16 +13,20 @@ from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
 from millpond.manifests.records import QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.rows.advance import advance, catch_up, open_answers
+from millpond.operators.rows.row_window_plans import row_window_facts
 from millpond.operators.rows.state import RowState, row_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import WindowOperator
+from millpond.operators.windowed.window_plans import window_plan
 from millpond.progress import FOREVER
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
-from millpond.types import RowWindowQuery
+from millpond.types import Query, RowWindowQuery
+from millpond.types.plan_nodes import PlanNode
 
 
 class RowsMapper(SynopsisMapper):
@@ -54,6 +59,13 @@ class RowsOperator(WindowOperator):
         """See `Operator`."""
         fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
         return RowsMapper(task, self.synopsis) if fed else None
+
+    @classmethod
+    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
+        """See `Operator`."""
+        if not isinstance(query, RowWindowQuery):
+            return None
+        return window_plan("rows", facts, query, standing, partial(row_window_facts, query))
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[RowState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`. Rows that are late for every window do not count."""

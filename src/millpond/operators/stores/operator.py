@@ -17,6 +17,8 @@ from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import entering, late_of, progress_of
 from millpond.manifests.task_reports import Frequent, Operated
 from millpond.operators.contract import CompactTask, Mapped, Mapper, MapTask, MergeTask, Operator, Piece, Step, Taken
+from millpond.operators.filters.order_facts import order_facts
+from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
 from millpond.operators.relational.placing import placed
 from millpond.operators.relational.probing import marked
 from millpond.operators.stores.state import Asking, keep_silent, read_rows, row_chunk, store_runs
@@ -26,7 +28,9 @@ from millpond.synopses import connection, query_table
 from millpond.synopses.tolerance import tolerant
 from millpond.tables import Chunk
 from millpond.tables.chunks import pack
-from millpond.types import HOLDS
+from millpond.types import HOLDS, StreamDefinition
+from millpond.types.plan_nodes import Fact, PlanNode
+from millpond.types.relation_queries import are_together
 
 
 class StoreMapper(Mapper):
@@ -151,3 +155,25 @@ class StoreOperator(Operator):
         asking = Asking(task.manifest, owner, rows, task.whole)
         left = rows.filter(pa.array(asking.needed_by(self.readers, task.failures)))
         return [row_chunk(owner, max(c.epoch for c in chunks), left)] if left.num_rows else []
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`."""
+        title = f"store {self.owner}{used_by(self.catalog, self.owner, asker)}"
+        found = [*self._split(facts), *order_facts(facts, self.owner, asker), *work_facts(facts, self.owner)]
+        return PlanNode("store", title, tuple(found))
+
+    def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
+        """See `Operator`."""
+        return self.explain(facts) if stream.id in self.store.spec.streams else None
+
+    def _split(self, facts: PlanFacts) -> list[Fact]:
+        """What is done with keys that are frequent."""
+        store, keys = self.store, facts.published.hot.get(self.owner)
+        if not keys:
+            return []
+        name = self.catalog.streams[store.spec.stream].name
+        dealt = f"its rows are dealt over the shards by {store.deal}"
+        how = "every shard has its rows" if store.deal == "copies" else dealt
+        if are_together(store.spread):
+            return [Fact("exchange", f"of {name}, {how}")]
+        return [Fact("skew", f"of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {how}")]

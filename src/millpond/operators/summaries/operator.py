@@ -7,8 +7,11 @@ from collections.abc import Iterable, Sequence
 from millpond.archive.summed.entry_files import live_name, write_entry
 from millpond.catalog import Catalog, Standing, Summary
 from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
+from millpond.operators.plan_facts import PlanFacts
 from millpond.synopses.partials.late_exclusions import CUT
 from millpond.synopses.tolerance import tolerant_partial
+from millpond.types import StreamDefinition
+from millpond.types.plan_nodes import Fact, PlanNode, said
 
 
 class EntryWriter(Mapper):
@@ -55,3 +58,15 @@ class SummaryOperator(Operator):
         summary = self.summary
         fed = summary.owner in self.catalog.synopses and task.stream.id == summary.stream
         return EntryWriter(task, summary) if fed and summary.first_epoch <= task.manifest.epoch else None
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`."""
+        summary = self.summary
+        there = [s for s in facts.entries if s.shard == summary.id]
+        kept = f"{len(there)} entries with {sum(s.rows for s in there)} partials"
+        made = f"synopsis {summary.owner} makes their partials, an entry beside each file of the archive"
+        return PlanNode("summary", f"summary({summary.query})", (Fact("kept", kept), said("made", made)))
+
+    def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
+        """See `Operator`."""
+        return self.explain(facts) if stream.id == self.summary.stream else None

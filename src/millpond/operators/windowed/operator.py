@@ -23,6 +23,8 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.announcing import announced
 from millpond.operators.contract import Answering, CompactTask, MergeTask, Step
+from millpond.operators.filters.order_facts import order_facts
+from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
 from millpond.operators.windowed.advance import Advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
@@ -34,7 +36,8 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, read_chunks
-from millpond.types import WindowedQuery
+from millpond.types import StreamDefinition, WindowedQuery
+from millpond.types.plan_nodes import PlanNode
 
 
 class WindowState(Protocol):
@@ -291,6 +294,17 @@ class WindowOperator(Answering):
             return []
         ends = pc.min_max(shown["window_end"].cast(pa.int64())).as_py()
         return [Chunk(owner, kind, max(c.epoch for c in chunks), ends["min"], ends["max"], shown)]
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`."""
+        summaries = ["a summary of the stream"] if self.catalog.kept_by(self.owner) else []
+        title = f"synopsis {self.owner}{used_by(self.catalog, self.owner, asker, summaries)}"
+        found = [*order_facts(facts, self.owner, asker), *work_facts(facts, self.owner)]
+        return PlanNode("synopsis", title, tuple(found))
+
+    def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
+        """See `Operator`."""
+        return self.explain(facts) if stream.id in self.spec.streams else None
 
     def needed_since(self, task: CompactTask) -> int:
         """The event time from which any query may still need state."""

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.engine.core import Core
 from millpond.synopses import PanesSpec, connection, partial
 from millpond.synopses.folds import is_exact
 from millpond.tables import Segment
@@ -22,7 +21,7 @@ SAMPLE = 100_000
 
 
 def decision_for(
-    core: Core, stream: StreamDefinition, query: WindowQuery, spec: PanesSpec, segments: Sequence[Segment]
+    pond: str, stream: StreamDefinition, query: WindowQuery, spec: PanesSpec, segments: Sequence[Segment]
 ) -> Decision | None:
     """The cost rule on the newest rows of a stream's archive; None where it does not apply: no rows, or no RANGE."""
     window = query.window
@@ -31,7 +30,7 @@ def decision_for(
     newest = max(segments, key=lambda s: (s.high, s.path))
     # As long a stretch at the end of the file as holds about so many rows: the rest of it is not read.
     low = newest.high - (newest.high - newest.low) * min(SAMPLE, newest.rows) // max(1, newest.rows)
-    rows = ArchiveReader(core.path, stream, spec.columns_of(stream)).table([whole_files([newest], Range(low))])
+    rows = ArchiveReader(pond, stream, spec.columns_of(stream)).table([whole_files([newest], Range(low))])
     rows = rows.slice(max(0, rows.num_rows - SAMPLE))
     try:
         made = partial(connection(), spec, rows)

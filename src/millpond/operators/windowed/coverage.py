@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Standing
-from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
 from millpond.progress import NEVER
+from millpond.tables.segments import Snapshot
 from millpond.types import (
     COVERED,
     NUMBER,
@@ -23,6 +24,7 @@ from millpond.types import (
     Window,
     WindowQuery,
 )
+from millpond.types.instants import moment
 
 COVERAGE = Column(COVERED, "TIMESTAMP")
 
@@ -45,16 +47,21 @@ class Coverage:
         """Whether every window still to come is whole."""
         return self.closed >= self.until
 
+    def __str__(self) -> str:
+        return "complete" if self.complete else f"partial until {moment(self.until)}"
 
-def coverage_of(core: Core, standing: Standing) -> Coverage:
-    """What a window query was filled with: history that retention had left, or all since the stream's first row."""
-    progress = core.published.queries.get(str(standing.id), QueryProgress())
-    query = standing.definition.query
-    archives = [core.streams[s.id].archive.snapshot for s in core.catalog.streams_of(standing)]
+
+def coverage_of(standing: Standing, progress: QueryProgress, archives: Sequence[Snapshot]) -> Coverage:
+    """What a window query was filled with: history that retention had left, or all since the stream's first row.
+
+    Args:
+        progress: of the query. archives: of its streams, the files and the event time before which rows were removed.
+    """
     lows = [s.low for segments, _ in archives for s in segments]
     start = progress.covered
     if start <= NEVER and lows and all(removed is None for _, removed in archives):
         start = min(lows)
+    query = standing.definition.query
     window = query.window if isinstance(query, WindowQuery) else None
     reach = window.range if isinstance(window, TimeWindow | KindWindow) else 0
     return Coverage(start, start + reach if start > NEVER and reach else NEVER, progress.closed)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from millpond.relations.bands import alone_of
-from millpond.types import JoinPlan, PairsQuery, RelationQuery
+from millpond.types import JoinPlan, RelationQuery
 from millpond.types.join_graphs import JoinGraph, graph_of
+from millpond.types.plan_nodes import Fact, said
 from millpond.types.relation_queries import EVERYWHERE, are_together
 
 
-def graph_lines(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> list[str]:
+def graph_facts(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> Iterator[Fact]:
     """The join graph and the usual pipeline of each input that changes; of two inputs only whether it is a product.
 
-    Arguments:
-        pipelines: whether they are told; of a standing query it is known what they are now (`explain_filters`).
+    Args:
+        pipelines: whether they are told; of a standing query it is known what they are now (`order_facts`).
     """
     if plan.kind != "inner":
-        return []
+        return
     graph, names = graph_of(plan), names_of(relation, plan)
-    lines = [f"join graph: {_shape(graph, names)}"] if graph.count > 2 or len(graph.parts) > 1 else []
+    if graph.count > 2 or len(graph.parts) > 1:
+        yield Fact("join graph", _shape(graph, names))
     if graph.count < 3 or not pipelines:
-        return lines
+        return
     streams = {i.alias for i in relation.inputs}
     for number, alias in enumerate(plan.items):
         if alias not in streams:
@@ -29,8 +30,7 @@ def graph_lines(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> lis
         order = graph.order(number)
         growing = graph.growing(number, order)
         told = ", ".join(f"{names[n]} (joined at once)" if n in growing else names[n] for n in order)
-        lines.append(f"pipeline of {names[number]}: {told}")
-    return lines
+        yield said("pipeline", f"pipeline of {names[number]}: {told}")
 
 
 def _shape(graph: JoinGraph, names: Sequence[str]) -> str:
@@ -53,29 +53,29 @@ def names_of(relation: RelationQuery, plan: JoinPlan) -> list[str]:
     return list(plan.names) or usual
 
 
-def join_lines(relation: RelationQuery, plan: JoinPlan) -> list[str]:
+def place_facts(relation: RelationQuery, plan: JoinPlan) -> list[Fact]:
     """Where the rows of a join are."""
     if not plan.spread:
-        return [_together(relation, plan)]
+        return [Fact("rows", _together(relation, plan))]
     names = {i.alias: i.stream for i in relation.inputs}
     if any(map(are_together, plan.spread)):
         number = next(n for n, deal in enumerate(plan.deal) if deal not in ("", "copies"))
         called = names_of(relation, plan)
         others = ", ".join(n for n in called if n != called[number])
-        return [
-            _together(relation, plan),
+        dealt = (
             f"where it pays, rows of {called[number]} are dealt over the shards by {plan.deal[number]}, and"
-            f" every shard gets those of {others}",
-        ]
+            f" every shard gets those of {others}"
+        )
+        return [Fact("rows", _together(relation, plan)), said("exchange", dealt)]
     placed = [(names[alias], sql) for alias, sql in zip(plan.items, plan.spread, strict=True) if sql]
     spread = ", ".join(f"{name} by {sql}" for name, sql in placed if sql != EVERYWHERE)
     copies = ", ".join(name for name, sql in placed if sql == EVERYWHERE)
     if copies:
         return [
-            f"exchange: rows are spread over the shards, {spread}",
-            f"exchange: of {copies}, every shard has all rows",
+            Fact("exchange", f"rows are spread over the shards, {spread}"),
+            Fact("exchange", f"of {copies}, every shard has all rows"),
         ]
-    return [f"rows: spread over the shards, {spread}"]
+    return [Fact("rows", f"spread over the shards, {spread}")]
 
 
 def _together(relation: RelationQuery, plan: JoinPlan) -> str:
@@ -85,23 +85,8 @@ def _together(relation: RelationQuery, plan: JoinPlan) -> str:
         streams = {n for n, alias in enumerate(plan.items) if alias in {i.alias for i in relation.inputs}}
         if len(streams) > 1 and not any(streams <= key.keys() for key in graph.keys):
             keys = "; ".join(" = ".join(f"{names[n]}.{sql}" for n, sql in key.items()) for key in graph.keys)
-            return f"rows: in one shard; no column is equal for all streams ({keys or 'there are no equalities'})"
-    return "rows: in one shard; they can be spread by equal columns that are part of the answer"
+            return f"in one shard; no column is equal for all streams ({keys or 'there are no equalities'})"
+    return "in one shard; they can be spread by equal columns that are part of the answer"
 
 
-def pair_lines(relation: PairsQuery) -> list[str]:
-    """What EXPLAIN says of a stream of pairs."""
-    join = relation.join
-    keys = " and ".join(f"{e.left_sql} = {e.right_sql}" for e in join.equalities) or "none: every pair within reach"
-    lines = [f"plan: paired; {join.kind} join, each pair once, when the second of its rows is there", f"keys: {keys}"]
-    names = [i.stream for i in relation.inputs]
-    lines.append(f"rows of {names[0]} are let go by the progress of {names[1]}, and those of {names[1]} by {names[0]}")
-    if join.kind in ("asof", "asof left"):
-        lines.append(f"a row of {names[0]} is joined with its latest partner when {names[1]} has passed it")
-    elif alone := alone_of(relation):
-        told = {"semi": "has no partner, and is left out,", "anti": "has no partner"}.get(join.kind, "is alone")
-        lines += [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in alone]
-    return lines
-
-
-__all__ = ["graph_lines", "join_lines", "names_of", "pair_lines"]
+__all__ = ["graph_facts", "names_of", "place_facts"]

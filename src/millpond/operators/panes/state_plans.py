@@ -7,15 +7,14 @@ import os
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.answers.describe.explain_windows import duration
 from millpond.archive.archive_files import row_schema
-from millpond.catalog import Standing, Synopsis
+from millpond.catalog import Synopsis
 from millpond.catalog.unions import progress_of, streams_of
-from millpond.engine.core import Core
 from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.operators.panes.adapting import current, first_open, recorded
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, row_bytes
+from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.stored import PANES
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct
@@ -24,80 +23,85 @@ from millpond.synopses.pane_partials import carried_by, group_codes
 from millpond.synopses.partials.late_exclusions import CUT
 from millpond.tables import read_chunks
 from millpond.types import StreamDefinition
+from millpond.types.durations import duration
+from millpond.types.plan_nodes import Fact, PlanNode, said
 from millpond.windows import Panes
 
 #: Groups that are named.
 SHOWN = 5
 
 
-def state_lines(core: Core, standing: Standing) -> list[str]:
-    """Groups and bytes of each form of the query's synopsis, as the state files hold them now."""
-    synopsis = core.catalog.synopses[standing.synopsis]
-    spec, stream = synopsis.spec, core.catalog.stream_of(standing)
-    if not isinstance(spec, PanesSpec):
-        return []
-    asked = standing.definition.options.state
+def state_plan(facts: PlanFacts, synopsis: Synopsis, spec: PanesSpec, asked: str) -> PlanNode:
+    """Groups and bytes of each form of a synopsis, as the state files hold them now.
+
+    Args:
+        spec: of the synopsis. asked: the form that the query asks for which is explained.
+    """
+    stream = facts.catalog.streams[spec.stream]
     head = f"state: {spec.form}"
     if asked != spec.form:
         head += f" ('{asked}' is for aggregates of bare columns, over windows that do not grow)"
-    with core.pinned():
-        paths = [os.path.join(state_folder(core.path), s.path) for s in core.state.segments]
-        tables = [
-            c.table.drop_columns([CUT]) if CUT in c.table.column_names else c.table
-            for c in read_chunks(paths, {synopsis.owner}, lambda _o, kind, _e, _l, _h: kind in (PANES, TUPLES))
-        ]
+    paths = [os.path.join(state_folder(facts.pond), s.path) for s in facts.state]
+    tables = [
+        c.table.drop_columns([CUT]) if CUT in c.table.column_names else c.table
+        for c in read_chunks(paths, {synopsis.owner}, lambda _o, kind, _e, _l, _h: kind in (PANES, TUPLES))
+    ]
     tables = [t for t in tables if t.num_rows]
     if not tables:
-        return [f"{head}; nothing is kept"]
+        return PlanNode("state", f"{head}; nothing is kept")
     db = connection()
     partials, tuples = [t for t in tables if not are_tuples(t)], [t for t in tables if are_tuples(t)]
     whole = merge_partials(db, spec, [as_partials(db, spec, t) for t in tables])
     lazy, eager = _groups(spec, tuples, partials)
     held = [sum(t.nbytes for t in part) for part in (partials, tuples)]
-    lines = [
+    groups = (
         f"{head}; groups: {len(eager - lazy)} as partials, {len(lazy - eager)} as tuples,"
-        f" {len(eager & lazy)} in transition (both)",
-        f"  bytes: {sum(held)} (partials {held[0]}, tuples {held[1]})",
-        f"  all as partials: {whole.nbytes} bytes",
+        f" {len(eager & lazy)} in transition (both)"
+    )
+    found = [
+        Fact("bytes", f"{sum(held)} (partials {held[0]}, tuples {held[1]})"),
+        Fact("all as partials", f"{whole.nbytes} bytes"),
+        *_adaptive(facts, synopsis, spec),
     ]
-    lines += _adaptive_lines(core, synopsis)
     width = _tuple_bytes(spec, stream, whole)
     if width is not None:
-        lines.append(f"  all as tuples: about {width * pc.sum(whole['n']).as_py()} bytes")
-    return lines
+        found.append(Fact("all as tuples", f"about {width * pc.sum(whole['n']).as_py()} bytes"))
+    return PlanNode("state", groups, tuple(found))
 
 
-def _adaptive_lines(core: Core, synopsis: Synopsis) -> list[str]:
+def _adaptive(facts: PlanFacts, synopsis: Synopsis, spec: PanesSpec) -> list[Fact]:
     """The condition by which groups are chosen, and which groups it has made eager."""
-    catalog, published, spec = core.catalog, core.published, synopsis.spec
+    catalog, published = facts.catalog, facts.published
     known = progress_of(catalog, spec, published.progress)
     condition = current(connection(), catalog, synopsis, known)
     low = first_open(synopsis, catalog, published.queries, Failures(catalog, "EXPLAIN"))
-    if condition is None or low is None or not isinstance(spec, PanesSpec):
+    if condition is None or low is None:
         return []
     since = spec.panes.start(low)
-    latest = recorded(core.path, core.state.segments, synopsis.owner, since).latest(connection(), spec, since)
+    latest = recorded(facts.pond, facts.state, synopsis.owner, since).latest(connection(), spec, since)
     eager = latest.filter(latest["eager"]) if latest.num_rows else latest
     lasts = (
         f"an extent lasts {duration(condition.wed)}" if isinstance(spec.panes, Panes) else f"{condition.wed} are open"
     )
-    lines = [
-        f"  a group is eager from {condition.upper:.1f} active tuples on, and goes back below {condition.lower:.1f}:"
+    rule = (
+        f"a group is eager from {condition.upper:.1f} active tuples on, and goes back below {condition.lower:.1f}:"
         f" a partial has {condition.aggr} bytes, a tuple {condition.tup}, {lasts}"
-    ]
+    )
+    found = [said("rule", rule)]
     if spec.feeds:
         highs = [published.progress.get(str(s.id), StreamProgress()).high for s in streams_of(catalog, spec)]
         shown = [
             f"{f.name} {duration(max(highs) - high) if high > NEVER else 'without rows'}"
             for f, high in zip(spec.feeds, highs, strict=True)
         ]
-        lines.append(f"  offsets of sources behind the furthest: {', '.join(shown)}")
-    names = [n for n in spec.key_names if eager.num_rows]
-    some = (
-        [", ".join(map(str, row.values())) for row in eager.select(names).slice(0, SHOWN).to_pylist()] if names else []
-    )
+        found.append(Fact("offsets of sources behind the furthest", ", ".join(shown)))
+    names = list(spec.key_names) if eager.num_rows else []
+    some = [", ".join(map(str, row.values())) for row in eager.select(names).slice(0, SHOWN).to_pylist() if names]
     more = f" and {eager.num_rows - SHOWN} more" if eager.num_rows > SHOWN else ""
-    return [*lines, f"  eager now: {eager.num_rows} groups" + (f": {'; '.join(sorted(some))}{more}" if some else "")]
+    return [
+        *found,
+        Fact("eager now", f"{eager.num_rows} groups" + (f": {'; '.join(sorted(some))}{more}" if some else "")),
+    ]
 
 
 def _groups(spec: PanesSpec, tuples: list[pa.Table], partials: list[pa.Table]) -> tuple[set[int], set[int]]:

@@ -1,0 +1,266 @@
+"""EXPLAIN: each operator explains itself; here it is asked, and what only the pond knows is put beside its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from millpond.answers.adhoc import select_stream
+from millpond.answers.describe.pond_status import source_of
+from millpond.answers.describe.reduction_plans import analyzed_reduction, planned_reduction, standing_reduction
+from millpond.answers.describe.tables import table_fact
+from millpond.answers.describe.work import epochs_node, work_done
+from millpond.answers.row_queries.hot import retained_from
+from millpond.answers.row_queries.ready import ready_of
+from millpond.answers.row_queries.selection import evaluate, select_once
+from millpond.archive.planning.ranges import Range
+from millpond.archive.retention import keep_of_rows
+from millpond.archive.summed.serving import served
+from millpond.catalog import Registered, Standing
+from millpond.engine.core import Core
+from millpond.functions import display
+from millpond.language import TableQuery
+from millpond.language.rewrite.unnamed_streams import stream_of
+from millpond.manifests.places import query_owner
+from millpond.manifests.quarantine import Failures
+from millpond.manifests.records import QueryProgress
+from millpond.operators.plan_facts import Done, PlanFacts
+from millpond.operators.registry import KINDS, Operators, operators_of
+from millpond.operators.windowed.window_plans import filter_and_keys, over, summary_facts
+from millpond.progress import NEVER, StreamProgress
+from millpond.synopses import spec_of
+from millpond.synopses.finish import unnamed
+from millpond.synopses.pane_partials import over_all_time
+from millpond.types import GroupScan, Query, RowQuery, RowScan, ScanQuery, Staged, StreamDefinition, StreamQuery
+from millpond.types.durations import duration
+from millpond.types.instants import moment
+from millpond.types.plan_nodes import Fact, PlanNode, said
+from millpond.types.reduction_forms import reduction_text
+
+#: What can be explained: streams, standing queries, and SELECTs that nobody has registered.
+Explained: TypeAlias = "StreamDefinition | Standing | Registered | Query | Staged | ScanQuery | TableQuery"
+
+
+def explained(core: Core, subject: Explained, analyze: bool) -> PlanNode:
+    """How something is answered, or where a stream comes from and goes.
+
+    Args:
+        analyze: and what that took in the last epochs; an ad hoc query that is reduced is answered for it.
+    """
+    with core.pinned():
+        return _Explaining(core, analyze).explained(subject).reworded(display)
+
+
+class _Explaining:
+    """One EXPLAIN, as of one moment."""
+
+    def __init__(self, core: Core, analyze: bool) -> None:
+        self.core = core
+        self.facts = facts_of(core, analyze)
+        self.operators: Operators = operators_of(self.facts.catalog)
+        self.failures = Failures(self.facts.catalog, "EXPLAIN")
+
+    def explained(self, subject: Explained) -> PlanNode:
+        """The plan of anything."""
+        match subject:
+            case StreamDefinition():
+                return self.stream(subject)
+            case Standing():
+                return self.standing(subject)
+            case Registered():
+                return self.registered(subject)
+            case Staged():
+                return self.staged(subject)
+            case GroupScan() | RowScan():
+                return self.scan(subject)
+            case TableQuery():
+                title = "answers, tables and side streams, joined by DuckDB in one process"
+                return PlanNode("tables", title, (said("sql", subject.sql),))
+            case _:
+                return self.once(subject)
+
+    # -- queries
+
+    def answered(self, query: Query, standing: Standing | None, facts: PlanFacts) -> PlanNode:
+        """How the operator of its kind answers a query."""
+        return next(n for kind in KINDS if (n := kind.explain_query(facts, query, standing)) is not None)
+
+    def attempt(self, owner: str, part: Callable[[], PlanNode]) -> PlanNode:
+        """What an operator says of itself; one that fails spoils nothing but its own part of the plan."""
+        node = self.failures.attempt(owner, part, attempts=1)
+        return PlanNode("failed", f"cannot be explained: {self.failures.reasons[owner]}") if node is None else node
+
+    def standing(self, standing: Standing) -> PlanNode:
+        """A query with an operator of its own: how it is answered, from which state, over which streams."""
+        facts, query, owner = self.facts, standing.definition.query, query_owner(standing.id)
+        node = self.attempt(owner, partial(self.answered, query, standing, facts))
+        reason = f": {standing.reason}" if standing.reason else ""
+        more = [Fact("status", f"{standing.status}{reason}; live from epoch {standing.first_epoch}")]
+        parts = [
+            self.attempt(each, partial(self.operators.storing[each].explain, facts, standing))
+            for each in dict.fromkeys(standing.inputs or (standing.synopsis,))
+            if each in self.operators.storing
+        ]
+        if isinstance(query, StreamQuery):
+            parts += standing_reduction(self.core, query, standing)
+        inner = [s for s in facts.catalog.streams_of(standing) if s.is_inner]
+        parts += [self.inner(standing, stream) for stream in inner]
+        if facts.done is not None:
+            did, known = facts.done.get(owner, Done()), facts.published.queries.get(str(standing.id), QueryProgress())
+            reported = f"{known.windows}, revised: {known.revisions}, rows too late: {known.too_late}"
+            more += [Fact("answers", f"{did.rows_out} rows, {did.seconds:.3f} s"), Fact("rows reported", reported)]
+            parts.append(epochs_node(self.core))
+        return self.labelled(node.with_more(tuple(more), tuple(parts)), inner)
+
+    def inner(self, reader: Standing, stream: StreamDefinition) -> PlanNode:
+        """How a stream is made that stands without a name in a query's FROM."""
+        catalog, derived = self.facts.catalog, stream.derived
+        assert derived is not None
+        made = self.standing(catalog.queries[derived.query or 0])
+        others = sorted(n for n in catalog.readers_of(stream.id) if n != reader.definition.name)
+        shared = f"shared with {', '.join(others)}" if others else "its own"
+        change = "take others back" if stream.takes_back else "stay as they are"
+        return _titled(made, f"query over {stream.label}, an epoch after they form; they {change}, {shared}")
+
+    def labelled(self, node: PlanNode, inner: list[StreamDefinition]) -> PlanNode:
+        """A plan that calls streams without a name as people do."""
+        for stream in inner:
+            node = node.reworded(partial(_called, stream.name, stream.label))
+        return node
+
+    def registered(self, registered: Registered) -> PlanNode:
+        """A row query: how it is answered, how much of the answer is kept ready, and how often it is asked for."""
+        core, query = self.core, registered.selection
+        number = registered.id
+        node = self.attempt(query_owner(number), partial(self.answered, query, None, self.facts))
+        form, reason = ready_of(core).keeper.form(number, registered.options.materialize)
+        last, calls = core.register.usage(number)
+        at = f", last at {moment(last)}" if calls else ""
+        others = [len(core.register.table(stream)) for stream in dict.fromkeys(registered.streams)]
+        more = (
+            Fact("materialize", f"{registered.options.materialize}; now {form}: {reason}"),
+            said("invoked", f"invoked {calls} times since the pond was opened{at}"),
+            Fact("status", f"{registered.status}; registered behind epoch {registered.registered_epoch}"),
+            said("index", f"the predicate index holds {' and '.join(map(str, others))} queries of the stream"),
+        )
+        if query.query.reduce is None:
+            return node.with_more(more)
+        if self.facts.analyzed:
+            return node.with_more(more, tuple(analyzed_reduction(evaluate(core, registered).table)))
+        whole = f"rows behind epoch {registered.registered_epoch} are whole; those before are read reduced"
+        reduced = PlanNode("reduce", f"reduce: {reduction_text(query.query.reduce)}", (said("whole", whole),))
+        return node.with_more(more, (reduced,))
+
+    def once(self, query: Query) -> PlanNode:
+        """An ad hoc query: what its operator would be."""
+        node = self.attempt("an ad hoc query", partial(self.answered, query, None, self.facts))
+        if isinstance(query, RowQuery):
+            reduced = self.reduced(query.query, lambda: select_once(self.core, query).table)
+            return node.with_more((said("ad hoc", "ad hoc: nothing is kept"),), reduced)
+        if isinstance(query, StreamQuery):
+            return node.with_more(children=self.reduced(query, lambda: select_stream(self.core, query)))
+        return node
+
+    def scan(self, query: ScanQuery) -> PlanNode:
+        """An ad hoc query over the rows of a stream, which no operator answers but a scan of the archive."""
+        facts, stream = self.facts, self.facts.catalog.stream(query.stream)
+        assert stream is not None
+        found = [said("ad hoc", "ad hoc over the archive and live data up to now"), *filter_and_keys(query)]
+        if isinstance(query, GroupScan):
+            everything, low = unnamed(over_all_time(query, stream.options.time)), retained_from(stream, facts.published)
+            wanted = Range(low if low > NEVER else None)
+            found += summary_facts(facts, stream, everything, spec_of(everything, stream), wanted)
+        reduced = self.reduced(query, lambda: select_stream(self.core, query))
+        return PlanNode("scan", over(query, stream), tuple(found), reduced)
+
+    def reduced(self, query: StreamQuery, answer: Callable[[], pa.Table]) -> tuple[PlanNode, ...]:
+        """What REDUCE leaves out of an ad hoc query; where it is analysed the query is answered, to tell it."""
+        if query.reduce is None or not query.reduce.samples:
+            return ()
+        analyzed = self.facts.analyzed
+        return tuple(analyzed_reduction(answer()) if analyzed else planned_reduction(self.core, query))
+
+    def staged(self, staged: Staged) -> PlanNode:
+        """A SELECT over streams without a name that nobody has registered: as if these were there."""
+        catalog = self.facts.catalog
+        for number, each in enumerate(staged.inner, 1):
+            stream = stream_of(each)
+            derived = None if stream.derived is None else replace(stream.derived, inner=each.name)
+            made = replace(stream, id=-number, derived=derived)
+            catalog = replace(catalog, streams={**catalog.streams, made.id: made})
+        facts = replace(self.facts, catalog=catalog)
+        inner = [
+            _titled(self.answered(each.query, None, facts), f"query over {each.name}, an epoch after they form")
+            for each in staged.inner
+        ]
+        register = said("register", "it would be a standing query: CREATE QUERY q AS SELECT …")
+        return self.answered(staged.query, None, facts).with_more((register,), tuple(inner))
+
+    # -- streams
+
+    def stream(self, stream: StreamDefinition) -> PlanNode:
+        """Where the rows of a stream come from, how long they are kept, and who takes them."""
+        facts, catalog = self.facts, self.facts.catalog
+        bound = facts.published.progress.get(str(stream.id), StreamProgress()).bound
+        keep = keep_of_rows(stream)
+        readers = sorted(catalog.readers_of(stream.id))
+        read = f"read by {', '.join(dict.fromkeys(readers))}" if readers else "read by no window query and no stream"
+        late = f"progress {moment(bound)}; late rows: {stream.options.late}"
+        found = [said("event time", f"event time {stream.options.time}, {late}")]
+        found += [said("kept", f"rows are kept for {duration(keep.time)}")] if keep.time is not None else []
+        found += [said("kept", f"rows are kept up to {keep.size:,} bytes")] if keep.size is not None else []
+        found += [Fact("archive", stream.options.archive)] if stream.options.archive != "plain" else []
+        found.append(said("readers", read))
+        node = PlanNode("stream", f"stream {stream.name}: {source_of(catalog, stream)}", tuple(found))
+        node, parts = self._of_answers(node, stream), []
+        for operator in self.operators:
+            part = self.failures.attempt(operator.owner, partial(operator.explain_stream, facts, stream), attempts=1)
+            parts += [] if part is None else [part]
+        return node.with_more(children=tuple(parts))
+
+    def _of_answers(self, node: PlanNode, stream: StreamDefinition) -> PlanNode:
+        """With the query whose answers are the rows of the stream."""
+        derived = stream.derived
+        if derived is None or derived.query is None:
+            return node
+        standing = self.facts.catalog.queries[derived.query]
+        published = "answers are rows an epoch after they are published"
+        found = [said("answers", f"{published}; revisions: {derived.revisions}")]
+        if delay := standing.definition.options.delay:
+            final = f"windows are answered {duration(delay)} behind progress, when they are final"
+            found.append(said("delay", final))
+        return node.with_more(tuple(found), (self.standing(standing),))
+
+
+def facts_of(core: Core, analyze: bool) -> PlanFacts:
+    """What operators are told of a pond; see `PlanFacts`."""
+    with core.lock:
+        return PlanFacts(
+            core.path,
+            core.catalog,
+            core.published,
+            core.filters,
+            core.state.segments,
+            core.summaries.segments,
+            {stream: runtime.archive.snapshot for stream, runtime in core.streams.items()},
+            partial(served, core.archives, make=False),
+            partial(table_fact, core),
+            lambda stream: len(core.register.on_stream(stream)),
+            work_done(core) if analyze else None,
+        )
+
+
+def _titled(node: PlanNode, title: str) -> PlanNode:
+    """A plan under another title, with its own as what it says first."""
+    return replace(node, title=title, facts=(said("query", node.title), *node.facts))
+
+
+def _called(name: str, label: str, text: str) -> str:
+    return text.replace(name, label)
+
+
+__all__ = ["explained"]

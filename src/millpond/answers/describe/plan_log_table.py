@@ -1,0 +1,66 @@
+"""The plan log of a query or a derived stream: which order of filters or inputs was chosen when, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.operators.filters.subjects import PipelineSubject, pipelines_of, stream_subject
+from millpond.types import StreamDefinition
+
+
+def subjects_of(core: Core, found: Standing | StreamDefinition) -> list[str]:
+    """The subjects whose orders a standing query or a derived stream has."""
+    if isinstance(found, StreamDefinition):
+        query = None if found.derived is None else found.derived.query
+        if query is None:
+            return [stream_subject(found)]
+        found = core.catalog.queries[query]
+    if not found.inputs:
+        return [found.synopsis]
+    return [*dict.fromkeys(found.inputs), *(subject.name for subject in pipelines_of(found))]
+
+
+def plan_log_table(core: Core, found: Standing | StreamDefinition) -> pa.Table:
+    """The plan log of a query or a derived stream as a table; see `Pond.plans`."""
+    rows: list[dict[str, Any]] = []
+    for name in subjects_of(core, found):
+        held = core.filters.of(core.catalog, name)
+        if held is None:
+            continue
+        subject, filters = held[0], held[0].filters
+        for entry in core.filters.log(name):
+            if len(entry.plan) == len(filters):
+                rows.append(
+                    {
+                        "time": entry.time,
+                        "epoch": entry.epoch,
+                        "pipeline": subject.input if isinstance(subject, PipelineSubject) else None,
+                        "plan": subject.told(entry.plan),
+                        "under": subject.told(entry.under),
+                        "changed": entry.plan != entry.under,
+                        "rows": entry.rows,
+                        "statistics": [(filters[int(k.split()[1]) - 1], v) for k, v in entry.statistics.items()],
+                        "microseconds": [(filters[i], c) for i, c in enumerate(entry.costs)],
+                        "reason": entry.reason,
+                    }
+                )
+    by_name = pa.map_(pa.string(), pa.float64())
+    schema = pa.schema(
+        {
+            "time": pa.timestamp("us"),
+            "epoch": pa.int64(),
+            "pipeline": pa.string(),
+            "plan": pa.list_(pa.string()),
+            "under": pa.list_(pa.string()),
+            "changed": pa.bool_(),
+            "rows": pa.int64(),
+            "statistics": by_name,
+            "microseconds": by_name,
+            "reason": pa.string(),
+        }
+    )
+    return pa.Table.from_pylist(rows, schema)

@@ -1,0 +1,84 @@
+"""`pond.status()`: a snapshot of everything that moves, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millpond.answers.describe.query_listing import window_queries
+from millpond.answers.describe.work import filters_table, work_table
+from millpond.catalog import Catalog
+from millpond.engine.control.reporting import memory_bytes
+from millpond.engine.core import Core
+from millpond.manifests.records import StreamCounts
+from millpond.progress import NEVER, StreamProgress
+from millpond.types import StreamDefinition
+from millpond.types.instants import moment
+
+
+def status(core: Core) -> dict[str, Any]:
+    """A snapshot of everything that moves: streams, queries, epochs."""
+    with core.lock:
+        published, catalog, recent = core.published, core.catalog, list(core.recent)
+    return {
+        "path": core.path,
+        "epochs": published.epoch,
+        "streams": streams_status(core),
+        "queries": window_queries(core),
+        "row_queries": core.register.statistics(),
+        "synopses": len(catalog.synopses),
+        "last_epochs": recent,
+        "work": work_table(core),
+        "filters": filters_table(core),
+        "load": {"drop": core.load.decider.drop, "reason": core.load.decider.reason},
+        "epoch_limit_bytes": core.pace.limit,
+        "memory_bytes": memory_bytes(),
+        "statistics": core.settings.statistics,
+        "scheduling": core.settings.scheduling,
+        "state_files": len(core.state.segments),
+        "state_bytes": sum(s.size for s in core.state.segments),
+        "result_files": len(core.results.segments),
+    }
+
+
+def streams_status(core: Core) -> dict[str, dict[str, Any]]:
+    """What is known of each stream, by name."""
+    with core.lock:
+        published, catalog, recent = core.published, core.catalog, list(core.recent)
+    streams = {}
+    for definition in catalog.shown_streams():
+        counts = published.counts.get(str(definition.id), StreamCounts())
+        progress = published.progress.get(str(definition.id), StreamProgress())
+        runtime = core.streams[definition.id]
+        streams[definition.name] = {
+            "rows": counts.rows,
+            "rate": _rate(recent),
+            "watermark": moment(progress.bound),
+            "high_watermark": moment(progress.high),
+            "late": counts.late,
+            "dead": counts.dead,
+            "unknown_columns": counts.unknown,
+            "bytes": counts.bytes,
+            "pending_items": runtime.log.length - published.intake.get(str(definition.id), 0),
+            "pending_rows": sum(
+                i.rows or 0 for i in runtime.log.items(published.intake.get(str(definition.id), 0), None)
+            ),
+            "changed_files": list(runtime.source.changed) if runtime.source is not None else [],
+            "archive_files": len(runtime.archive.segments),
+            "source": source_of(catalog, definition),
+            "removed_before": moment(NEVER if (gone := runtime.archive.snapshot[1]) is None else gone),
+        }
+    return streams
+
+
+def source_of(catalog: Catalog, stream: StreamDefinition) -> str:
+    """Where a stream's rows come from: 'ingest', a path, or what it is derived from."""
+    if stream.derived is None:
+        return stream.options.path or stream.options.source
+    names = sorted(catalog.shown_names([catalog.streams[s] for s in stream.derived.sources]))
+    return f"{'answers' if stream.derived.query is not None else 'rows'} of {', '.join(names)}"
+
+
+def _rate(recent: list[dict[str, Any]]) -> float:
+    busy = [e for e in recent[-8:] if e["rows"]]
+    seconds = sum(e["seconds"] for e in busy)
+    return round(sum(e["rows"] for e in busy) / seconds, 1) if seconds else 0.0

@@ -1,0 +1,37 @@
+"""What EXPLAIN says of streams of pairs: their keys, and who lets whose rows go."""
+
+from __future__ import annotations
+
+from millpond.catalog import Standing
+from millpond.operators.plan_facts import PlanFacts
+from millpond.operators.relational.relational_plans import relational_plan
+from millpond.relations.bands import alone_of
+from millpond.types import PairsQuery
+from millpond.types.plan_nodes import Fact, PlanNode, said
+
+
+def pairs_plan(facts: PlanFacts, query: PairsQuery, standing: Standing | None) -> PlanNode:
+    """How a stream of pairs is answered."""
+    gives = "PAIRS: a stream of joined rows, each as soon as it is certain"
+    return relational_plan("pairs", facts, query, standing, gives, _plan(query))
+
+
+def _plan(query: PairsQuery) -> list[Fact]:
+    join, (first, second) = query.join, [i.stream for i in query.inputs]
+    keys = " and ".join(f"{e.left_sql} = {e.right_sql}" for e in join.equalities) or "none: every pair within reach"
+    going = f"rows of {first} are let go by the progress of {second}, and those of {second} by {first}"
+    found = [
+        Fact("plan", f"paired; {join.kind} join, each pair once, when the second of its rows is there"),
+        Fact("keys", keys),
+        said("let go", going),
+    ]
+    if join.kind in ("asof", "asof left"):
+        latest = f"a row of {first} is joined with its latest partner when {second} has passed it"
+        return [*found, said("latest", latest)]
+    told = {"semi": "has no partner, and is left out,", "anti": "has no partner"}.get(join.kind, "is alone")
+    names = (first, second)
+    alone = [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in alone_of(query)]
+    return [*found, *(said("alone", each) for each in alone)]
+
+
+__all__ = ["pairs_plan"]

@@ -1,0 +1,56 @@
+"""What EXPLAIN says of row queries: their windows, their conditions, and what the predicate index takes of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millpond.types import Edge, GroupScan, RowQuery, Side
+from millpond.types.durations import duration
+from millpond.types.instants import moment
+from millpond.types.plan_nodes import Fact, PlanNode, said
+
+
+def row_query_plan(query: RowQuery) -> PlanNode:
+    """How a row query is answered."""
+    several = len(query.sides) > 1
+    over = "the union of streams" if query.query.feeds else "streams" if several else "stream"
+    sides = [PlanNode("stream", f"of {side.stream}", tuple(_side(side))) for side in query.sides]
+    found = [] if several else list(sides[0].facts)
+    if query.join is not None:
+        found.append(Fact("join", f"{query.join.left} {query.join.operator} {query.join.right}"))
+    if query.query.where:
+        found.append(Fact("on joined rows", query.query.where))
+    if isinstance(query.query, GroupScan):
+        keys = ", ".join(k.expression for k in query.query.keys)
+        found.append(said("aggregates", f"aggregates at invocation, any window{f'; keys: {keys}' if keys else ''}"))
+    names = ", ".join(side.stream for side in query.sides)
+    return PlanNode("row query", f"row query over {over} {names}", tuple(found), tuple(sides) if several else ())
+
+
+def _side(side: Side) -> Iterator[Fact]:
+    """The window of a stream, and its condition as the predicate index has it."""
+    yield Fact("window", f"BEGIN {_edge(side.span.begin)} END {_edge(side.span.end)}")
+    if side.where:
+        yield Fact("condition", side.where)
+    attributes = sorted({i.attribute for box in side.boxes for i in box})
+    indexed = [a for a in attributes if a.startswith('"')]
+    listed = [a for a in attributes if not a.startswith('"')]
+    if indexed:
+        yield said("predicate index", f"predicate index on {', '.join(indexed)}; {len(side.boxes)} alternatives")
+    if listed:
+        yield Fact("predicate list", ", ".join(listed))
+
+
+def _edge(edge: Edge) -> str:
+    if edge.kind == "open":
+        return "-"
+    if edge.kind == "constant":
+        return f"TIMESTAMP '{moment(edge.value)}'"
+    if edge.kind == "rows":
+        return f"NOW - {edge.value} ROWS"
+    if edge.value == 0:
+        return "NOW"
+    return f"NOW {'-' if edge.value < 0 else '+'} {duration(abs(edge.value))}"
+
+
+__all__ = ["row_query_plan"]
