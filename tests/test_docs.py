@@ -34,6 +34,7 @@ PAGES = [
     "docs/system-stream.md",
     "docs/adaptive.md",
     "docs/joins.md",
+    "docs/plans.md",
 ]
 
 

@@ -124,6 +124,15 @@ def test_a_query_is_invoked(pond: Any) -> None:
         query.result(as_of=("epoch", 99))
 
 
+def test_plans_are_trees(pond: Any) -> None:
+    plan = pond.query("q").explain()
+    assert plan == pond.explain("q") == pond.sql("EXPLAIN q").plan
+    assert plan.value("window") == "range 10s, slide 10s, origin 1970-01-01 00:00:00"
+    assert [child.operator for child in pond.explain("q", analyze=True).children] == ["synopsis", "epochs"]
+    with pytest.raises(MillpondError, match="'nobody'"):
+        pond.explain("nobody")
+
+
 def test_a_query_is_found_paused_and_dropped(pond: Any) -> None:
     query = pond.query("q")
     assert pond.query(query.id).name == "q"

@@ -30,6 +30,7 @@ from millpond.support.errors import PondError, QueryError
 from millpond.support.sql import quote
 from millpond.types import Edge, WindowedQuery, micros_of, to_json
 from millpond.types.as_of import AsOf, as_of_moment, not_an_edge, timestamp_of
+from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import Answer, AnswerBatch, Cursor
 
 
@@ -90,6 +91,14 @@ class QueryHandle:
         if most is None:
             return evaluate(self._core, registered, moment, *edges)
         return evaluate(self._core, registered, moment, *edges, most)
+
+    def explain(self, analyze: bool = False) -> PlanNode:
+        """How it is answered, as a tree; `analyze`: also what that took in the last epochs. See `Pond.explain`."""
+        [result] = Interpreter(self._core, lambda final: None, self._changed).run(
+            explain_statement(quote(self.name), analyze)
+        )
+        assert result.plan is not None
+        return result.plan
 
     def subscribe(
         self,

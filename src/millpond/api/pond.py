@@ -52,6 +52,7 @@ from millpond.synopses.kernel import reset
 from millpond.tables.executors import Executor, InlineExecutor
 from millpond.types import QueryOptions, RowQuery, to_json
 from millpond.types.options import OptionFault, options_of, read
+from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import AnswerBatch, Cursor, StatementResult
 from millpond.windows.protocol import WindowKind
 
@@ -136,6 +137,24 @@ class Pond(Functions):
         """Execute a script and return the result of its last statement."""
         results = list(self.run(script))
         return results[-1] if results else StatementResult("message", "nothing to do")
+
+    def explain(self, query: str, analyze: bool = False) -> PlanNode:
+        """How a SELECT, a query or a stream is answered, as a tree. Printed, it is what EXPLAIN says.
+
+        Arguments:
+            query: a SELECT, or the name of a query or a stream as SQL has it.
+            analyze: also what that took in the last epochs; a SELECT with REDUCE is answered for it.
+        Raises: StatementError where the SELECT is wrong; QueryError when there is nothing of that name.
+
+            >>> import tempfile
+            >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+            ...     _ = pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (event_time = 'ts')")
+            ...     pond.explain("SELECT count(*) FROM s [RANGE TUMBLING 1 MINUTE]").value("window")
+            'range 1m, slide 1m, origin 1970-01-01 00:00:00'
+        """
+        plan = self.sql(explain_statement(query, analyze)).plan
+        assert plan is not None
+        return plan
 
     def ingest(self, stream: str, data: Any, key: str | None = None, partition: str = "") -> int | None:
         """Take rows into a stream; when this returns they are durable.

@@ -22,11 +22,13 @@ import pyarrow as pa
 from millpond.client.http import Broken, Http, segment
 from millpond.support import wire
 from millpond.support.errors import MillpondError, PondError, QueryError
+from millpond.support.sql import quote
 from millpond.types import Edge, QueryOptions, micros_of, moment_of
 from millpond.types.as_of import as_of_moment, not_an_edge
 from millpond.types.batches import Shape, array_of, columns_of
 from millpond.types.instants import FOREVER, NEVER
 from millpond.types.options import OptionFault, options_of, read
+from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import Answer, AnswerBatch, Cursor, StatementResult
 
 #: How long a subscription tries to find a server again that it has lost, seconds.
@@ -84,6 +86,10 @@ class RemoteQueryHandle:
         found: dict[str, Any] = self._http.json("GET", self._path)
         return found
 
+    def explain(self, analyze: bool = False) -> PlanNode:
+        """How it is answered, as a tree; as the embedded handle's."""
+        return _plan(self._http, quote(self.name), analyze)
+
     def subscribe(
         self,
         since: Cursor | str | None = None,
@@ -132,26 +138,17 @@ class RemotePond:
     def run(self, script: str) -> Iterator[StatementResult]:
         """Execute a script, giving the result of each statement as it is there; raises as `Pond.run`."""
         self._check()
-        body = json.dumps({"statements": script}).encode()
-        headers = {"Content-Type": wire.JSON, "Accept": wire.RESULTS}
-        with self._http.stream("POST", "/v1/statements", {}, body, headers) as answer:
-            parts: list[pa.Table] = []
-            for header, table in wire.frames(answer.read):
-                if "error" in header:
-                    raise wire.error_of(header)
-                if table is not None:
-                    parts.append(table)
-                if header.get("end") or header.get("more"):
-                    continue
-                rows = (pa.concat_tables(parts) if len(parts) > 1 else parts[0]) if parts else None
-                parts = []
-                yield StatementResult(header["kind"], header["message"], rows, header["statement"])
-            answer.read()
+        yield from _run(self._http, script)
 
     def sql(self, script: str) -> StatementResult:
         """Execute a script and return the result of its last statement."""
         results = list(self.run(script))
         return results[-1] if results else StatementResult("message", "nothing to do")
+
+    def explain(self, query: str, analyze: bool = False) -> PlanNode:
+        """How a SELECT, a query or a stream is answered, as a tree; as `Pond.explain`."""
+        self._check()
+        return _plan(self._http, query, analyze)
 
     def register(
         self, text: str, name: str | None = None, owner: str = "", materialize: str = "auto", **options: Any
@@ -297,6 +294,31 @@ def connect(url: str, token: str | None = None, timeout: float = 120.0) -> Remot
         pond.close()
         raise
     return pond
+
+
+def _run(http: Http, script: str) -> Iterator[StatementResult]:
+    """The results of a script, each as it is there."""
+    body = json.dumps({"statements": script}).encode()
+    headers = {"Content-Type": wire.JSON, "Accept": wire.RESULTS}
+    with http.stream("POST", "/v1/statements", {}, body, headers) as answer:
+        parts: list[pa.Table] = []
+        for header, table in wire.frames(answer.read):
+            if "error" in header:
+                raise wire.error_of(header)
+            if table is not None:
+                parts.append(table)
+            if header.get("end") or header.get("more"):
+                continue
+            rows = (pa.concat_tables(parts) if len(parts) > 1 else parts[0]) if parts else None
+            parts = []
+            yield StatementResult(header["kind"], header["message"], rows, header["statement"])
+        answer.read()
+
+
+def _plan(http: Http, query: str, analyze: bool) -> PlanNode:
+    [result] = _run(http, explain_statement(query, analyze))
+    assert result.plan is not None
+    return result.plan
 
 
 def _subscribe(

@@ -25,6 +25,21 @@ ROW: Final[Schema] = {"type": "object", "additionalProperties": True}
 ROWS: Final[Schema] = {"type": "array", "items": ROW}
 COLUMNS: Final[Schema] = {"type": "array", "items": _object(["name", "type"], name=TEXT, type=TEXT)}
 
+PLAN: Final[Schema] = _object(
+    ["operator", "title", "facts", "children"],
+    operator={"type": "string", "description": "a kind of operator (panes, relation, …), or another part of an answer"},
+    title={"type": "string", "description": "what it is, in words"},
+    facts={
+        "type": "array",
+        "items": _object(
+            ["name", "value", "sentence"],
+            name=TEXT,
+            value=TEXT,
+            sentence={"type": "boolean", "description": "the value is a sentence, which is printed without the name"},
+        ),
+    },
+    children={"type": "array", "items": {"$ref": "#/components/schemas/Plan"}},
+)
 ERROR: Final[Schema] = {
     "type": "object",
     "required": ["error", "message"],
@@ -54,6 +69,7 @@ RESULT: Final[Schema] = {
         "row_count": WHOLE,
         "next": _MAYBE_TEXT,
         "rows": ROWS,
+        "plan": {"$ref": "#/components/schemas/Plan"},
     },
 }
 RESULTS: Final[Schema] = _object(["results"], results={"type": "array", "items": RESULT})

@@ -12,13 +12,18 @@ store 7
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import pyarrow as pa
 
+from millpond.support.errors import QueryError
 from millpond.types.json_records import from_json, to_json
+
+#: What may hold a semicolon that ends no statement: texts, quoted names, comments.
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 #: Under which key the metadata of a table of lines have the plan itself.
 _METADATA = b"millpond.plan"
@@ -114,6 +119,18 @@ class PlanNode:
         return from_json(PlanNode, found)
 
 
+def explain_statement(query: str, analyze: bool) -> str:
+    """The statement that asks for a plan. Raises: QueryError where the query goes on with another statement.
+
+    >>> explain_statement("SELECT ';' FROM s;", True)
+    "EXPLAIN ANALYZE SELECT ';' FROM s"
+    """
+    query = query.strip().rstrip(";").rstrip()
+    if ";" in _QUOTED.sub("", query):
+        raise QueryError("one query is explained at a time; leave out what follows its ';'")
+    return f"EXPLAIN {'ANALYZE ' if analyze else ''}{query}"
+
+
 def plan_table(plan: PlanNode) -> pa.Table:
     """The lines of a plan as a table of one column, whose metadata have the plan."""
     schema = pa.schema([("plan", pa.string())], {_METADATA: json.dumps(plan.to_dict()).encode()})
@@ -132,4 +149,4 @@ def plan_in(table: pa.Table) -> PlanNode | None:
     return None if found is None else PlanNode.from_dict(json.loads(found))
 
 
-__all__ = ["Fact", "PlanNode", "plan_in", "plan_table", "said"]
+__all__ = ["Fact", "PlanNode", "explain_statement", "plan_in", "plan_table", "said"]

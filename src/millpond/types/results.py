@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond.support.errors import QueryError
+from millpond.types.plan_nodes import PlanNode, plan_in
 from millpond.types.text_table import text_table
 
 #: Which answers a subscription carries: all of them; none of windows that are open; only what can no longer change.
@@ -32,6 +33,11 @@ class StatementResult:
         if self.table is None:
             return self.message
         return text_table(self.table, self.message, whole=self.statement[:5].upper() == "SHOW ")
+
+    @property
+    def plan(self) -> PlanNode | None:
+        """What EXPLAIN gave, as a tree; None: it is the result of another statement."""
+        return None if self.table is None else plan_in(self.table)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows as Python tuples; empty for a message."""

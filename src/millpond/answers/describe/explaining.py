@@ -62,7 +62,6 @@ class _Explaining:
         self.core = core
         self.facts = facts_of(core, analyze)
         self.operators: Operators = operators_of(self.facts.catalog)
-        self.failures = Failures(self.facts.catalog, "EXPLAIN")
 
     def explained(self, subject: Explained) -> PlanNode:
         """The plan of anything."""
@@ -86,24 +85,31 @@ class _Explaining:
     # -- queries
 
     def answered(self, query: Query, standing: Standing | None, facts: PlanFacts) -> PlanNode:
-        """How the operator of its kind answers a query."""
-        return next(n for kind in KINDS if (n := kind.explain_query(facts, query, standing)) is not None)
+        """How the operator of its kind answers a query; a kind that fails to say so spoils no query of another."""
+        failures = Failures(facts.catalog, "EXPLAIN")
+        for kind in KINDS:
+            part = partial(kind.explain_query, facts, query, standing)
+            if (node := failures.attempt(kind.__name__, part, attempts=1)) is not None:
+                return node
+        return _failed(failures)
 
-    def attempt(self, owner: str, part: Callable[[], PlanNode]) -> PlanNode:
-        """What an operator says of itself; one that fails spoils nothing but its own part of the plan."""
-        node = self.failures.attempt(owner, part, attempts=1)
-        return PlanNode("failed", f"cannot be explained: {self.failures.reasons[owner]}") if node is None else node
+    def attempt(self, owner: str, part: Callable[[], PlanNode | None]) -> tuple[PlanNode, ...]:
+        """What an operator says of itself, if anything; one that fails spoils nothing but its own part of the plan."""
+        failures = Failures(self.facts.catalog, "EXPLAIN")
+        node = failures.attempt(owner, part, attempts=1)
+        return (_failed(failures),) if failures.reasons else () if node is None else (node,)
 
     def standing(self, standing: Standing) -> PlanNode:
         """A query with an operator of its own: how it is answered, from which state, over which streams."""
         facts, query, owner = self.facts, standing.definition.query, query_owner(standing.id)
-        node = self.attempt(owner, partial(self.answered, query, standing, facts))
+        node = self.answered(query, standing, facts)
         reason = f": {standing.reason}" if standing.reason else ""
         more = [Fact("status", f"{standing.status}{reason}; live from epoch {standing.first_epoch}")]
         parts = [
-            self.attempt(each, partial(self.operators.storing[each].explain, facts, standing))
+            node
             for each in dict.fromkeys(standing.inputs or (standing.synopsis,))
             if each in self.operators.storing
+            for node in self.attempt(each, partial(self.operators.storing[each].explain, facts, standing))
         ]
         if isinstance(query, StreamQuery):
             parts += standing_reduction(self.core, query, standing)
@@ -136,7 +142,7 @@ class _Explaining:
         """A row query: how it is answered, how much of the answer is kept ready, and how often it is asked for."""
         core, query = self.core, registered.selection
         number = registered.id
-        node = self.attempt(query_owner(number), partial(self.answered, query, None, self.facts))
+        node = self.answered(query, None, self.facts)
         form, reason = ready_of(core).keeper.form(number, registered.options.materialize)
         last, calls = core.register.usage(number)
         at = f", last at {moment(last)}" if calls else ""
@@ -157,7 +163,7 @@ class _Explaining:
 
     def once(self, query: Query) -> PlanNode:
         """An ad hoc query: what its operator would be."""
-        node = self.attempt("an ad hoc query", partial(self.answered, query, None, self.facts))
+        node = self.answered(query, None, self.facts)
         if isinstance(query, RowQuery):
             reduced = self.reduced(query.query, lambda: select_once(self.core, query).table)
             return node.with_more((said("ad hoc", "ad hoc: nothing is kept"),), reduced)
@@ -216,11 +222,8 @@ class _Explaining:
         found += [Fact("archive", stream.options.archive)] if stream.options.archive != "plain" else []
         found.append(said("readers", read))
         node = PlanNode("stream", f"stream {stream.name}: {source_of(catalog, stream)}", tuple(found))
-        node, parts = self._of_answers(node, stream), []
-        for operator in self.operators:
-            part = self.failures.attempt(operator.owner, partial(operator.explain_stream, facts, stream), attempts=1)
-            parts += [] if part is None else [part]
-        return node.with_more(children=tuple(parts))
+        parts = [n for o in self.operators for n in self.attempt(o.owner, partial(o.explain_stream, facts, stream))]
+        return self._of_answers(node, stream).with_more(children=tuple(parts))
 
     def _of_answers(self, node: PlanNode, stream: StreamDefinition) -> PlanNode:
         """With the query whose answers are the rows of the stream."""
@@ -252,6 +255,10 @@ def facts_of(core: Core, analyze: bool) -> PlanFacts:
             lambda stream: len(core.register.on_stream(stream)),
             work_done(core) if analyze else None,
         )
+
+
+def _failed(failures: Failures) -> PlanNode:
+    return PlanNode("failed", f"cannot be explained: {'; '.join(failures.reasons.values())}")
 
 
 def _titled(node: PlanNode, title: str) -> PlanNode:

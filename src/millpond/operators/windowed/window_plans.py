@@ -77,7 +77,9 @@ def _would_share(facts: PlanFacts, query: WindowedQuery, needed: Spec) -> Fact:
 
 def _history(facts: PlanFacts, stream: StreamDefinition, query: WindowedQuery, spec: Spec) -> list[Fact]:
     """What there is of the past where retention has removed rows, or a summary stands for them."""
-    _, removed = facts.archives.get(stream.id, ((), None))
+    if stream.id not in facts.archives:
+        return []  # a stream that is still to be made
+    _, removed = facts.archives[stream.id]
     found = summary_facts(facts, stream, query, spec, Range())
     if found or removed is None:
         return found

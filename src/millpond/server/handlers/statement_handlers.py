@@ -149,6 +149,7 @@ def _result_json(call: Call, result: StatementResult, limit: int) -> bytes:
         return json_bytes(about)
     page, cursor = _page(call, result.table, 0, limit)
     about |= {"columns": columns_json(page.schema), "row_count": result.table.num_rows, "next": cursor}
+    about |= {} if result.plan is None else {"plan": result.plan.to_dict()}
     head = json_bytes(about)
     return head[:-1] + b',"rows":' + rows_json(page) + b"}"
 
