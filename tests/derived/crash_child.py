@@ -9,8 +9,8 @@ import random
 from typing import Any
 
 import millpond.api.pond
-import millpond.engine.control.loop as loop
-import millpond.engine.jobs.derived_history as derived_history
+import millpond.operators.derived.operator as operator
+import millpond.operators.derived.past_rows as past_rows
 import millpond.sources.derived_stream as derived
 from millpond.sources.derived_stream import DerivedSource
 from millpond.sources.intake_log import IntakeLog
@@ -22,9 +22,9 @@ QUERIES = ("q", "over_f")
 MORE = {
     "part-before": Moment(derived, "write_durably", "before"),
     "part-after": Moment(derived, "write_durably", "after"),
-    "history-before": Moment(loop, "run_history", "before"),
-    "history-unrecorded": Moment(derived_history, "write_history", "before"),
-    "history-recorded": Moment(derived_history, "write_history", "after"),
+    "history-before": Moment(operator, "make_past", "before"),
+    "history-unrecorded": Moment(past_rows, "write_history", "before"),
+    "history-recorded": Moment(past_rows, "write_history", "after"),
     "taken-before": Moment(IntakeLog, "append", "before", lambda log, items: items and items[0].kind == "derived"),
     "taken-after": Moment(IntakeLog, "append", "after", lambda log, items: items and items[0].kind == "derived"),
     "release-before": Moment(DerivedSource, "release", "before"),

@@ -33,6 +33,7 @@ import millpond.engine.jobs.sweeping as sweeping
 import millpond.engine.tasks.merging as merging
 import millpond.manifests.epochs as epochs
 import millpond.operators.copies.operator as copies
+import millpond.operators.windowed.past_windows as past_windows
 from millpond.archive.archive_files import RowsWriter
 from millpond.catalog import CatalogLog
 from millpond.sources.intake_log import IntakeLog
@@ -98,8 +99,8 @@ MOMENTS = {
     "chunks-after": Moment(merging, "write_chunks", "after"),
     "state-compaction": Moment(merging, "_compact", "after", lambda task, *a: str(task.shard) in task.manifest.compact),
     "backfill-before": Moment(backfill, "run_backfill", "before"),
-    "backfill-mapped": Moment(backfill, "_merge", "before"),
-    "backfill-written": Moment(backfill, "write_chunks", "after"),
+    "backfill-mapped": Moment(past_windows, "_merge", "before"),
+    "backfill-written": Moment(past_windows, "write_chunks", "after"),
     "backfill-unrecorded": Moment(backfill_queue, "write_json", "before", lambda path, *a: path.endswith(".json")),
     "backfill-recorded": Moment(backfill_queue, "write_json", "after", lambda path, *a: path.endswith(".json")),
     "backfill-after": Moment(backfill, "run_backfill", "after"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import millpond.archive.upkeep.compaction as compaction
-import millpond.engine.jobs.backfill as backfill
+import millpond.operators.windowed.past_windows as past_windows
 from millpond.engine.control.loop import step
 from millpond.support.errors import PondError, QueryError
 
@@ -74,7 +74,7 @@ def test_a_query_that_joins_a_running_backfill_is_filled_too(
     pond = made(inline_pond)
     pond.sql(f"CREATE QUERY before AS {query}")
     feed(pond, 0, 13)
-    write_json, joined = backfill.write_json, []
+    write_json, joined = past_windows.write_json, []
 
     def joining(path: str, value: Any) -> None:
         if not joined:
@@ -84,11 +84,11 @@ def test_a_query_that_joins_a_running_backfill_is_filled_too(
 
     pond.sql(f"CREATE QUERY a AS {narrow.replace('GROUP', 'WHERE v >= 0 GROUP')}")
     query = query.replace("GROUP", "WHERE v >= 0 GROUP")
-    monkeypatch.setattr(backfill, "write_json", joining)
+    monkeypatch.setattr(past_windows, "write_json", joining)
     for _ in range(10):
         if not step(pond._core):
             break
-    monkeypatch.setattr(backfill, "write_json", write_json)
+    monkeypatch.setattr(past_windows, "write_json", write_json)
     assert joined
     pond.sql(f"CREATE QUERY c AS {query}")
     feed(pond, 13, 40)
@@ -103,8 +103,8 @@ def test_a_repeated_backfill_has_a_new_plan(tmp_path: Path) -> None:
     """Workers keep plans; the same name may come again with another plan."""
     path = str(tmp_path / "o.json.plan")
     for number in range(3):
-        backfill.write_json(path, {"tasks": number})
-        assert backfill._plan(path) == {"tasks": number}
+        past_windows.write_json(path, {"tasks": number})
+        assert past_windows._plan(path) == {"tasks": number}
 
 
 def test_an_epoch_of_many_files_is_merged_in_parts(inline_pond: Factory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from millpond.engine.intake import split_reader
 from millpond.operators.panes import state as panes
+from millpond.operators.relational import relation_backfill
 from millpond.operators.rows import state as rows
 from millpond.operators.stores import state as stores
 
@@ -21,5 +22,6 @@ def small_limits() -> Iterator[None]:
         mock.patch.object(stores, "PRUNED", 2),
         mock.patch.object(panes, "KEPT_ROWS", 10),
         mock.patch.object(rows, "KEPT_ROWS", 5),
+        mock.patch.object(relation_backfill, "PIECE", 4),
     ):
         yield

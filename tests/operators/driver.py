@@ -26,17 +26,19 @@ from millpond.engine.control.facts import Facts, StreamFacts
 from millpond.engine.control.proposal import Proposal, propose
 from millpond.engine.tasks.mapping import map_split
 from millpond.engine.tasks.merging import merge_shard
+from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder, summaries_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, Published, Split
 from millpond.manifests.task_reports import EpochReport
-from millpond.operators.contract import least_need
+from millpond.operators.contract import Past, least_need
 from millpond.operators.filters.filter_orders import FilterOrders
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.registry import Operators, operators_of
 from millpond.progress import NEVER
 from millpond.sources.ingest import to_table
 from millpond.sources.intake_log import Item
+from millpond.sources.tables.versions import TableVersions
 from millpond.synopses import connection
 from millpond.synopses.finish import identity
 from millpond.tables import Segment, read_chunks, write_chunks
@@ -45,6 +47,7 @@ from millpond.tables.shard_cache import ShardCache, forget
 from millpond.types import StreamDefinition
 from millpond.types.options import Settings
 from millpond.types.plan_nodes import Fact
+from tests.operators.pasts import archives_of, begun_at
 from tests.oracle import Row
 from tests.quick import quick_folder
 
@@ -128,6 +131,7 @@ class Driver:
         self.copies: dict[tuple[int, str], list[Segment]] = defaultdict(list)
         self.entries: list[Segment] = []
         self.failures: dict[str, str] = {}
+        self.adoptions: tuple[Adoption, ...] = ()
         for path in (state_folder(self.pond), results_folder(self.pond), summaries_folder(self.pond), self._landing):
             os.makedirs(path)
         for name, data in self.declared.indexes.items():
@@ -183,6 +187,8 @@ class Driver:
         }
         settings = Settings(shards=self.shards, compact_files=2 if compact else NEVER_MERGED)
         proposal = self._proposed(settings, streams)
+        for event in proposal.events:
+            self.catalog = apply(self.catalog, event)
         return replace(
             proposal.manifest,
             splits=tuple(split for number, tasks in landed.items() for split in _splits(number, tasks)),
@@ -199,7 +205,8 @@ class Driver:
         while True:
             failures = Failures(self.catalog, "what is to do")
             proposal = propose(
-                Facts(clock, self.catalog, self.published, settings, streams, state=state, force=True), failures
+                Facts(clock, self.catalog, self.published, settings, streams, self.adoptions, state, force=True),
+                failures,
             )
             if proposal is not None:
                 return proposal
@@ -240,6 +247,8 @@ class Driver:
         for merge in report.merges:
             self.state += merge.state
             self.results += merge.results
+        self.results += [s for adoption in self.adoptions for s in adoption.results]
+        self.adoptions = ()
         for task in report.maps:
             self.archive[task.stream] += [] if task.files.archive is None else [task.files.archive]
             for copy, written in task.files.copies.items():
@@ -286,6 +295,24 @@ class Driver:
         for cache, kept in memory.items():
             cache._kept.update(kept)
         self.catalog = replace(self.catalog)  # operators are made anew
+
+    def compute_nothing(self) -> None:
+        """Go on with the streams alone: nothing of what is made of them is there yet."""
+        streams = {number: s for number, s in self.catalog.streams.items() if s.derived is None}
+        self.catalog = replace(self.catalog, streams=streams, queries={}, synopses={}, stores={})
+
+    def catch_up(self) -> None:
+        """Make it all from now on; what came before is back-filled, and adopted by the next epoch."""
+        epoch = self.published.epoch + 1
+        self.catalog = begun_at(self.declared.catalog, epoch)
+        failures = Failures(self.catalog, "back-fill")
+        past = Past(
+            archives_of(self), self.catalog, self.published, TableVersions(self.pond, tuple), {}, {},
+            self.published.clock, self.shards, os.path.join(self.pond, "plan.json"), failures,
+        )  # fmt: skip
+        found = [operator.history(past) for operator in self.operators if operator.first_epoch == epoch]
+        assert not failures.reasons
+        self.adoptions = tuple(each for each in found if each is not None)
 
     def drop_unneeded(self) -> int:
         """Remove all chunks of state that nobody needs; how many there were."""

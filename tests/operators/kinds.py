@@ -52,12 +52,14 @@ class Entry:
         cases: draws cases of it.
         shown: what is compared of a pond in the end.
         share: how many cases it affords, as a multiple of what the profile says.
+        past: what came before it is made from the archive; what others lack is made by upkeep, or by whoever asks.
     """
 
     kind: type[Operator]
     cases: st.SearchStrategy[Case] = field(repr=False)
     shown: Callable[[Driver], Answers] = field(default=last_answers, repr=False)
     share: float = field(default=0.8, repr=False)
+    past: bool = field(default=True, repr=False)
 
 
 LATE = st.sampled_from(("revise", "drop"))
@@ -220,7 +222,7 @@ def _row_query(draw: st.DrawFn, stream: Drawn) -> Asked:
 SUMMARY = "SELECT k, count(*), sum(g), min(v) FROM s [RANGE 5 MINUTES TUMBLING] GROUP BY k"
 
 ENTRIES = (
-    Entry(Copies, over_windows(_derived, ", archive='replicate(0.5, 0.9)', seed=7", 0, 0), copied, 1.5),
+    Entry(Copies, over_windows(_derived, ", archive='replicate(0.5, 0.9)', seed=7", 0, 0), copied, 1.5, False),
     Entry(
         PanesOperator,
         st.one_of(
@@ -242,10 +244,12 @@ ENTRIES = (
             united("SELECT count(*) AS n, list(n) AS l FROM (s UNION ALL z) [ROWS 5 SLIDE 2]"),
         ),
     ),
-    Entry(SummaryOperator, over_windows(_panes, f", archive='plain + summary({SUMMARY})'", 0, 1), summarised),
+    Entry(
+        SummaryOperator, over_windows(_panes, f", archive='plain + summary({SUMMARY})'", 0, 1), summarised, past=False
+    ),
     Entry(StoreOperator, over_instants(_relation(_ALIKE), 2, 2), share=0.4),
     Entry(RelationOperator, over_instants(_relation()), share=0.5),
     Entry(PairsOperator, over_instants(_pairs()), share=0.4),
     Entry(DerivedRows, over_windows(_derived), passed_on, 1.5),
-    Entry(RowQueries, over_windows(_row_query), matched, 1.5),
+    Entry(RowQueries, over_windows(_row_query), matched, 1.5, False),
 )

@@ -24,11 +24,13 @@ from tests.operators.shown import last_answers
 from tests.oracle import assert_rows_equal
 from tests.quick import quick_folder
 
+Check = Callable[[Entry, st.DataObject], None]
 
-def law(check: Callable[[Entry, st.DataObject], None]) -> Callable[[Entry], None]:
+
+def law(check: Check, entries: Sequence[Entry] = ENTRIES) -> Callable[[Entry], None]:
     """A test of a law, for every kind, with as many cases as each affords."""
 
-    @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.kind.__name__)
+    @pytest.mark.parametrize("entry", entries, ids=lambda entry: entry.kind.__name__)
     def test(entry: Entry) -> None:
         @settings(max_examples=max(3, int(settings.default.max_examples * entry.share)))
         @given(st.data())
@@ -112,6 +114,27 @@ def test_answers_are_what_the_definitions_say(entry: Entry, data: st.DataObject)
     case, shards = data.draw(entry.cases), data.draw(SHARDS)
     expected, found = case.expected(), answers(entry, case, data.draw(arrivals(case)), shards)
     assert_same(expected, {name: found[name] for name in expected})
+
+
+def law_of_the_past(check: Check) -> Callable[[Entry], None]:
+    """A test of a law, for every kind whose past is made from the archive."""
+    return law(check, [entry for entry in ENTRIES if entry.past])
+
+
+@law_of_the_past
+def test_back_fill_equals_live(entry: Entry, data: st.DataObject) -> None:
+    case, shards = data.draw(entry.cases), data.draw(SHARDS)
+    epochs = data.draw(arrivals(case))
+    before = data.draw(st.integers(1, len(epochs)))
+    with driven(case, shards) as driver:
+        driver.compute_nothing()
+        for epoch in epochs[:before]:
+            driver.step(epoch)
+        driver.catch_up()
+        for epoch in epochs[before:]:
+            driver.step(epoch)
+        found = ended(entry, driver)
+    assert_same(answers(entry, case, epochs, shards), found)
 
 
 @law

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.answers import relational
-from millpond.engine.jobs import relation_backfill
+from millpond.answers import adhoc_relations, relational
+from millpond.operators.relational import relation_backfill
 from millpond.operators.stores import state as stores
 from tests.oracle.cql import Query, Row, Stamped, Windowed
 from tests.quick import many, quick_folder
@@ -251,7 +251,8 @@ def test_rstream_is_registered_from_python_with_its_pace(tmp_path: Path) -> None
 
 
 def test_a_window_that_holds_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relational, "INPUT_ROWS", 2)
+    for module in (relational, adhoc_relations):
+        monkeypatch.setattr(module, "INPUT_ROWS", 2)
     with millpond.open(tmp_path / "pond", executor="inline") as pond:
         pond.sql("CREATE STREAM s (ts TIMESTAMP, x INTEGER) WITH (event_time='ts')")
         pond.ingest("s", [{"ts": f"2026-01-01 00:00:0{n}", "x": n} for n in range(5)])

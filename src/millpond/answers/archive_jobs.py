@@ -23,7 +23,7 @@ from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
 from millpond.operators.panes.measuring import decision_for
-from millpond.operators.past_windows import close_history
+from millpond.operators.registry import windows_over
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.history import HistoryMap
 from millpond.operators.windowed.lookup_versions import seen_by
@@ -195,7 +195,7 @@ class _Grouped:
             bound, high = self.ends.bound, self.ends.high
             reached = bound if high is None else high
             closing = Closing(query, QueryOptions(since="start"), "drop", QueryProgress(), bound, bound, reached)
-            answers, _ = close_history(db, spec, parts, closing)
+            answers = windows_over(spec).close_past(db, spec, parts, closing).answers
         return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 
 

@@ -6,7 +6,8 @@ and know no kind; operators know nothing of each other. One that reads the state
 
 Laws that `tests/operators` holds every kind to: it makes no difference how rows were cut and ordered within what their
 stream announces; a repeated task gives equal bytes; what a process keeps in memory is a cache; compaction changes no
-answer; what lies outside of `needs` can go; whatever an operator raises is its queries' failure, and nobody else's.
+answer; what is made of the past equals what was made live; what lies outside of `needs` can go; whatever an operator
+raises is its queries' failure, and nobody else's.
 
 Every call of an operator goes through `Failures.attempt`. One that works for several queries goes through it, too, with
 what it does for each of them.
@@ -25,14 +26,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
+from millpond.manifests.adoptions import Adoption
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.records import Manifest, Published, QueryProgress
 from millpond.manifests.task_reports import Frequent, Matched, Operated, Scanned
 from millpond.operators.filters.filter_orders import Screens
 from millpond.operators.plan_facts import PlanFacts
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
+from millpond.sources.tables.versions import TableVersions
 from millpond.synopses import connection
 from millpond.tables import Chunk, DurableWrites, Segment
 from millpond.tables.chunks import Payload
@@ -219,6 +223,35 @@ class CompactTask:
         return connection()
 
 
+# -- the past ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Past:
+    """The epochs before the first one that an operator has live, for its back-fill.
+
+    archives: of the pond, pinned. catalog: as of when the back-fill began. known: what the last of these epochs has
+    published. tables: of the pond; versions, unread: as of `Manifest`. clock: a reading of now. shards: of the pond.
+    plan: where a file may lie that tasks read. failures: gets queries that fail, by which the others are not kept.
+    """
+
+    archives: Archives
+    catalog: Catalog
+    known: Published
+    tables: TableVersions
+    versions: Mapping[str, int]
+    unread: Mapping[str, str]
+    clock: int
+    shards: int
+    plan: str
+    failures: Failures
+
+    @property
+    def path(self) -> str:
+        """The pond's folder."""
+        return self.archives.path
+
+
 # -- the contract ------------------------------------------------------------------------------------------------------
 
 
@@ -259,6 +292,16 @@ class Operator(ABC):
     def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
         """Take in what the map tasks sent, in order of tasks, and answer."""
         return Step()
+
+    def history(self, past: Past) -> Adoption | None:
+        """What it would have given, had it been there: the same kernels over the archive.
+
+        Files that it writes are named by it, so that a repetition replaces them, and nobody sees them before an epoch
+        adopts what is returned.
+
+        Returns: what its queries get, and the state that they go on with; None: there is nothing to adopt.
+        """
+        return None
 
     def compacted_as(self, kind: str) -> str:
         """The kind under which chunks of a kind are put together."""

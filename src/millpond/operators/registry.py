@@ -18,8 +18,10 @@ from millpond.operators.rows.operator import RowsOperator
 from millpond.operators.stores.operator import StoreOperator
 from millpond.operators.stream_operator import StreamOperator
 from millpond.operators.summaries.operator import SummaryOperator
+from millpond.operators.windowed.operator import WindowOperator
 from millpond.support.errors import Refusal
 from millpond.support.spelling import nearest
+from millpond.synopses import Spec
 from millpond.types import StreamDefinition
 from millpond.types.options.asked_operators import parse_operators
 
@@ -51,6 +53,11 @@ class Operators:
         return iter(self.all)
 
     @cached_property
+    def named(self) -> Mapping[str, Operator]:
+        """By their own names."""
+        return {operator.owner: operator for operator in self.all}
+
+    @cached_property
     def storing(self) -> Mapping[str, Operator]:
         """By the names that they store chunks of state under."""
         return {owner: operator for operator in self.all for owner in operator.owners}
@@ -64,6 +71,11 @@ class Operators:
 
 #: The operators of the catalog that was asked for last.
 _last: list[tuple[Catalog, Operators]] = []
+
+
+def windows_over(spec: Spec) -> type[WindowOperator]:
+    """The kind of windows that are made of a synopsis."""
+    return next(kind for kind in KINDS if issubclass(kind, WindowOperator) and isinstance(spec, kind.spec_kind))
 
 
 def check_asked(stream: StreamDefinition) -> None:

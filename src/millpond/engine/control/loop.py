@@ -14,7 +14,7 @@ from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.engine.control.notices import SELDOM, failed
 from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import attempt_backfill, give_up
-from millpond.engine.jobs.derived_history import run_history, waiting_histories
+from millpond.engine.jobs.derived_history import waiting_histories
 from millpond.engine.jobs.maintenance import maintain
 from millpond.engine.jobs.table_readings import refresh_databases
 from millpond.support.errors import EngineError, MillpondError
@@ -51,11 +51,8 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
         if epoch is not None:
             run_epoch(core, epoch)
             ran = True
-        for owner in core.backfills.waiting():
+        for owner in (*core.backfills.waiting(), *waiting_histories(core.archives)):
             attempt_backfill(core, owner)
-            ran = True
-        for stream in waiting_histories(core.archives):
-            run_history(core.archives, stream)
             ran = True
         return ran
 
@@ -206,8 +203,8 @@ class SparkLoop:
             attempt, failed = partial(attempt_backfill, core, owner), partial(give_up, core, owner)
             if self._jobs.run(f"back-fill of {owner}", attempt, failed):
                 self.kick()
-        for stream in waiting_histories(core.archives):
-            if self._jobs.run(f"the past of stream {stream}", partial(run_history, core.archives, stream)):
+        for owner in waiting_histories(core.archives):
+            if self._jobs.run(f"back-fill of {owner}", partial(attempt_backfill, core, owner)):
                 self.kick()
 
 

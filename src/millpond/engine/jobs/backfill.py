@@ -1,66 +1,25 @@
-"""Back-fill: a new query over old data. Covers exactly the epochs before the query's first live one, then is adopted.
+"""Back-fill: what came before an operator, from the archive. Covers exactly the epochs before its first live one.
 
-The job reads a pinned archive, answers the windows closed by then, and leaves pane state for the open ones. Its files
-become visible with the epoch that adopts them; a crash before only repeats the job.
+Its files become visible with the epoch that adopts them; a crash before only repeats the job.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from millpond import functions
-from millpond.archive.design.narrowing import Narrowing, interval_columns, needed_fraction
-from millpond.archive.design.reductions import sample_steps
-from millpond.archive.planning.ranges import Range
-from millpond.archive.planning.scan_plans import plan_scan, sums_of
-from millpond.archive.planning.scan_tasks import ScanPlan, ScanTask
-from millpond.archive.planning.scans import Scan, settle
-from millpond.archive.reading.counters import SCAN, Counters, take_counters
-from millpond.archive.summed.serving import Sums
-from millpond.catalog import Catalog, Standing, Synopsis
-from millpond.catalog.unions import progress_of, streams_of
+from millpond.catalog import Catalog
 from millpond.engine.core import Core
-from millpond.engine.jobs.backfill_dead_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
-from millpond.engine.jobs.backfill_queue import RELATION, backfill_owner
-from millpond.engine.jobs.relation_backfill import backfill_relation
-from millpond.manifests.adoptions import Adoption
-from millpond.manifests.places import query_owner, results_folder, state_folder
+from millpond.engine.jobs.table_readings import versions_now
+from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures, quarantine
-from millpond.manifests.records import Published, QueryProgress, read_published, start_of
-from millpond.operators.announcing import announced
-from millpond.operators.past_windows import close_history, state_chunk
-from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.group_bounds import group_bounds
-from millpond.operators.windowed.history import HistoryMap, merge_history
-from millpond.operators.windowed.lookup_versions import seen_by
-from millpond.operators.windowed.needs import keep_since, read_since
-from millpond.progress import NEVER, StreamProgress
-from millpond.support.errors import EngineError, QueryError
+from millpond.manifests.records import Published, read_published
+from millpond.operators.contract import Operator, Past
+from millpond.operators.registry import operators_of
+from millpond.support.errors import EngineError
 from millpond.support.event_log import event_log
-from millpond.support.file_cache import FileCache
-from millpond.synopses import connection
-from millpond.synopses.pane_partials import by_interval
-from millpond.synopses.partials.dispatch import still_needed
-from millpond.synopses.partials.shards import home_shard
-from millpond.tables import Chunk, Segment, read_json, write_chunks, write_json
-from millpond.tables.chunks import Payload, unpack
-from millpond.tables.executors import Parcel
-from millpond.types import StreamDefinition, from_json, to_json
-from millpond.windows import registered
 
 LOG = event_log(__name__)
-
-#: Owner of the parcels that tell what failed.
-FAILED = "failed"
 
 #: What goes before the reason.
 _GIVEN_UP = "it cannot be back-filled: "
@@ -72,7 +31,7 @@ def attempt_backfill(core: Core, owner: str) -> None:
     Raises: what is in `INFRASTRUCTURE`; it may go well another time.
     """
     failures, begun = Failures(core.catalog, "back-fill"), time.perf_counter()
-    queries = sorted(q.definition.name for q in core.catalog.queries.values() if backfill_owner(q) == owner)
+    queries = sorted(core.catalog.queries[q].definition.name for q in core.backfills.queries_of(owner))
     LOG.info("back-fill started", queries=queries, owner=owner)
     failures.attempt(owner, partial(run_backfill, core, owner))
     if owner in failures:
@@ -82,296 +41,42 @@ def attempt_backfill(core: Core, owner: str) -> None:
 
 
 def give_up(core: Core, owner: str, reason: str) -> None:
-    """Quarantine the queries that wait for a back-fill."""
+    """Quarantine the queries that wait for a back-fill. Raises: EngineError when none does."""
     with core.lock:
         waiting = core.backfills.queries_of(owner)
         quarantine(core.catalogs.log, {query_owner(q): reason for q in waiting}, _GIVEN_UP)
         core.epochs.notify()
+    if not waiting:
+        raise EngineError(f"the past of {owner} was not made: {reason}")
 
 
 def run_backfill(core: Core, owner: str) -> None:
-    """Run the back-fill of one synopsis and record it as finished."""
+    """Run the back-fill of one operator and record it as finished."""
     with core.storage.pinned():
-        if owner.startswith(RELATION):
-            adoption = backfill_relation(core, int(owner[len(RELATION) :]))
-            if adoption is not None:
+        with core.lock:
+            catalog = core.catalog
+        operator = operators_of(catalog).named.get(owner)
+        if operator is None:
+            return
+        failures = Failures(catalog, f"back-fill of {owner}")
+        core.backfills.forget(owner)  # an earlier run did not cover every user
+        adoption = operator.history(_past(core, catalog, operator, failures))
+        with core.lock:
+            quarantine(core.catalog_log, failures.reasons, _GIVEN_UP)
+            if adoption is not None and owner in core.operators.named:
                 core.backfills.record(adoption)
-            return
-        _run(core, owner)
+            core.notify()
 
 
-def _run(core: Core, owner: str) -> None:
-    with core.lock:
-        catalog = core.catalog
-        if owner not in catalog.synopses:
-            return
-        past = _Past.of(core, catalog, catalog.synopses[owner])
-    failures, adoption = Failures(catalog, f"back-fill of {owner}"), None
-    past = replace(past, users=tuple(past.readable(failures)))
-    if past.users:
-        adoption = _adoption(core, past, failures)
-    with core.lock:
-        quarantine(core.catalog_log, failures.reasons, _GIVEN_UP)
-        if adoption is not None and owner in core.catalog.synopses:
-            core.backfills.record(adoption)
-        core.notify()
-
-
-def _adoption(core: Core, past: _Past, failures: Failures) -> Adoption | None:
-    """Run a back-fill; what is to be adopted for the queries that do not fail. Raises: QueryError when all do."""
-    owner = past.synopsis.owner
-    core.backfills.forget(owner)  # an earlier run did not cover every user
-    path = core.backfills.record_path(owner) + ".plan"
-    starts, reports = past.run(path)
-    os.unlink(path)
-    for failed, reason in (each for report in reports for each in report["failures"].items()):
-        failures.add(failed, reason)
-    if owner in failures:
-        raise QueryError(failures.reasons[owner])
-    good = [str(q.id) for q in past.users if failures.reason(q) is None]
-    shards = {q: [from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]] for q in good}
-    adoption = Adoption(
-        owner,
-        tuple(int(q) for q in good),
-        {q: starts[q].after(shards[q]) for q in good},
-        tuple(from_json(Segment, s) for r in reports for s in r["state"]),
-        tuple(from_json(Segment, s) for r in reports for s in r["results"]),
-        letters_of(reports),
+def _past(core: Core, catalog: Catalog, operator: Operator, failures: Failures) -> Past:
+    """What came before an operator."""
+    before = operator.first_epoch - 1
+    known = read_published(core.path, before) if before > 0 else Published()
+    versions, unread = versions_now(core.tables, catalog, core.now())
+    plan = f"{core.backfills.record_path(operator.owner)}.plan"
+    return Past(
+        core.archives, catalog, known, core.tables, versions, unread, core.now(), core.settings.shards, plan, failures
     )
-    return adoption if good else None
 
 
-@dataclass(frozen=True)
-class _Past:
-    """The back-fill of a synopsis: what it is made of, and for whom.
-
-    state: the progress of its streams before its first live epoch.
-    """
-
-    core: Core
-    synopsis: Synopsis
-    users: tuple[Standing, ...]
-    streams: tuple[StreamDefinition, ...]
-    state: StreamProgress
-
-    @staticmethod
-    def of(core: Core, catalog: Catalog, synopsis: Synopsis) -> _Past:
-        """The back-fill of a synopsis that has not begun."""
-        users = tuple(catalog.served(synopsis.owner))
-        before = read_published(core.path, synopsis.first_epoch - 1) if synopsis.first_epoch > 1 else Published()
-        known = core.published.lookups.get(synopsis.owner, ())
-        lookup = seen_by(core.tables, catalog, core.now(), users[0].windowed, known).lookup
-        synopsis = replace(synopsis, spec=replace(synopsis.spec, lookup=lookup))
-        state = progress_of(catalog, synopsis.spec, before.progress)
-        return _Past(core, synopsis, users, tuple(streams_of(catalog, synopsis.spec)), state)
-
-    def readable(self, failures: Failures) -> list[Standing]:
-        """The queries of which it can be told which rows they need."""
-        failures.each(self.users, self._since, otherwise=NEVER)
-        return [q for q in self.users if failures.reason(q) is None]
-
-    def _since(self, query: Standing) -> int:
-        return read_since(query, start_of(query.definition.options, self.state.bound), self.state.high)
-
-    @property
-    def wanted(self) -> Range:
-        """The rows that are read."""
-        low = min(map(self._since, self.users))
-        return Range(low if low > NEVER else None, None, self.synopsis.first_epoch - 1)
-
-    def run(self, path: str) -> tuple[dict[str, QueryProgress], list[dict[str, Any]]]:
-        """Run the job, its plan written to `path`.
-
-        Returns: the progress from which each query starts, and the reports of the merge tasks.
-
-        Under `error` the job is repeated over more of the rows until the answers are good enough.
-        """
-        core, spec = self.core, self.synopsis.spec
-        reduction = spec.reduce if spec.weighted else None
-        error = reduction is not None and reduction.function == "error"
-        total = sum(s.rows for f in self.streams for s in core.streams[f.id].archive.segments)
-        narrowing = Narrowing(reduction.error if reduction is not None else 0.0, total)
-        counters = Counters()
-        while True:
-            counters.full_groups = counters.full_bytes = 0  # a full scan would be one
-            scan = Scan(reduction, self.state.high, counters=counters, sums=self.sums())
-            scan.steps = sample_steps(narrowing.drop) if error else ()
-            plan = plan_scan(core.archives, self.streams, self.wanted, scan)
-            starts = self.starts(scan, plan)
-            write_json(path, self.job(starts, plan, narrowing.fraction if error else None))
-            reports = self.reports(path, len(plan.tasks))
-            settle(scan, reports)
-            # A shard without answers says nothing, unless none has any.
-            needed = [r["needed"] for r in reports if r["needed"] is not None] or [1.0]
-            if not error or narrowing.done(max(needed)):
-                return starts, reports
-
-    def reports(self, path: str, tasks: int) -> list[dict[str, Any]]:
-        """Run the job of a plan; what its merge tasks report. They tell what queries are to blame for."""
-        try:
-            job, settings = partial(_map, self.core.path, path), self.core.settings
-            merge = partial(_merge, self.core.path, path)
-            return [r for r, _ in self.core.executor.run(job, tasks, merge, settings.shards, background=True)]
-        except Exception as error:
-            raise EngineError(f"a back-fill failed: {error}") from error
-
-    def sums(self) -> Sums | None:
-        """What may stand in for rows."""
-        queries, spec = tuple(q.windowed for q in self.users), self.synopsis.spec
-        if not spec.weighted:
-            return Sums(by_interval(spec), queries, hard=False)
-        return sums_of(queries[0], self.streams[0]) if len(queries) == 1 else None
-
-    def starts(self, scan: Scan, plan: ScanPlan) -> dict[str, QueryProgress]:
-        """The progress from which each query starts, by id."""
-        covered, found = NEVER if plan.removed is None else plan.removed, {}
-        for query in self.users:
-            start = start_of(query.definition.options, self.state.bound)
-            known = QueryProgress(closed=start, start=start, covered=covered)
-            if scan.reduced:
-                known = replace(
-                    known, reduced=scan.stretches, dropped=scan.most, scanned=scan.summary(), coarse=scan.coarse
-                )
-            found[str(query.id)] = known
-        return found
-
-    def job(self, starts: dict[str, QueryProgress], plan: ScanPlan, fraction: float | None) -> dict[str, Any]:
-        """What the tasks have to know, JSON-ready.
-
-        Args:
-            fraction: of the rows that is read, where it is asked how good the answers are.
-        """
-        return {
-            "streams": to_json(self.streams),
-            "since": self.wanted.low,
-            "bound": self.state.bound,
-            "high": self.state.high,
-            "groups": self.state.groups,
-            "users": to_json(self.users),
-            "starts": to_json(starts),
-            "synopsis": to_json(self.synopsis),
-            "shards": self.core.settings.shards,
-            "tasks": to_json(plan.tasks),
-            "fraction": fraction,
-        }
-
-
-#: A repeated back-fill has a new plan under the same name.
-_plans: FileCache[Any] = FileCache(1)
-
-
-def _plan(path: str) -> Any:
-    return _plans.get(path, lambda: read_json(path))
-
-
-def _failures(plan: Any, where: str) -> Failures:
-    """What fails in a task of a back-fill: the synopsis, or some of its queries."""
-    standings = [from_json(Standing, value) for value in plan["users"]]
-    return Failures(Catalog(queries={q.id: q for q in standings}), where)
-
-
-def _map(pond: str, path: str, task: int) -> Iterator[Parcel]:
-    registered.use(pond)
-    functions.use(pond)
-    plan = _plan(path)
-    failures, parcels = _failures(plan, f"back-fill, map task {task}"), _mapped(pond, plan, task)
-    while True:
-        # What it has given already is not looked at when it fails.
-        parcel = failures.attempt(plan["synopsis"]["owner"], partial(next, parcels, None), attempts=1)
-        if parcel is None:
-            break
-        yield parcel
-    if failures.reasons:
-        yield Parcel(0, FAILED, task, json.dumps(failures.reasons).encode())
-
-
-def _mapped(pond: str, plan: Any, task: int) -> Iterator[Parcel]:
-    """What a map task sends."""
-    synopsis, scan = from_json(Synopsis, plan["synopsis"]), from_json(ScanTask, plan["tasks"][task])
-    spec, streams = synopsis.spec, tuple(from_json(StreamDefinition, s) for s in plan["streams"])
-    users = [from_json(Standing, user) for user in plan["users"]]
-    history = HistoryMap(pond, streams, by_interval(spec), users[0].windowed, synopsis.owner, plan["shards"])
-    failed: list[pa.Table] = []
-    yield from history.run(task, scan, failed)
-    names = ", ".join(sorted(user.definition.name for user in users))
-    segments = None if spec.weighted else [s for split in scan.splits for s in split.segments]
-    stream = streams[scan.place]
-    written = write_letters(pond, stream, synopsis.owner, task, failed, names, synopsis.first_epoch - 1, segments)
-    if written is not None:
-        yield letters_parcel(task, stream, written)
-
-
-@dataclass(frozen=True)
-class _Closed:
-    """What a query gets of the past.
-
-    needed: the fraction of the rows that its answers needed. keep: the event time from which it needs pane rows.
-    """
-
-    progress: QueryProgress
-    needed: float | None
-    keep: int
-    answers: list[Chunk]
-
-
-def _merge(pond: str, path: str, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
-    registered.use(pond)
-    functions.use(pond)
-    plan = _plan(path)
-    owner, failures = plan["synopsis"]["owner"], _failures(plan, f"back-fill, shard {shard}")
-    for parcel in (p for p in parcels if p.owner == FAILED):
-        failures.reasons |= json.loads(bytes(parcel.payload))
-    parcels, read = take_counters([p for p in parcels if p.owner != FAILED])
-    parcels, dead = take_letters(parcels)
-    written: dict[str, Any] = {"progress": {}, "state": [], "results": [], "needed": None, SCAN: read, LETTERS: dead}
-    if owner not in failures:
-        written |= failures.attempt(owner, partial(_written, pond, plan, shard, parcels, failures)) or {}
-    return written | {"failures": failures.reasons}, b""
-
-
-def _written(pond: str, plan: Any, shard: int, parcels: Sequence[Parcel], failures: Failures) -> dict[str, Any]:
-    """Answers and state of a shard, as far as they are to be told."""
-    synopsis, epoch = from_json(Synopsis, plan["synopsis"]), plan["synopsis"]["first_epoch"] - 1
-    if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
-        return {}
-    parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
-    closed: dict[int, _Closed] = {}
-    for standing in failures.catalog.queries.values():
-        closing = partial(_close, plan, synopsis, standing, parts)
-        if (found := failures.attempt(query_owner(standing.id), closing)) is not None:
-            closed[standing.id] = found
-    results = [chunk for each in closed.values() for chunk in each.answers]
-    state, db = [], connection()
-    panes = merge_history(db, synopsis.spec, parts)
-    if panes.num_rows and closed:
-        low = synopsis.spec.panes.pane(min(each.keep for each in closed.values()))
-        kept = still_needed(db, synopsis.spec, panes, low)
-        if kept.num_rows:
-            state = [state_chunk(synopsis.owner, synopsis.spec, epoch, kept)]
-    name = f"b{synopsis.owner}-{shard:04d}.parquet"
-    return {
-        "progress": {str(number): to_json(each.progress) for number, each in closed.items()},
-        "state": [to_json(write_chunks(state_folder(pond), name, state, shard))] if state else [],
-        "results": [to_json(write_chunks(results_folder(pond), name, results, shard))] if results else [],
-        "needed": max((each.needed for each in closed.values() if each.needed is not None), default=None),
-    }
-
-
-def _close(plan: Any, synopsis: Synopsis, standing: Standing, parts: list[pa.Table]) -> _Closed:
-    """Answer the windows of a query that closed before its first live epoch."""
-    stream = from_json(StreamDefinition, plan["streams"][0])
-    query, options = standing.windowed, standing.definition.options
-    start = from_json(QueryProgress, plan["starts"][str(standing.id)])
-    groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
-    bound = announced(options, plan["bound"])
-    closing = Closing(query, options, "drop", start, bound, bound, plan["high"], groups)
-    answers, after = close_history(connection(), synopsis.spec, parts, closing)
-    keep = keep_since(synopsis, standing, stream, after.closed, plan["high"])
-    if answers is None or not answers.num_rows:
-        return _Closed(after, None, keep, [])
-    needed = None
-    if plan.get("fraction") is not None and query.reduce is not None:
-        needed = needed_fraction(answers, interval_columns(query), query.reduce.error, plan["fraction"])
-    span, owner = pc.min_max(answers["window_end"].cast("int64")).as_py(), query_owner(standing.id)
-    chunk = Chunk(owner, "backfilled", synopsis.first_epoch - 1, span["min"], span["max"], answers)
-    return _Closed(after, needed, keep, [chunk])
+__all__ = ["attempt_backfill", "give_up", "run_backfill"]

@@ -5,28 +5,25 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from millpond.catalog import Catalog, Standing
 from millpond.catalog.catalogs import Catalogs
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
+from millpond.operators.registry import Operators, operators_of
 from millpond.tables import read_json, remove_file, write_json
 from millpond.types import from_json, to_json
-
-#: Back-fills of relational queries are called by this and the query's id.
-RELATION = "relation"
-
-
-def backfill_owner(standing: Standing) -> str:
-    """What the back-fill of a query is called: its synopsis, which it may share; a relational one has its own."""
-    return f"{RELATION}{standing.id}" if standing.inputs else standing.synopsis
 
 
 @dataclass(frozen=True)
 class Backfills:
-    """The back-fills of an open pond; those that are finished are files in its folder."""
+    """The back-fills of an open pond, by their operators; those that are finished are files in its folder."""
 
     catalogs: Catalogs
     epochs: Epochs
+
+    @property
+    def operators(self) -> Operators:
+        """As of the catalog's last event."""
+        return operators_of(self.catalogs.catalog)
 
     def record_path(self, owner: str) -> str:
         """Where a finished back-fill is written down."""
@@ -47,10 +44,10 @@ class Backfills:
         found = []
         folder = os.path.join(self.epochs.path, "backfills")
         with self.epochs.lock:
-            catalog, queries = self.catalogs.catalog, self.epochs.published.queries
+            known, queries = self.operators.named, self.epochs.published.queries
             for name in sorted(n for n in os.listdir(folder) if n.endswith(".json")):
                 adoption = from_json(Adoption, read_json(os.path.join(folder, name)))
-                if any(str(q) in queries for q in adoption.queries) or not _is_known(catalog, adoption):
+                if any(str(q) in queries for q in adoption.queries) or adoption.owner not in known:
                     remove_file(os.path.join(folder, name))
                 else:
                     found.append(adoption)
@@ -62,15 +59,15 @@ class Backfills:
         A query that joined the synopsis while its back-fill ran is not covered by it: the back-fill is repeated first.
         """
         with self.epochs.lock:
-            return [a for a in self.finished() if _covers(self.catalogs.catalog, a)]
+            return [a for a in self.finished() if set(self.queries_of(a.owner)) <= set(a.queries)]
 
     def waiting(self) -> list[str]:
         """Those that have still to run and can: the epoch before their first one is published."""
         done = {a.owner for a in self.ready()}
-        published, queries = self.epochs.published, self.catalogs.catalog.queries.values()
+        published, answering = self.epochs.published, self.operators.answering
         owners = {
-            backfill_owner(q): q.first_epoch
-            for q in queries
+            answering[q.id].owner: q.first_epoch
+            for q in self.catalogs.catalog.running()
             if q.status in ("backfilling", "paused") and str(q.id) not in published.queries
         }
         return sorted(
@@ -81,20 +78,9 @@ class Backfills:
 
     def queries_of(self, owner: str) -> list[int]:
         """The queries that wait for a back-fill."""
-        users = [q for q in self.catalogs.catalog.queries.values() if backfill_owner(q) == owner]
+        operator = self.operators.named.get(owner)
+        users = () if operator is None else operator.users()
         return [q.id for q in users if "backfilling" in (q.status, q.reason)]
 
 
-def _is_known(catalog: Catalog, adoption: Adoption) -> bool:
-    """Whether what a back-fill was for is still there."""
-    if adoption.owner.startswith(RELATION):
-        return any(q in catalog.queries for q in adoption.queries)
-    return adoption.owner in catalog.synopses
-
-
-def _covers(catalog: Catalog, adoption: Adoption) -> bool:
-    waiting = {q.id for q in catalog.users(adoption.owner) if "backfilling" in (q.status, q.reason)}
-    return waiting <= set(adoption.queries)
-
-
-__all__ = ["RELATION", "Backfills", "backfill_owner"]
+__all__ = ["Backfills"]

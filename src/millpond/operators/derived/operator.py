@@ -10,8 +10,9 @@ import pyarrow as pa
 from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.task_reports import Operated
-from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Taken
+from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Past, Taken
 from millpond.operators.derived.passed_rows import pass_rows, write_passed
+from millpond.operators.derived.past_rows import make_past
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.filters.subjects import stream_subject
 from millpond.operators.plan_facts import PlanFacts, work_facts
@@ -36,7 +37,7 @@ class RowsPasser(Mapper):
             write_passed(task.pond, follower, epoch, task.number, passed.rows)
             mapped.passed[str(follower.id)] = passed.rows.num_rows
             seconds = clock.perf_counter() - begun
-            mapped.operators[f"s{follower.id}"] = Operated(segment.num_rows, passed.rows.num_rows, seconds)
+            mapped.operators[derived_owner(follower.id)] = Operated(segment.num_rows, passed.rows.num_rows, seconds)
             if passed.failed is not None:
                 mapped.dead.append(failed_letters(passed.failed, follower.name, epoch, "stream"))
         return mapped
@@ -50,11 +51,18 @@ class RowsPasser(Mapper):
         return mapped
 
 
+def derived_owner(stream: int) -> str:
+    """What the operator of a derived stream is called."""
+    return f"s{stream}"
+
+
 class DerivedRows(Operator):
     """A stream that is made of the rows of another one."""
 
     def __init__(self, catalog: Catalog, stream: StreamDefinition) -> None:
-        self.catalog, self.stream, self.owner = catalog, stream, f"s{stream.id}"
+        assert stream.derived is not None
+        self.catalog, self.stream, self.owner = catalog, stream, derived_owner(stream.id)
+        self.first_epoch = stream.derived.first_epoch
 
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[DerivedRows]:
@@ -83,3 +91,7 @@ class DerivedRows(Operator):
     def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
         """See `Operator`: of the stream that it makes."""
         return self.explain(facts) if stream.id == self.stream.id else None
+
+    def history(self, past: Past) -> None:
+        """See `Operator`: its rows are files that the stream takes in by itself."""
+        make_past(self.stream, past)

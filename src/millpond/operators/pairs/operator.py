@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
+from millpond.manifests.adoptions import Adoption
 from millpond.manifests.records import QueryProgress
 from millpond.operators.announcing import announced
-from millpond.operators.contract import CompactTask, MergeTask, Step
+from millpond.operators.contract import CompactTask, MergeTask, Past, Step
 from millpond.operators.pairs.advance import advance_pairs, moved, pairs_final, pairs_needed
 from millpond.operators.pairs.pair_plans import pairs_plan
 from millpond.operators.plan_facts import PlanFacts
@@ -30,6 +31,7 @@ from millpond.operators.relational.readers import (
     is_paired,
     reading,
 )
+from millpond.operators.relational.relation_backfill import answer_past
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.progress import StreamProgress
@@ -135,6 +137,10 @@ class PairsOperator(RowReader):
         """See `RowReader`."""
         reached = self.reached(past.progress, past.clock)
         return advance_pairs(db, self.relation, self.options, inputs, before, reached, 0, lambda low, high: None)
+
+    def history(self, past: Past) -> Adoption | None:
+        """See `Operator`."""
+        return answer_past(self, past)
 
     def kept_of(
         self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int

@@ -32,6 +32,7 @@ from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import open_pane, settled_pane
 from millpond.operators.windowed.operator import WindowOperator
+from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.progress import NEVER
@@ -71,6 +72,7 @@ def query_of(standing: Standing) -> WindowQuery:
 class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
 
+    spec_kind = PanesSpec
     spec: PanesSpec
 
     @classmethod
@@ -139,6 +141,18 @@ class PanesOperator(WindowOperator):
     ) -> Advanced:
         """See `WindowOperator`."""
         return catch_up(db, self.spec, state, parts, closing)
+
+    @staticmethod
+    def close_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    ) -> Advanced:
+        """See `WindowKind`."""
+        return catch_up(db, spec, HistoryState(), parts, closing)
+
+    @staticmethod
+    def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
+        """See `WindowKind`."""
+        return pane_chunk(owner, spec, epoch, rows)
 
     def open_now(
         self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress

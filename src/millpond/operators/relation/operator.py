@@ -14,19 +14,20 @@ import pyarrow as pa
 from millpond.archive.reading.counters import Counters
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import progress_of
+from millpond.manifests.adoptions import Adoption
 from millpond.manifests.records import Floor, Manifest, QueryProgress
 from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
-from millpond.operators.contract import CompactTask, MergeTask, Step
+from millpond.operators.contract import CompactTask, MergeTask, Past, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relation.advance import Advancing
 from millpond.operators.relation.early import Speculation, early_chunk, shown_early
-from millpond.operators.relation.group_sums import GROUPS, put_together, read_sums, sums_chunk
+from millpond.operators.relation.group_sums import GROUPS, by_shard, put_together, read_sums, sums_chunk
 from millpond.operators.relation.join_orders import JoinOrders
 from millpond.operators.relation.relation_plans import relation_plan
 from millpond.operators.relation.table_use import TableUse, trimmed
 from millpond.operators.relational.bounds import high_of
-from millpond.operators.relational.probing import Past
+from millpond.operators.relational.probing import Probed
 from millpond.operators.relational.readers import (
     Asked,
     Input,
@@ -38,6 +39,7 @@ from millpond.operators.relational.readers import (
     is_paired,
     reading,
 )
+from millpond.operators.relational.relation_backfill import answer_past
 from millpond.operators.relational.visibility import floored, revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import nothing_given
@@ -46,6 +48,7 @@ from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Run, all_rows, kept, needed, spare_of
+from millpond.relations.sums import total
 from millpond.tables import Chunk
 from millpond.types import Grouped, Query, RelationQuery, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
@@ -166,6 +169,23 @@ class RelationOperator(RowReader):
         done = advancing.advance(inputs, before, past.bound, FOREVER, past.high)
         return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, past.high)))
 
+    def summed(self, db: duckdb.DuckDBPyConnection, sums: Sequence[pa.Table]) -> pa.Table:
+        """See `RowReader`."""
+        assert isinstance(self.relation.plan, Grouped)  # else there are none
+        return total(db, self.relation.plan.grouping, [(table, 1) for table in sums])
+
+    def sums_by_shard(
+        self, db: duckdb.DuckDBPyConnection, sums: pa.Table, epoch: int, shards: int
+    ) -> Mapping[int, Chunk]:
+        """See `RowReader`."""
+        home = max(0, self.catalog.stores[self.inputs[0]].home)
+        parts = by_shard(db, self.relation, sums, shards, home)
+        return {shard: sums_chunk(self.owner, epoch, part) for shard, part in parts.items()}
+
+    def history(self, past: Past) -> Adoption | None:
+        """See `Operator`."""
+        return answer_past(self, past)
+
     def kept_of(
         self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int
     ) -> npt.NDArray[np.bool_]:
@@ -200,13 +220,13 @@ class RelationOperator(RowReader):
                 inputs.append(Input(there.slice(below), late, high))
         return inputs
 
-    def _past(self, task: MergeTask, store: Store, stream: StreamDefinition) -> Past:
+    def _past(self, task: MergeTask, store: Store, stream: StreamDefinition) -> Probed:
         """What earlier epochs have archived of a stream that is probed."""
         manifest = task.manifest
         self._counters = self._counters or Counters()
         known = manifest.progress.get(str(stream.id), StreamProgress())
         files = manifest.archive.get(str(stream.id), ())
-        return Past(task.pond, stream, store.spec, files, manifest.epoch - 1, known, self._counters)
+        return Probed(task.pond, stream, store.spec, files, manifest.epoch - 1, known, self._counters)
 
     def _sums(self, task: MergeTask) -> list[pa.Table]:
         return read_sums(task.db, task.version, task.segments, self.relation, self.owner, task.shard)

@@ -15,7 +15,7 @@ from millpond.archive.planning.scans import Scan
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.catalog.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.manifests.records import Published
-from millpond.operators.relational.probing import Past, marked
+from millpond.operators.relational.probing import Probed, marked
 from millpond.operators.relational.readers import Input, empty_rows
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import Rows, merge_rows, needed, rows_needed, rows_of
@@ -73,7 +73,7 @@ class InputReader:
         if self._is_probed(item):
             known = published.progress.get(str(first.id), StreamProgress())
             files = self.archives.streams[first.id].archive.segments
-            past = Past(self.archives.path, first, spec, files, published.epoch, known)
+            past = Probed(self.archives.path, first, spec, files, published.epoch, known)
             return Input(empty_rows(connection(), item.columns), first.options.late, known.high, past)
         state, late = progress_of(catalog, spec, published.progress), late_of(catalog, spec)
         wanted = Range(self._low(item, since, after), None if until is None else until + 1, published.epoch)

@@ -24,7 +24,7 @@ from millpond.types import HOLDS, Relational, StreamDefinition
 
 
 @dataclass(frozen=True)
-class Past:
+class Probed:
     """The archived rows of a stream as a probed input sees them.
 
     segments: the files that can hold rows of its window. epoch: rows of later epochs are not seen. known: the stream's

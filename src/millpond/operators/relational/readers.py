@@ -23,7 +23,7 @@ from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.contract import Answering, MergeTask, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import high_of, least_bound
-from millpond.operators.relational.probing import Past
+from millpond.operators.relational.probing import Probed
 from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
@@ -58,7 +58,7 @@ class Input:
     rows: pa.Table
     late: str
     high: int
-    past: Past | None = None
+    past: Probed | None = None
     runs: tuple[Run, ...] = ()
     below: int = 0
     counted: bool = True
@@ -103,6 +103,7 @@ class RowReader(Answering):
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
         self.catalog, self.standing = catalog, standing
         self.owner, self.inputs = query_owner(standing.id), standing.inputs
+        self.first_epoch = standing.first_epoch
         self.relation: Relational = standing.relational
         self.options = standing.definition.options
 
@@ -175,7 +176,7 @@ class RowReader(Answering):
 
     def first_epoch_of(self, standing: Standing) -> int:
         """See `Answering`."""
-        return self.standing.first_epoch
+        return self.first_epoch
 
     def final_until(
         self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], ended: bool
@@ -211,6 +212,16 @@ class RowReader(Answering):
         Args:
             place: of the input. each: the input. known: its progress.
         """
+
+    def summed(self, db: duckdb.DuckDBPyConnection, sums: Sequence[pa.Table]) -> pa.Table:
+        """What is known of groups, put together."""
+        raise NotImplementedError  # it keeps none
+
+    def sums_by_shard(
+        self, db: duckdb.DuckDBPyConnection, sums: pa.Table, epoch: int, shards: int
+    ) -> Mapping[int, Chunk]:
+        """What is known of groups as chunks, by the shard that keeps them."""
+        return {}
 
     def in_shard(self, shard: int, shards: int) -> bool:
         """See `Operator`."""

@@ -21,6 +21,7 @@ from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import WindowOperator
+from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.progress import FOREVER
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
@@ -47,6 +48,7 @@ class RowsMapper(SynopsisMapper):
 class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
+    spec_kind = RowsSpec
     spec: RowsSpec
 
     @classmethod
@@ -92,6 +94,18 @@ class RowsOperator(WindowOperator):
     ) -> Advanced:
         """See `WindowOperator`."""
         return catch_up(db, self.spec, state, parts, closing)
+
+    @staticmethod
+    def close_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    ) -> Advanced:
+        """See `WindowKind`."""
+        return catch_up(db, spec, HistoryState(whole=True), parts, closing)
+
+    @staticmethod
+    def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
+        """See `WindowKind`."""
+        return row_chunk(owner, epoch, rows)
 
     def open_now(
         self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress

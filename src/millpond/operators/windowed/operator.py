@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import duckdb
 import numpy as np
@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of
+from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.announcing import announced
-from millpond.operators.contract import Answering, CompactTask, MergeTask, Step
+from millpond.operators.contract import Answering, CompactTask, MergeTask, Past, Step
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
 from millpond.operators.windowed.advance import Advanced, horizon_of
@@ -32,6 +33,7 @@ from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
+from millpond.operators.windowed.past_windows import answer_past
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
@@ -67,7 +69,12 @@ class WindowState(Protocol):
 
 
 class WindowOperator(Answering):
-    """Windows over the state of one synopsis, which all its queries share."""
+    """Windows over the state of one synopsis, which all its queries share.
+
+    spec_kind: of such synopses.
+    """
+
+    spec_kind: ClassVar[type]
 
     def __init__(self, catalog: Catalog, synopsis: Synopsis) -> None:
         self.catalog, self.synopsis, self.owner = catalog, synopsis, synopsis.owner
@@ -93,6 +100,18 @@ class WindowOperator(Answering):
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced:
         """Answer what the query missed, as if it had answered all the time."""
+
+    @staticmethod
+    @abstractmethod
+    def close_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    ) -> Advanced:
+        """See `WindowKind`."""
+
+    @staticmethod
+    @abstractmethod
+    def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
+        """See `WindowKind`."""
 
     @abstractmethod
     def open_now(
@@ -279,6 +298,10 @@ class WindowOperator(Answering):
     def waits(self, manifest: Manifest, standing: Standing) -> bool:
         """Whether a query answers the rows of this epoch later, or with those of others."""
         return standing.status in ("paused", "backfilling") or self.unanswered_since(manifest, standing) is not None
+
+    def history(self, past: Past) -> Adoption | None:
+        """See `Operator`."""
+        return answer_past(type(self), self.synopsis, past)
 
     def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
         """See `Operator`."""

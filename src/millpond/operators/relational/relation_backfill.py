@@ -18,15 +18,11 @@ import pyarrow.compute as pc
 
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.catalog import Catalog, Standing
-from millpond.engine.core import Core
-from millpond.engine.jobs.backfill_dead_letters import write_letters
-from millpond.engine.jobs.backfill_queue import RELATION
-from millpond.engine.jobs.table_readings import versions_now
 from millpond.manifests.adoptions import Adoption
-from millpond.manifests.places import query_owner, results_folder, state_folder
-from millpond.manifests.records import Published, QueryProgress, read_published, start_of
-from millpond.operators.registry import operators_of
-from millpond.operators.relation.group_sums import by_shard, sums_chunk
+from millpond.manifests.places import results_folder, state_folder
+from millpond.manifests.records import QueryProgress, start_of
+from millpond.operators.contract import Past
+from millpond.operators.past_letters import write_letters
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.history import InputReader
 from millpond.operators.relational.placing import placed
@@ -34,10 +30,9 @@ from millpond.operators.relational.readers import Input, Replayed, RowReader
 from millpond.operators.stores.state import row_chunk
 from millpond.progress import NEVER
 from millpond.relations import merge_rows
-from millpond.relations.sums import total
 from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, write_chunks
-from millpond.types import Grouped, Relational, RelationQuery
+from millpond.types import Relational
 
 #: Rows of the archive that are read at a time, of all inputs together.
 PIECE = 2_000_000
@@ -46,52 +41,47 @@ PIECE = 2_000_000
 _PLACES = 16
 
 
-def backfill_relation(core: Core, query: int) -> Adoption | None:
+def answer_past(reader: RowReader, past: Past) -> Adoption:
     """Answer the epochs before a query's first live one, and leave the rows that it goes on with."""
-    with core.lock:
-        catalog = core.catalog
-        standing = catalog.queries.get(query)
-    return None if standing is None else _Backfill.of(core, catalog, standing).run()
+    standing, known = reader.standing, past.known
+    bound = reader.answered_until(standing, known.progress, known.clock)
+    start = start_of(standing.definition.options, bound)
+    high = high_of(past.catalog, reader.specs, known.progress)
+    begun, failed = QueryProgress(closed=start, start=start), [dict[int, list[pa.Table]]() for _ in reader.inputs]
+    return _Backfill(past, reader, bound, high, begun, failed).run()
 
 
 @dataclass
 class _Backfill:
     """What a back-fill knows; `progress`, `answers` and `failed` grow piece by piece.
 
-    reader: what answers it. tables: versions of tables, and why others were never read.
-    known: of the streams, before the query's first live epoch. bound: up to which instants are answered.
-    high: the least high watermark of the streams that have rows.
+    reader: what answers it. bound: up to which instants are answered. high: the least high watermark of the streams
+    that have rows. sums: what is known of groups.
     """
 
-    core: Core
-    catalog: Catalog
-    standing: Standing
+    past: Past
     reader: RowReader
-    relation: Relational
-    tables: tuple[dict[str, int], dict[str, str]]
-    known: Published
     bound: int
     high: int
     progress: QueryProgress
     failed: list[dict[int, list[pa.Table]]]
-    answers: list[Segment]
+    answers: list[Segment] = field(default_factory=list)
     sums: list[pa.Table] = field(default_factory=list)
 
-    @staticmethod
-    def of(core: Core, catalog: Catalog, standing: Standing) -> _Backfill:
-        """A back-fill of a query that has not begun."""
-        epoch = standing.first_epoch - 1
-        known = read_published(core.path, epoch) if epoch else Published()
-        reader = operators_of(catalog).answering[standing.id]
-        assert isinstance(reader, RowReader)
-        bound = reader.answered_until(standing, known.progress, known.clock)
-        start = start_of(standing.definition.options, bound)
-        high = high_of(catalog, reader.specs, known.progress)
-        tables = versions_now(core.tables, catalog, core.now())
-        return _Backfill(
-            core, catalog, standing, reader, reader.relation, tables, known, bound, high,
-            QueryProgress(closed=start, start=start), [{} for _ in reader.inputs], [],
-        )  # fmt: skip
+    @property
+    def standing(self) -> Standing:
+        """The query."""
+        return self.reader.standing
+
+    @property
+    def relation(self) -> Relational:
+        """What is asked."""
+        return self.reader.relation
+
+    @property
+    def catalog(self) -> Catalog:
+        """As of when the back-fill began."""
+        return self.past.catalog
 
     def run(self) -> Adoption:
         """All pieces, and what is left of them."""
@@ -109,7 +99,7 @@ class _Backfill:
                 after = until
         query = standing.id
         return Adoption(
-            f"{RELATION}{query}",
+            self.reader.owner,
             (query,),
             {str(query): self.progress},
             self.state(held),
@@ -130,13 +120,12 @@ class _Backfill:
             yield None
             return
         places: list[tuple[int, float]] = []
-        with self.core.pinned():
-            numbers = {s for spec in self.reader.specs for s in spec.streams}
-            for number in sorted(numbers & self.core.streams.keys()):  # reading tells of a stream that was dropped
-                for segment in segments_in(self.core.streams[number].archive.segments, Range(epoch=self.known.epoch)):
-                    count = max(1, min(_PLACES, -(-segment.rows * _PLACES // PIECE)))
-                    times = np.linspace(segment.low, segment.high, count + 1)[1:].astype(np.int64)
-                    places += [(int(t), segment.rows / count) for t in times]
+        numbers, streams = {s for spec in self.reader.specs for s in spec.streams}, self.past.archives.streams
+        for number in sorted(numbers & streams.keys()):  # reading tells of a stream that was dropped
+            for segment in segments_in(streams[number].archive.segments, Range(epoch=self.past.known.epoch)):
+                count = max(1, min(_PLACES, -(-segment.rows * _PLACES // PIECE)))
+                times = np.linspace(segment.low, segment.high, count + 1)[1:].astype(np.int64)
+                places += [(int(t), segment.rows / count) for t in times]
         size = 0.0
         for time, rows in sorted(places):
             size += rows
@@ -147,8 +136,8 @@ class _Backfill:
 
     def read(self, since: int, after: int | None, until: int | None) -> list[Input]:
         """The rows of each input in a stretch of event time."""
-        specs = [self.catalog.stores[owner].spec for owner in self.standing.inputs]
-        reader = InputReader(self.core.archives, self.relation, self.known, specs, failed=self.failed)
+        past, specs = self.past, self.reader.specs
+        reader = InputReader(past.archives, self.relation, past.known, specs, failed=self.failed)
         inputs = reader.read(since, until, after)
         if self.progress.first is None:
             seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
@@ -160,22 +149,21 @@ class _Backfill:
 
     def advance(self, inputs: Sequence[Input], bound: int) -> None:
         """Answer the instants up to a bound."""
-        known, core = self.known, self.core
-        past = Replayed(core.path, known.progress, known.clock, bound, self.high, *self.tables, self.sums)
-        done = self.reader.replay(connection(), inputs, self.progress, past)
+        past, known = self.past, self.past.known
+        stretch = Replayed(
+            past.path, known.progress, known.clock, bound, self.high, past.versions, past.unread, self.sums
+        )
+        done = self.reader.replay(connection(), inputs, self.progress, stretch)
         if done.sums is not None:
-            assert isinstance(self.relation, RelationQuery) and isinstance(self.relation.plan, Grouped)
-            parts = [(t, 1) for t in (*self.sums, done.sums)]
-            self.sums = [total(connection(), self.relation.plan.grouping, parts)]
+            self.sums = [self.reader.summed(connection(), [*self.sums, done.sums])]
         self.progress = done.progress
         if done.answers is not None and done.answers.num_rows:
             home, number = max(0, self.catalog.stores[self.standing.inputs[0]].home), len(self.answers)
             ends = pc.min_max(done.answers["at"].cast(pa.int64())).as_py()
-            epoch = self.standing.first_epoch - 1
-            owner = query_owner(self.standing.id)
+            epoch, owner = self.standing.first_epoch - 1, self.reader.owner
             chunk = Chunk(owner, "backfilled", epoch, ends["min"], ends["max"], done.answers)
-            name = f"b{RELATION}{self.standing.id}-{home:04d}-{number:04d}.parquet"
-            self.answers.append(write_chunks(results_folder(self.core.path), name, [chunk], home))
+            name = f"b{owner}-{home:04d}-{number:04d}.parquet"
+            self.answers.append(write_chunks(results_folder(past.path), name, [chunk], home))
 
     def masks(self, inputs: Sequence[Input], horizon: int) -> dict[str, Any]:
         """Which rows of each store are needed where instants from `horizon` on are looked at."""
@@ -206,7 +194,7 @@ class _Backfill:
         masks = self.masks(inputs, self.horizon(self.progress))
         every = zip(self.held, self.standing.inputs, inputs, strict=True)
         rows = {owner: each.rows for held, owner, each in every if held}
-        folder, shards = state_folder(self.core.path), self.core.settings.shards
+        folder, shards = state_folder(self.past.path), self.past.shards
         chunks: dict[int, list[Chunk]] = {}
         for owner, mask in sorted(masks.items()):
             store = self.catalog.stores[owner]
@@ -217,20 +205,16 @@ class _Backfill:
             for shard, part in found.shards.items():
                 chunks.setdefault(shard, []).append(row_chunk(owner, epoch, part))
         files = [(f"{shard:04d}", shard, kept_there) for shard, kept_there in sorted(chunks.items())]
-        owner = query_owner(self.standing.id)
-        home = max(0, self.catalog.stores[self.standing.inputs[0]].home)
         for table in self.sums:
-            assert isinstance(self.relation, RelationQuery)  # pairs are not added up
-            for shard, part in sorted(by_shard(connection(), self.relation, table, shards, home).items()):
-                files.append((f"{shard:04d}g", shard, [sums_chunk(owner, epoch, part)]))
+            for shard, chunk in sorted(self.reader.sums_by_shard(connection(), table, epoch, shards).items()):
+                files.append((f"{shard:04d}g", shard, [chunk]))
         return tuple(
-            write_chunks(folder, f"b{RELATION}{self.standing.id}-{name}.parquet", there, shard)
-            for name, shard, there in files
+            write_chunks(folder, f"b{self.reader.owner}-{name}.parquet", there, shard) for name, shard, there in files
         )
 
     def letters(self) -> dict[str, tuple[Segment, ...]]:
         """Files of dead letters, by stream; rows of stores that run already became letters when they came."""
-        core, standing, epoch = self.core, self.standing, self.standing.first_epoch - 1
+        past, standing, epoch = self.past, self.standing, self.standing.first_epoch - 1
         owners: set[str] = set()
         dead: dict[str, tuple[Segment, ...]] = {}
         for place, (owner, found) in enumerate(zip(standing.inputs, self.failed, strict=True)):
@@ -238,11 +222,10 @@ class _Backfill:
                 continue
             owners.add(owner)
             for number, rows in sorted(found.items()):
-                stream, name = self.catalog.streams[number], f"{RELATION}{standing.id}"
+                stream, name = self.catalog.streams[number], self.reader.owner
                 users = ", ".join(self.catalog.called([standing]))
-                with core.pinned():
-                    segments = segments_in(core.streams[number].archive.segments, Range(epoch=epoch))
-                    written = write_letters(core.path, stream, name, place, rows, users, epoch, segments)
+                segments = segments_in(past.archives.streams[number].archive.segments, Range(epoch=epoch))
+                written = write_letters(past.path, stream, name, place, rows, users, epoch, segments)
                 if written is not None:
                     dead[str(number)] = (*dead.get(str(number), ()), written)
         return dead
@@ -255,4 +238,4 @@ def _joined(old: Input, new: Input) -> Input:
     return replace(new, rows=merge_rows([old.rows, new.rows]))
 
 
-__all__ = ["PIECE", "backfill_relation"]
+__all__ = ["PIECE", "answer_past"]
