@@ -20,7 +20,7 @@ def golden(path: str | os.PathLike[str], got: str) -> None:
 
     Raises AssertionError with a diff if they differ or the file is missing.
 
-        golden("tests/golden/explain.txt", pond.sql("EXPLAIN q").message)
+        golden("tests/golden/explain.txt", str(pond.explain("q")))
     """
     file = Path(path)
     if updating():

@@ -1,7 +1,7 @@
 """Plans as data: what EXPLAIN says is a tree of these nodes, which is printed in one way and is JSON on the wire.
 
 >>> inner = PlanNode("stores", "store 7", (Fact("rows", "3 rows"),))
->>> print(PlanNode("relation", "CQL query", (Fact("plan", "joined"), said("order", "as written")), (inner,)))
+>>> PlanNode("relation", "CQL query", (Fact("plan", "joined"), said("order", "as written")), (inner,))
 CQL query
 plan: joined
 as written
@@ -52,7 +52,7 @@ def said(name: str, sentence: str) -> Fact:
     return Fact(name, sentence, True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PlanNode:
     """One part of a plan. Printed, it is the tree under it.
 
@@ -68,7 +68,7 @@ class PlanNode:
     facts: tuple[Fact, ...] = ()
     children: tuple[PlanNode, ...] = ()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
@@ -113,8 +113,9 @@ class PlanNode:
     def from_dict(found: dict[str, Any]) -> PlanNode:
         """The tree from what `to_dict` gave.
 
-        >>> PlanNode.from_dict(PlanNode("rows", "query").to_dict())
-        PlanNode(operator='rows', title='query', facts=(), children=())
+        >>> PlanNode.from_dict(PlanNode("rows", "query", (Fact("shards", "by partition"),)).to_dict())
+        query
+        shards: by partition
         """
         return from_json(PlanNode, found)
 

@@ -241,6 +241,7 @@ class _Explaining:
 
 def facts_of(core: Core, analyze: bool) -> PlanFacts:
     """What operators are told of a pond; see `PlanFacts`."""
+    done = work_done(core) if analyze else None
     with core.lock:
         return PlanFacts(
             core.path,
@@ -253,7 +254,7 @@ def facts_of(core: Core, analyze: bool) -> PlanFacts:
             partial(served, core.archives, make=False),
             partial(table_fact, core),
             lambda stream: len(core.register.on_stream(stream)),
-            work_done(core) if analyze else None,
+            done,
         )
 
 
