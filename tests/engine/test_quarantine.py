@@ -347,7 +347,7 @@ def test_a_background_job_that_fails_waits_longer_and_longer_and_is_given_up(mon
 # -- the law -----------------------------------------------------------------------------------------------------------
 
 #: What reads fields of definitions only, and cannot fail.
-READERS = {"_joins", "users"}
+READERS = {"users"}
 
 #: Entries that were made to fail, by any kind: one is enough.
 _tried: set[tuple[str, str]] = set()

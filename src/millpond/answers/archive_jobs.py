@@ -22,7 +22,6 @@ from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
 from millpond.manifests.records import QueryProgress
-from millpond.operators.panes.measuring import decision_for
 from millpond.operators.registry import windows_over
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.history import HistoryMap
@@ -30,30 +29,22 @@ from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
-from millpond.synopses import connection, finish_windows, merge_partials, query_ordered, query_table, spec_of
+from millpond.synopses import connection, query_ordered, query_table, spec_of
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.pane_partials import PanesSpec, by_interval, panes_spec, windows_of, without_panes
-from millpond.synopses.partials.dispatch import Spec
+from millpond.synopses.pane_partials import by_interval
 from millpond.synopses.partials.specs import as_declared, casts_of
-from millpond.synopses.row_answers import last_row_windows
-from millpond.synopses.row_partials import RowsSpec
 from millpond.synopses.tolerance import FAULTS, one_line
-from millpond.tables import Segment
 from millpond.tables.chunks import Payload, pack, unpack
 from millpond.tables.executors import Executor, InlineExecutor, MapTask, MergeTask, Parcel
 from millpond.types import (
     Column,
     QueryOptions,
     RowScan,
-    RowWindowQuery,
     StreamDefinition,
     StreamQuery,
-    TimeWindow,
     WindowedQuery,
-    WindowQuery,
 )
 from millpond.windows import registered
-from millpond.windows.pane_layout import WHOLE
 
 #: Rows below which a history query is answered in this process, without a job.
 QUICK_ROWS = 3_000_000
@@ -120,7 +111,7 @@ def grouped(core: Core, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> 
         kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, ranges[0])
         from_entries = any(s.entries for t in plan.tasks for s in t.splits)
         if query.reduce is None and not from_entries:
-            spec = _direct(core, stream, query, spec, kept)
+            spec = windows_over(spec).cheapest(core.path, stream, query, spec, kept)
         job = _Grouped(HistoryMap(core.path, tuple(streams), spec, query, "adhoc", shards, asked.strict), ends)
         outcomes = _run(core, plan, scan, job.map, job.merge, shards)
     return _together([payload for _, payload in outcomes], "a filter, coarser groups or LIMIT"), plan.removed
@@ -153,22 +144,6 @@ def _together(payloads: Sequence[Payload], way: str) -> pa.Table | None:
     return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
 
-def _direct(
-    core: Core, stream: StreamDefinition, query: WindowedQuery, spec: Spec, segments: Sequence[Segment]
-) -> Spec:
-    """The spec without panes where windows are cheaper to make straight from rows; see `millpond.windows.costs`."""
-    if not isinstance(query, WindowQuery) or not isinstance(query.window, TimeWindow):
-        return spec
-    needed, window = panes_spec(query, stream), query.window
-    # A window that is one pane is made straight from rows anyhow.
-    if window.range in (WHOLE, needed.panes.width) or len(windows_of(query)) > 1:
-        return spec
-    decision = decision_for(core.path, stream, query, needed, segments)
-    if decision is None or decision.plan != "direct" or not isinstance(spec, PanesSpec):
-        return spec
-    return without_panes(spec, window)
-
-
 @dataclass(frozen=True)
 class _Grouped:
     """The tasks of `grouped`."""
@@ -187,15 +162,14 @@ class _Grouped:
         db, spec, query = connection(), self.history.spec, self.history.query
         parcels, report = take_counters(parcels)
         parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
+        kind = windows_over(spec)
         if self.ends.last:
-            assert isinstance(spec, RowsSpec) and isinstance(query, RowWindowQuery)
-            folded = last_row_windows(db, spec, query, merge_partials(db, spec, parts))
-            answers = None if folded is None else finish_windows(db, query, spec.time, folded)
+            answers = kind.last_of_past(db, spec, query, parts)
         else:
             bound, high = self.ends.bound, self.ends.high
             reached = bound if high is None else high
             closing = Closing(query, QueryOptions(since="start"), "drop", QueryProgress(), bound, bound, reached)
-            answers = windows_over(spec).close_past(db, spec, parts, closing).answers
+            answers = kind.close_past(db, spec, parts, closing).answers
         return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millpond.answers.expired_history import check_reach
 from millpond.answers.row_queries.moments import Inputs, now_of, progress_of, record_of
@@ -14,13 +14,11 @@ from millpond.archive.planning.scans import Scan, described
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.records import Published, QueryProgress
-from millpond.operators.pairs.advance import all_pairs
-from millpond.operators.relation.advance import known_of
+from millpond.operators.registry import relations_over
 from millpond.operators.relation.table_use import version_at
 from millpond.operators.relational.history import InputReader
-from millpond.operators.relational.readers import FAULTS, Input
+from millpond.operators.relational.readers import FAULTS, Constants
 from millpond.progress import FOREVER, NEVER
-from millpond.relations import Known, snapshot, spare_of
 from millpond.sources.tables.versions import table_version
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_table
@@ -28,7 +26,6 @@ from millpond.synopses.finish import empty_answers
 from millpond.synopses.tolerance import one_line
 from millpond.types import (
     Column,
-    PairsQuery,
     QueryOptions,
     RelationalQuery,
     RelationInput,
@@ -37,6 +34,8 @@ from millpond.types import (
     TableDefinition,
 )
 from millpond.types.as_of import AsOf
+
+T = TypeVar("T")
 
 #: Rows that a window may hold when somebody asks for a relation: they are read in the pond's process.
 INPUT_ROWS = 20_000_000
@@ -57,18 +56,13 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
         return empty_answers(connection(), columns)
     for item in query.inputs:
         streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
-        begin = now - item.window.range if item.window.kind == "range" else None
-        begin = _since(query, now) - item.window.range if isinstance(query, PairsQuery) else begin
+        begin = relations_over(query).reach(query, item, now)
         check_reach(core, streams, begin, now, item.reduce is not None, files=True)
     reader = InputReader(core.archives, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
     final = "true" if progress_of(core.published, inputs) > now else "false"
-    shown_at = f'make_timestamp({now}) AS "at"'
-    if isinstance(query, PairsQuery):
-        found, shown_at = _pairs_at(reader, query, now), 'make_timestamp(_at) AS "at"'
-    else:
-        versions = _versions(core, standing, published, now)
-        found = relation_at(reader, query, now, partial(_tables, core, query, versions))
-    sql = f"SELECT {shown_at}, {outputs_of(query)}, {final} AS final FROM f ORDER BY ALL"
+    versions = _versions(core, standing, published, now)
+    found = relation_at(reader, query, now, partial(_tables, core, query, versions))
+    sql = f'SELECT make_timestamp(_at) AS "at", {outputs_of(query)}, {final} AS final FROM f ORDER BY ALL'
     return told(query_table(connection(), sql, f=found), reader.scans)
 
 
@@ -137,57 +131,25 @@ def _moment(core: Core, streams: Inputs, as_of: AsOf) -> tuple[int | None, Publi
 
 def relation_at(
     reader: InputReader,
-    query: RelationQuery,
+    query: RelationalQuery,
     instant: int,
-    tables: Callable[[], Mapping[str, pa.Table]],
+    tables: Constants,
     options: QueryOptions | None = None,
 ) -> pa.Table:
-    """R(τ), columns c0, c1, …
-
-    Args:
-        tables: reads what does not change with time, by alias.
-        options: late rows count as they do for a standing query; None: like all others.
-    """
+    """What holds at an instant, columns `_at`, c0, c1, …; arguments as of `RowReader.past_at`."""
     with reader.archives.pinned():
-        inputs = reader.read(instant, instant)
-        try:
-            return snapshot(connection(), query, contents_of(query, inputs, options), tables(), instant)
-        except FAULTS as error:
-            raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+        return answered(lambda: relations_over(query).past_at(reader, query, instant, tables, options))
 
 
-def _since(relation: PairsQuery, now: int) -> int:
-    """Where the window of a stream of pairs begins that ends at `now`: of its streams' windows the longer counts."""
-    window = max((i.window for i in relation.inputs), key=lambda w: w.range)
-    return now - ((now - window.origin) % window.range if window.kind == "tumbling" else window.range)
+def answered(part: Callable[[], T]) -> T:
+    """What a part of an answer gives. Raises: QueryError when the query's own data cannot be evaluated."""
+    try:
+        return part()
+    except FAULTS as error:
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
 
-def _pairs_at(reader: InputReader, query: PairsQuery, now: int) -> pa.Table:
-    """The pairs of the window that ends at `now`, as they are known now: columns `_at`, c0, c1, …
-
-    Whatever comes later, a row has no partner yet when there is none up to `now`.
-    """
-    since = _since(query, now)
-    with reader.archives.pinned():
-        inputs = reader.read(since, now)
-        try:
-            found = all_pairs(connection(), query, inputs, (FOREVER, FOREVER))
-        except FAULTS as error:
-            raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
-    return found.filter(pc.and_(pc.greater_equal(found["_at"], since), pc.greater(found["_n"], 0)))
-
-
-def contents_of(query: RelationQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list[Known]:
-    found: list[Known] = []
-    for item, each in zip(query.inputs, inputs, strict=True):
-        spare = FOREVER
-        if options is not None:
-            spare = 0 if each.late == "drop" else spare_of(query, options)
-        found.append(known_of(connection(), query, item, each, spare))
-    return found
-
-
-def _tables(core: Core, query: RelationQuery, versions: Mapping[str, int]) -> dict[str, pa.Table]:
+def _tables(core: Core, query: RelationalQuery, versions: Mapping[str, int]) -> dict[str, pa.Table]:
     """The tables of a standing query; those that have no version here as they are now."""
     found = {}
     for each in query.tables:

@@ -16,7 +16,7 @@ what it does for each of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -260,12 +260,14 @@ class Operator(ABC):
 
     owner: the name that its state is stored under. inputs: owners of operators whose state it reads.
     readers: the operators that have it among their inputs. first_epoch: the first epoch whose rows it gets live.
+    loads: makes a process ready for its merge tasks, and can be done beside map tasks; None: there is nothing to do.
     """
 
     owner: str
     inputs: tuple[str, ...] = ()
     readers: tuple[Operator, ...] = ()
     first_epoch: int = 0
+    loads: Callable[[], None] | None = None
 
     @classmethod
     @abstractmethod
@@ -394,6 +396,12 @@ class Answering(Operator):
     @abstractmethod
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """Whether a query has use for progress of its one stream from `before` to `bound`; high: of the stream."""
+
+    def looks_up(
+        self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress]
+    ) -> Mapping[int, int]:
+        """The streams whose archives an epoch may look up for a query, each with the event time from which on."""
+        return {}
 
     @abstractmethod
     def first_epoch_of(self, standing: Standing) -> int:

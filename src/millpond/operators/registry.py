@@ -13,6 +13,7 @@ from millpond.operators.derived.operator import DerivedRows
 from millpond.operators.pairs.operator import PairsOperator
 from millpond.operators.panes.operator import PanesOperator
 from millpond.operators.relation.operator import RelationOperator
+from millpond.operators.relational.readers import RowReader
 from millpond.operators.row_query.operator import RowQueries
 from millpond.operators.rows.operator import RowsOperator
 from millpond.operators.stores.operator import StoreOperator
@@ -22,7 +23,7 @@ from millpond.operators.windowed.operator import WindowOperator
 from millpond.support.errors import Refusal
 from millpond.support.spelling import nearest
 from millpond.synopses import Spec
-from millpond.types import StreamDefinition
+from millpond.types import RelationalQuery, StreamDefinition
 from millpond.types.options.asked_operators import parse_operators
 
 #: A line for each kind, behind those that it reads.
@@ -76,6 +77,11 @@ _last: list[tuple[Catalog, Operators]] = []
 def windows_over(spec: Spec) -> type[WindowOperator]:
     """The kind of windows that are made of a synopsis."""
     return next(kind for kind in KINDS if issubclass(kind, WindowOperator) and isinstance(spec, kind.spec_kind))
+
+
+def relations_over(query: RelationalQuery) -> type[RowReader]:
+    """The kind of operators that answers a relational query."""
+    return next(kind for kind in KINDS if issubclass(kind, RowReader) and isinstance(query, kind.query_kind))
 
 
 def check_asked(stream: StreamDefinition) -> None:

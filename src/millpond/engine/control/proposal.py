@@ -23,15 +23,12 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Manifest, QueryProgress, start_of
 from millpond.operators.derived.passed_rows import bounds_of, takeable
 from millpond.operators.registry import Operators, operators_of
-from millpond.operators.relational.bounds import high_of
-from millpond.operators.relational.probing import probed_streams
-from millpond.operators.relational.readers import RowReader
 from millpond.operators.relational.skew import decided, moved
 from millpond.operators.windowed.lookup_versions import stretches_now
-from millpond.progress import NEVER, StreamProgress
+from millpond.progress import StreamProgress
 from millpond.sources.intake_log import Item
 from millpond.tables import Segment
-from millpond.types import ARRIVAL, RelationalQuery
+from millpond.types import ARRIVAL
 
 #: Items of a stream that one epoch looks at.
 MOST_ITEMS = 100_000
@@ -251,22 +248,11 @@ def looked_up(
     """The files of archives that queries may look up: those that windows of instants not final yet can reach."""
     since: dict[int, int] = {}
     for standing in failures.catalog.running():
-        relation, known = standing.definition.query, queries.get(str(standing.id))
-        if not isinstance(relation, RelationalQuery) or not relation.probes or known is None:
-            continue
-        reader = operators.answering[standing.id]
-        assert isinstance(reader, RowReader)
-        reaching = partial(_reached, reader, known, progress)
-        for stream, low in (failures.attempt(query_owner(standing.id), reaching) or {}).items():
-            since[stream] = min(low, since.get(stream, low))
+        if (known := queries.get(str(standing.id))) is not None:
+            looking = partial(operators.answering[standing.id].looks_up, standing, known, progress)
+            for stream, low in (failures.attempt(query_owner(standing.id), looking) or {}).items():
+                since[stream] = min(low, since.get(stream, low))
     return {str(s): tuple(f for f in facts.streams[s].archive if f.high >= low) for s, low in since.items()}
-
-
-def _reached(reader: RowReader, known: QueryProgress, progress: Mapping[str, StreamProgress]) -> dict[int, int]:
-    """The streams that a query may look up, each with the event time from which on."""
-    horizon = reader.horizon(known, high_of(reader.catalog, reader.specs, progress))
-    reaches = probed_streams(reader.relation, reader.catalog.streams_of(reader.standing))
-    return {s: NEVER if r is None else max(NEVER, horizon - 1 - r) for s, r in reaches.items()}
 
 
 __all__ = ["Intake", "Proposal", "intake_of", "is_wanted", "propose", "query_progress"]

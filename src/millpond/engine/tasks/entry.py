@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from millpond import functions
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Catalog
 from millpond.catalog.log import snapshot_path
 from millpond.engine.tasks.mapping import map_split
 from millpond.engine.tasks.merging import merge_shard
 from millpond.manifests.records import Manifest, manifest_path, read_manifest
 from millpond.operators.registry import Operators, operators_of
 from millpond.support.file_cache import FileCache
-from millpond.synopses.partners import finding
 from millpond.tables import read_json
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
-from millpond.types import PairsQuery, RelationQuery, from_json, to_json
+from millpond.types import from_json, to_json
 from millpond.windows import registered
 
 #: What this process loads, or has loaded, before it is needed.
-_loading: dict[str, threading.Thread] = {}
+_loading: dict[Callable[[], None] | None, threading.Thread] = {}
 
 _catalogs: FileCache[tuple[Catalog, Operators]] = FileCache(1)
 _manifests: FileCache[Manifest] = FileCache(1)
@@ -51,16 +50,11 @@ def map_epoch(pond: str, epoch: int, task: int) -> Iterator[Parcel]:
     functions.use(pond)
     manifest = manifest_at(pond, epoch)
     catalog, operators = catalog_at(pond, manifest.version)
-    if "joins" not in _loading and any(_joins(standing) for standing in catalog.queries.values()):
-        # Any worker may get the next merge task of a join; meanwhile it can get ready beside its map tasks.
-        _loading["joins"] = threading.Thread(target=finding.load, name="millpond-load")
-        _loading["joins"].start()
+    for load in {operator.loads for operator in operators} - {None, *_loading}:
+        # Any worker may get the next merge task; meanwhile it can get ready beside its map tasks.
+        _loading[load] = threading.Thread(target=load, name="millpond-load")
+        _loading[load].start()
     return map_split(pond, manifest, catalog, operators, task)
-
-
-def _joins(standing: Standing) -> bool:
-    query = standing.definition.query
-    return isinstance(query, PairsQuery) or (isinstance(query, RelationQuery) and query.joined is not None)
 
 
 def merge_epoch(pond: str, epoch: int, shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -16,30 +17,32 @@ from millpond.manifests.adoptions import Adoption
 from millpond.manifests.records import QueryProgress
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Past, Step
-from millpond.operators.pairs.advance import advance_pairs, moved, pairs_final, pairs_needed
+from millpond.operators.pairs.advance import advance_pairs, all_pairs, moved, pairs_final, pairs_needed
 from millpond.operators.pairs.pair_plans import pairs_plan
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import input_states
 from millpond.operators.relational.readers import (
     Asked,
+    Constants,
     Input,
     Needed,
     Replayed,
     RowReader,
     check_held,
     empty_rows,
-    is_paired,
     reading,
 )
 from millpond.operators.relational.relation_backfill import answer_past
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import put_numbers_together
-from millpond.progress import StreamProgress
+from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import all_rows
 from millpond.relations.bands import Reached, marks_of
 from millpond.support.sql import quote
+from millpond.synopses import connection
+from millpond.synopses.partners import finding
 from millpond.tables import Chunk
-from millpond.types import PairsQuery, Query
+from millpond.types import PairsQuery, Query, QueryOptions, RelationInput
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -47,12 +50,14 @@ class PairsOperator(RowReader):
     """A stream of pairs. It does not wait for progress: this says what is late, what is kept, and who is alone."""
 
     in_pieces = False
+    query_kind = PairsQuery
+    loads = staticmethod(finding.load)
     relation: PairsQuery
 
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[PairsOperator]:
         """See `Operator`."""
-        return [cls(catalog, q) for q in reading(catalog) if is_paired(q)]
+        return [cls(catalog, q) for q in reading(catalog) if isinstance(q.definition.query, PairsQuery)]
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
@@ -138,6 +143,29 @@ class PairsOperator(RowReader):
         reached = self.reached(past.progress, past.clock)
         return advance_pairs(db, self.relation, self.options, inputs, before, reached, 0, lambda low, high: None)
 
+    @staticmethod
+    def reach(query: Any, item: RelationInput, now: int) -> int | None:
+        """See `RowReader`."""
+        return _since(query, now) - item.window.range
+
+    @staticmethod
+    def past_at(reader: Any, query: Any, now: int, tables: Constants, options: QueryOptions | None = None) -> pa.Table:
+        """See `RowReader`: the pairs of the window that ends at `now`, as they are known now.
+
+        Whatever comes later, a row has no partner yet when there is none up to `now`.
+        """
+        since = _since(query, now)
+        found = all_pairs(connection(), query, reader.read(since, now), (FOREVER, FOREVER))
+        return found.filter(pc.and_(pc.greater_equal(found["_at"], since), pc.greater(found["_n"], 0)))
+
+    @staticmethod
+    def past_changes(
+        reader: Any, query: Any, now: int | None, bounds: Sequence[int], tables: Constants
+    ) -> pa.Table | None:
+        """See `RowReader`: pairs do not wait for the stream that is behind."""
+        first, second = bounds
+        return all_pairs(connection(), query, reader.read(NEVER, None), (first, second))
+
     def history(self, past: Past) -> Adoption | None:
         """See `Operator`."""
         return answer_past(self, past)
@@ -153,3 +181,9 @@ class PairsOperator(RowReader):
     def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
         """See `Operator`: it has nothing but revision numbers."""
         return [put_numbers_together(task.db, owner, chunks)]
+
+
+def _since(relation: PairsQuery, now: int) -> int:
+    """Where the window of a stream of pairs begins that ends at `now`: of its streams' windows the longer counts."""
+    window = max((i.window for i in relation.inputs), key=lambda w: w.range)
+    return now - ((now - window.origin) % window.range if window.kind == "tumbling" else window.range)

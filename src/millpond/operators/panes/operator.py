@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -20,6 +20,7 @@ from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_t
 from millpond.operators.panes.advance import advance, open_answers
 from millpond.operators.panes.catching_up import catch_up
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, settled, tuples_of
+from millpond.operators.panes.measuring import decision_for
 from millpond.operators.panes.pane_plans import pane_facts
 from millpond.operators.panes.prefixes import fold_prefix
 from millpond.operators.panes.smoothing import due as flush_due
@@ -36,13 +37,14 @@ from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.progress import NEVER
-from millpond.synopses import PanesSpec
-from millpond.synopses.pane_partials import merge_panes, partial_panes
+from millpond.synopses import PanesSpec, Spec
+from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
-from millpond.tables import Chunk
-from millpond.types import KindWindow, Query, WindowedQuery, WindowQuery
+from millpond.tables import Chunk, Segment
+from millpond.types import KindWindow, Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
 from millpond.types.plan_nodes import PlanNode
 from millpond.windows import Cover, Panes, first_end_after, last_end_until
+from millpond.windows.pane_layout import WHOLE
 
 
 class PanesMapper(SynopsisMapper):
@@ -148,6 +150,23 @@ class PanesOperator(WindowOperator):
     ) -> Advanced:
         """See `WindowKind`."""
         return catch_up(db, spec, HistoryState(), parts, closing)
+
+    @staticmethod
+    def last_of_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, query: Any, parts: Sequence[pa.Table]
+    ) -> pa.Table | None:
+        """See `WindowKind`."""
+        raise TypeError("windows that end at instants are those of all partitions")
+
+    @staticmethod
+    def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:
+        """See `WindowKind`: without panes where windows are cheaper to make straight from rows."""
+        window, plain = query.window, panes_spec(query, stream)
+        # A window that is one pane is made straight from rows anyhow.
+        if not isinstance(window, TimeWindow) or window.range in (WHOLE, plain.panes.width):
+            return cast(Spec, spec)
+        decision = None if len(windows_of(query)) > 1 else decision_for(pond, stream, query, plain, segments)
+        return cast(Spec, spec) if decision is None or decision.plan != "direct" else without_panes(spec, window)
 
     @staticmethod
     def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:

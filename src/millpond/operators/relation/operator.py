@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -20,7 +21,7 @@ from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Past, Step
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.relation.advance import Advancing
+from millpond.operators.relation.advance import Advancing, known_of
 from millpond.operators.relation.early import Speculation, early_chunk, shown_early
 from millpond.operators.relation.group_sums import GROUPS, by_shard, put_together, read_sums, sums_chunk
 from millpond.operators.relation.join_orders import JoinOrders
@@ -30,13 +31,13 @@ from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.probing import Probed
 from millpond.operators.relational.readers import (
     Asked,
+    Constants,
     Input,
     Needed,
     Replayed,
     RowReader,
     check_held,
     empty_rows,
-    is_paired,
     reading,
 )
 from millpond.operators.relational.relation_backfill import answer_past
@@ -47,10 +48,12 @@ from millpond.operators.windowed.early import EARLY, due
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Run, all_rows, kept, needed, spare_of
+from millpond.relations import Known, Run, all_rows, answers, kept, needed, snapshot, spare_of
 from millpond.relations.sums import total
+from millpond.synopses import connection
+from millpond.synopses.partners import finding
 from millpond.tables import Chunk
-from millpond.types import Grouped, Query, RelationQuery, StreamDefinition
+from millpond.types import Grouped, Query, QueryOptions, RelationInput, RelationQuery, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 from millpond.types.relation_queries import EVERYWHERE
 
@@ -61,13 +64,15 @@ class RelationOperator(RowReader):
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
         super().__init__(catalog, standing)
         self._counters: Counters | None = None
+        self.loads = finding.load if self.relation.joined is not None else None
 
+    query_kind = RelationQuery
     relation: RelationQuery
 
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[RelationOperator]:
         """See `Operator`."""
-        return [cls(catalog, q) for q in reading(catalog) if not is_paired(q)]
+        return [cls(catalog, q) for q in reading(catalog) if isinstance(q.definition.query, RelationQuery)]
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
@@ -169,6 +174,27 @@ class RelationOperator(RowReader):
         done = advancing.advance(inputs, before, past.bound, FOREVER, past.high)
         return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, past.high)))
 
+    @staticmethod
+    def reach(query: Any, item: RelationInput, now: int) -> int | None:
+        """See `RowReader`."""
+        return now - item.window.range if item.window.kind == "range" else None
+
+    @staticmethod
+    def past_at(reader: Any, query: Any, now: int, tables: Constants, options: QueryOptions | None = None) -> pa.Table:
+        """See `RowReader`."""
+        inputs = _contents(query, reader.read(now, now), options)
+        found = snapshot(connection(), query, inputs, tables(), now)
+        return found.append_column("_at", pa.array(np.full(found.num_rows, now)))
+
+    @staticmethod
+    def past_changes(
+        reader: Any, query: Any, now: int | None, bounds: Sequence[int], tables: Constants
+    ) -> pa.Table | None:
+        """See `RowReader`."""
+        if now is None:
+            return None
+        return answers(connection(), query, _contents(query, reader.read(NEVER, now), None), tables(), NEVER, now + 1)
+
     def summed(self, db: duckdb.DuckDBPyConnection, sums: Sequence[pa.Table]) -> pa.Table:
         """See `RowReader`."""
         assert isinstance(self.relation.plan, Grouped)  # else there are none
@@ -261,3 +287,14 @@ class RelationOperator(RowReader):
 def _first_from(runs: Sequence[Run], low: int | None) -> int:
     """The first row of runs that is not older than an event time."""
     return int(np.searchsorted(runs[0].times, low)) if runs and low is not None and low > NEVER else 0
+
+
+def _contents(query: RelationQuery, inputs: Sequence[Input], options: QueryOptions | None) -> list[Known]:
+    """What evaluation knows of inputs of the past; options: as of `RowReader.past_at`."""
+    found: list[Known] = []
+    for item, each in zip(query.inputs, inputs, strict=True):
+        spare = FOREVER
+        if options is not None:
+            spare = 0 if each.late == "drop" else spare_of(query, options)
+        found.append(known_of(connection(), query, item, each, spare))
+    return found

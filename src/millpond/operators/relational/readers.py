@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
@@ -23,7 +23,7 @@ from millpond.manifests.records import Manifest, QueryProgress
 from millpond.operators.contract import Answering, MergeTask, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import high_of, least_bound
-from millpond.operators.relational.probing import Probed
+from millpond.operators.relational.probing import Probed, probed_streams
 from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
@@ -34,12 +34,15 @@ from millpond.support.sql import quote
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
 from millpond.tables import Chunk
-from millpond.types import PairsQuery, QueryOptions, Relational, RelationInput
+from millpond.types import QueryOptions, Relational, RelationInput
 from millpond.types.plan_nodes import PlanNode
 from millpond.types.relation_queries import are_together
 
 #: What a question about a relation can raise by its own data.
 FAULTS = (*tolerance.FAULTS, SourceError)
+
+#: Reads the tables of a query, by alias.
+Constants = Callable[[], Mapping[str, pa.Table]]
 
 #: (low, high) -> revision numbers given so far to instants in that range, both included: columns end, revision.
 Given = Callable[[int, int], pa.Table | None]
@@ -95,10 +98,11 @@ class Asked:
 class RowReader(Answering):
     """An operator of one query that reads the rows of stores.
 
-    in_pieces: whether its past can be answered stretch by stretch of event time.
+    in_pieces: whether its past can be answered stretch by stretch of event time. query_kind: of the queries.
     """
 
     in_pieces = True
+    query_kind: ClassVar[type]
 
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
         self.catalog, self.standing = catalog, standing
@@ -140,6 +144,33 @@ class RowReader(Answering):
         items = zip(self.relation.inputs, self.inputs, strict=True)
         return any(o == owner and self.relation.probe(item.alias) is None for item, o in items)
 
+    # -- and of the past, for who asks: `reader` is an `InputReader`, `tables` reads what does not change, by alias
+
+    @staticmethod
+    @abstractmethod
+    def reach(query: Any, item: RelationInput, now: int) -> int | None:
+        """The event time from which on rows of an input have a say at `now`; None: from the start on."""
+
+    @staticmethod
+    @abstractmethod
+    def past_at(reader: Any, query: Any, now: int, tables: Constants, options: QueryOptions | None = None) -> pa.Table:
+        """What holds at an instant: columns `_at`, c0, c1, …
+
+        Args:
+            options: late rows count as they do for a standing query; None: like all others.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def past_changes(
+        reader: Any, query: Any, now: int | None, bounds: Sequence[int], tables: Constants
+    ) -> pa.Table | None:
+        """All changes up to now, as `relations.answers` gives them; None: there can be none.
+
+        Args:
+            now: the largest event time that all inputs have reached; None: one has no rows. bounds: of each input.
+        """
+
     # -- what they share
 
     def users(self) -> Sequence[Standing]:
@@ -173,6 +204,16 @@ class RowReader(Answering):
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`."""
         return known is None or moves(known, self.options, bound)
+
+    def looks_up(
+        self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress]
+    ) -> Mapping[int, int]:
+        """See `Answering`: those that are probed, as far back as windows of instants reach that are not final."""
+        if not self.relation.probes:
+            return {}
+        horizon = self.horizon(known, high_of(self.catalog, self.specs, progress))
+        reaches = probed_streams(self.relation, self.catalog.streams_of(standing))
+        return {s: NEVER if r is None else max(NEVER, horizon - 1 - r) for s, r in reaches.items()}
 
     def first_epoch_of(self, standing: Standing) -> int:
         """See `Answering`."""
@@ -361,11 +402,6 @@ def check_held(most: int, items: Sequence[RelationInput], sizes: Sequence[int]) 
 def reading(catalog: Catalog) -> list[Standing]:
     """The queries that read stores, but for those that are quarantined."""
     return [standing for standing in catalog.running() if standing.inputs]
-
-
-def is_paired(standing: Standing) -> bool:
-    """Whether a query is a stream of pairs."""
-    return isinstance(standing.definition.query, PairsQuery)
 
 
 def moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:

@@ -24,6 +24,8 @@ from millpond.operators.windowed.operator import WindowOperator
 from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.progress import FOREVER
+from millpond.synopses import finish_windows, merge_partials
+from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
 from millpond.types import Query, RowWindowQuery
@@ -101,6 +103,14 @@ class RowsOperator(WindowOperator):
     ) -> Advanced:
         """See `WindowKind`."""
         return catch_up(db, spec, HistoryState(whole=True), parts, closing)
+
+    @staticmethod
+    def last_of_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, query: Any, parts: Sequence[pa.Table]
+    ) -> pa.Table | None:
+        """See `WindowKind`."""
+        folded = last_row_windows(db, spec, query, merge_partials(db, spec, list(parts)))
+        return None if folded is None else finish_windows(db, query, spec.time, folded)
 
     @staticmethod
     def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:

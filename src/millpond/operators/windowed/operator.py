@@ -37,7 +37,7 @@ from millpond.operators.windowed.past_windows import answer_past
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
-from millpond.tables import Chunk, read_chunks
+from millpond.tables import Chunk, Segment, read_chunks
 from millpond.types import StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
 
@@ -107,6 +107,19 @@ class WindowOperator(Answering):
         db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced:
         """See `WindowKind`."""
+
+    @staticmethod
+    @abstractmethod
+    def last_of_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, query: Any, parts: Sequence[pa.Table]
+    ) -> pa.Table | None:
+        """See `WindowKind`."""
+
+    @staticmethod
+    def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:
+        """See `WindowKind`: as they are made live."""
+        made: Spec = spec
+        return made
 
     @staticmethod
     @abstractmethod

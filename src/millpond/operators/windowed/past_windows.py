@@ -44,7 +44,7 @@ from millpond.operators.windowed.needs import keep_since, read_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import EngineError, QueryError
 from millpond.support.file_cache import FileCache
-from millpond.synopses import connection
+from millpond.synopses import Spec, connection
 from millpond.synopses.pane_partials import by_interval
 from millpond.synopses.partials.dispatch import still_needed
 from millpond.synopses.partials.shards import home_shard
@@ -95,6 +95,18 @@ class WindowKind(Protocol):
         Args:
             parts: partials of all rows. closing: with 'drop' as what late rows do, since none comes any more.
         """
+        ...
+
+    @staticmethod
+    def last_of_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, query: Any, parts: Sequence[pa.Table]
+    ) -> pa.Table | None:
+        """Of every partition the window that ends with its last row, whatever its number."""
+        ...
+
+    @staticmethod
+    def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:
+        """The spec by which windows of rows in some files are made for who asks once (`millpond.windows.costs`)."""
         ...
 
     @staticmethod
