@@ -55,7 +55,7 @@ def test_ids_are_never_given_twice(tmp_path: Path) -> None:
     register.close()
     register = opened(tmp_path)
     assert register.add([new()]) == [last + 1]
-    assert register.reserve_id(100) == 100 and register.add([new()]) == [101]
+    assert register.reserve_ids(100, 1) and register.add([new()]) == [101]
 
 
 def test_names_and_limits(tmp_path: Path) -> None:

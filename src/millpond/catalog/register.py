@@ -384,12 +384,6 @@ class Register(Reading):
 
     # --- names and ids ------------------------------------------------------------------------------------------------
 
-    def reserve_id(self, least: int = 1) -> int:
-        """An id for something of the catalog's: never given before, and at least `least`."""
-        with self._lock:
-            self._next_id = max(self._next_id, least) + 1
-            return self._next_id - 1
-
     @property
     def next_id(self) -> int:
         """From it on ids are free, until somebody reserves one."""

@@ -192,30 +192,11 @@ class Block:
                 self._indexes = {**self._indexes, **_build_indexes(self.rows, missing)}
             return [self._indexes[key] for key in wanted]
 
-    def drop_indexes(self) -> None:
-        """Give the memory of all indexes back; they are made again when asked for."""
-        with self._lock:
-            self._indexes = {}
-
-    def failed_rows(self, expression: str) -> npt.NDArray[np.uint16]:
-        """Rows for which an expression fails (division, cast, overflow), ascending."""
-        # A list of a NULL is no NULL, so NULL means failure here.
-        text = f"SELECT TRY([{expression}]) IS NULL AS f FROM __rows"
-        failed = query_table(connection(), text, __rows=self.rows)["f"]
-        return np.flatnonzero(np.asarray(failed.to_numpy(), bool)).astype(np.uint16)
-
 
 def event_times(rows: pa.Table, time: str) -> npt.NDArray[np.int64]:
     """Event times as microseconds."""
     instants = rows[time].cast(pa.timestamp("us", rows[time].type.tz))
     return np.asarray(instants.cast(pa.int64()).to_numpy(), np.int64)
-
-
-def merge_blocks(blocks: Sequence[Block], time: str) -> list[Block]:
-    """One ascending sequence of blocks from many small ones, full except the last."""
-    if not blocks:
-        return []
-    return Block.build(pa.concat_tables([b.rows for b in blocks]), time)
 
 
 def _compact(rows: pa.Table) -> pa.Table:

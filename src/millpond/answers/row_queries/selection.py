@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -414,12 +413,3 @@ class _Call:
 def _tried(side: Side) -> str | None:
     """A side's condition for a job over the archive: a row on which it fails does not match."""
     return None if side.where is None else f"coalesce(TRY({side.where}), false)"
-
-
-def matching_count(ready: Ready, registered: Registered) -> int:
-    """How many hot rows match the first side of a query, whatever its window: for EXPLAIN."""
-    plan = plan_for(ready, registered)
-    _, views = pinned_views(ready, plan)
-    side: Side = plan.selection.sides[0]
-    match = matcher(ready.sets, views[0], Wanted(registered.id, side, 0, views[0].epoch))
-    return int(np.sum([len(match(b, 0, len(b))) for b in views[0].blocks]))

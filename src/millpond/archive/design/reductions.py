@@ -28,7 +28,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,14 +71,6 @@ class Run:
     bytes: int = 0
     memory: dict[str, Any] = field(default_factory=dict)
     previous: Callable[[], pa.Table | None] = lambda: None
-
-
-class ReductionFunction(Protocol):
-    """What can be registered: says how coarsely a run may be read."""
-
-    def __call__(self, run: Run, /, *arguments: Any) -> float | dt.timedelta:
-        """The fraction of the run's rows to drop, 0 <= d < 1, or the interval over which sums will do."""
-        ...
 
 
 def sample_steps(drop: float) -> tuple[Step, ...]:
