@@ -63,6 +63,12 @@ def test_create_stream_with_all_options():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("text", [",", ")", "(", "=", "-", "+", ";", ".", "WITH"])
+def test_a_text_is_no_sign(text):
+    options = one(f"CREATE STREAM s (ts TIMESTAMP) WITH (path='a.csv', null='{text}', header=false)").definition.options
+    assert (options.null, options.header) == (text, False)
+
+
 @pytest.mark.parametrize(
     ("path", "format_", "delimiter"),
     [

@@ -195,6 +195,29 @@ def test_types_that_only_duckdb_reads(tmp_path: Path) -> None:
     assert [reason.split(":")[0] for _, reason in bad(result)] == ["column 'e'", "column 'l'"]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "A.TSV.GZ"])
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [("DECIMAL(4,2)", t) for t in ("99.99", "-99.99", "100", "400", "1234", "12345", "655.36", "99.994", "99.995")]
+    + [("DECIMAL(9,3)", t) for t in ("999999.999", "12345678.9", "4294967.296", "-1000000")]
+    + [("DECIMAL(18,9)", t) for t in ("999999999.9", "18446744073.709551616", "1e9", "1e17")]
+    + [("DECIMAL(2,1)", t) for t in ("9.9", "10", "99", "9.94", "9.96")]
+    + [("DECIMAL(3,0)", t) for t in ("999", "1000", "70000", "999.4", "999.5")]
+    + [("DECIMAL(38,10)", t) for t in ("1" * 28, "1" * 29, "1e30")],
+)
+def test_decimals_are_what_duckdb_makes_of_their_text(tmp_path: Path, name: str, declared: str, text: str) -> None:
+    """Alone, and among so many others that the fast way is tried."""
+    between = "\t" if "tsv" in name.lower() else ","
+    right = engine_db().sql(f"SELECT TRY_CAST('{text}' AS {declared}) AS v").to_arrow_table()["v"][0].as_py()
+    for others in (0, 500):
+        lines = ["ts,v".replace(",", between), *(f"2020-01-01{between}1" for _ in range(others))]
+        content = "\n".join([*lines, f"2020-01-01{between}{text}"]).encode()
+        content = gzip.compress(content) if name.lower().endswith("gz") else content
+        result = read_text(tmp_path, name, content, stream("ts TIMESTAMP", f"v {declared}"))
+        assert result.rows["v"].to_pylist()[others:] == ([] if right is None else [right])
+        assert len(result.rejected) == (right is None)
+
+
 def test_gzip_cut_short_is_one_dead_letter(tmp_path: Path) -> None:
     data = gzip.compress(b"ts,n,t\n" + b"2020-01-01,1,a\n" * 1000)
     good = read_text(tmp_path, "a.csv.gz", data + gzip.compress(b"2020-01-01,2,b\n"), S)
@@ -244,3 +267,16 @@ def test_a_position_tells_the_line_of_an_editor(inline_pond: Any, tmp_path: Path
         pond.drain()
         for position, record in pond.sql("SELECT position, record FROM dead(s)").rows():
             assert text.splitlines()[position + (1 if header else 0)] == record  # an editor counts one more
+
+
+def test_a_folder_of_commas_and_tabs(tmp_path: Path, inline_pond: Any) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("ts,t\n2020-01-01,one\n")
+    (folder / "b.tsv").write_text('ts\tt\n2020-01-02\t"two, three"\n')
+    pond = inline_pond()
+    for name, path, more in (("s", folder, ""), ("all_", folder / "*", ""), ("said", folder / "*", ", delimiter=','")):
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, t TEXT) WITH (path='{path}', event_time='ts'{more})")
+    pond.drain(final=True)
+    for name, found in (("s", ["one", "two, three"]), ("all_", ["one", "two, three"]), ("said", ["one"])):
+        assert [t for (t,) in pond.sql(f"SELECT t FROM {name} ORDER BY ts").rows()] == found

@@ -381,10 +381,10 @@ class _Reader:
         if self.word() in ("INTERVAL", "TIMESTAMP", "TIMESTAMPTZ"):
             self.parser._advance()
         token = self.token
-        if not token or token.text in (",", ")"):
+        if not token or self.word() in (",", ")"):
             self.fail(f"option '{name}' needs a value", expected=f"{name} = value")
         sign = ""
-        if token.text in ("-", "+") and self.next_is_number():
+        if self.word() in ("-", "+") and self.next_is_number():
             sign = token.text.removeprefix("+")
             self.parser._advance()
             token = self.token

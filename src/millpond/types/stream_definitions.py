@@ -53,7 +53,7 @@ class StreamOptions:
     format: Literal["parquet", "csv", "ndjson"] | None = None
     order: Literal["name", "mtime"] = "name"
     header: bool = True
-    delimiter: str = ","
+    delimiter: str = ""
     null: str = ""
     time: str = ARRIVAL
     lateness: int | None = None

@@ -26,7 +26,7 @@ def file_options(reader: OptionReader, mixed: bool = False) -> dict[str, Any]:
     delimiter: str | None = reader.value("delimiter")
     written = reader.value("format") or _extension(path)
     if not written and mixed and "." not in path.rsplit("/", 1)[-1]:
-        return {**found, "format": None, "delimiter": delimiter or ","}
+        return {**found, "format": None, "delimiter": delimiter or ""}
     if not written:
         raise reader.fault(
             f"the format of '{path}' cannot be told from its name", reader.place_of("path"),

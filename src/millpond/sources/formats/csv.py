@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import duckdb
@@ -23,6 +23,7 @@ from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition, StreamOptions
 
 _BLOCK: Final = 1 << 20
+_TABS: Final = re.compile(r"\.tsv(\.gz|\.zst)?$", re.IGNORECASE)
 _ESCAPED: Final = re.compile("[\udc80-\udcff]+")
 _MOST: Final = (1 << 31) - 1
 #: So many records with a quote that is never closed are cut out one by one; after that the rest is refused whole.
@@ -60,11 +61,24 @@ def read(
     item: Item, definition: StreamDefinition, columns: Sequence[str] | None, db: duckdb.DuckDBPyConnection
 ) -> Read:
     """See `millpond.sources.formats.read.read`."""
-    data = read_bytes(item)
+    data, definition = read_bytes(item), as_named(definition, item.path)
     head = read_head(data, definition)
     if head is None:
         return whole(definition, columns)
     return _read(data, head, item, definition, columns, db)
+
+
+def as_named(definition: StreamDefinition, path: str) -> StreamDefinition:
+    """The stream with the delimiter of a file, which is told by its name where the stream does not say.
+
+    >>> as_named(StreamDefinition("s", ()), "folder/a.TSV.gz").options.delimiter
+    '\\t'
+    """
+    options = definition.options
+    if options.delimiter:
+        return definition
+    tabs = _TABS.search(path) is not None
+    return replace(definition, options=replace(options, delimiter="\t" if tabs else ","))
 
 
 def read_head(data: bytes, definition: StreamDefinition) -> Head | None:
@@ -151,8 +165,11 @@ def _read(
     )
 
 
-def times(head: bytes, tail: bytes, definition: StreamDefinition, carrier: Carrier) -> pa.ChunkedArray | None:
+def times(
+    head: bytes, tail: bytes, path: str, definition: StreamDefinition, carrier: Carrier
+) -> pa.ChunkedArray | None:
     """The event times, as text, in the last bytes of a file that begins with `head`; None: there are none."""
+    definition = as_named(definition, path)
     first = read_head(head, definition)
     number = None if first is None else first.fields.get(carrier.name.lower())
     if first is None or number is None:
@@ -188,6 +205,9 @@ def _fast(
             _parse(probe, head.width, options, convert, refused, _BLOCK)
             refused.clear()
         table = _parse(body, head.width, options, convert, refused, _BLOCK)
+        for column in table.columns:
+            if pa.types.is_decimal(column.type):
+                column.validate(full=True)  # Arrow looks at the digits before it brings them to the column's scale
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
     return {name: table.column(f"f{number}") for name, number in head.fields.items()}
