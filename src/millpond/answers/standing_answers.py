@@ -18,6 +18,7 @@ from millpond.operators.windowed.coverage import with_coverage
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
+from millpond.synopses.enums import put_together
 from millpond.synopses.finish import empty_answers, identity, identity_columns
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import read_heads
@@ -74,7 +75,7 @@ def read_log(
                     marks = [pa.array([epoch] * n, pa.int64()), pa.array([chunk.kind == "backfilled"] * n)]
                     tables.append(rows.append_column("_epoch", marks[0]).append_column("_backfilled", marks[1]))
     if tables:
-        log = pa.concat_tables(tables, promote_options="permissive")
+        log = put_together(tables)
         if standing.definition.options.early is not None:
             log = _with_status(log)
         # What its back-fill did not find, or left out, is missing in all windows that need it, those closed later

@@ -6,7 +6,7 @@ data wherever values are compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -32,6 +32,39 @@ def query_ordered(db: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) -
         rest = f", {sql.removeprefix('WITH ')}" if sql.startswith("WITH ") else f" {sql}"
         sql = f"WITH {', '.join(views)}{rest}"
     return query_table(db, sql, **tables)
+
+
+def put_together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of the same columns as one; where an ENUM stands beside texts, all of it is text.
+
+    SQL that hashes gives texts for ENUMs, and so does SQL over no rows.
+
+    >>> put_together([pa.table({"k": pa.array(["a"]).dictionary_encode()}), pa.table({"k": ["b"]})])["k"].to_pylist()
+    ['a', 'b']
+    """
+    fields = [
+        name for name in tables[0].column_names if len({t[name].type for t in tables if name in t.schema.names}) > 1
+    ]
+    for name in fields:
+        if any(_has_dictionary(t[name].type) for t in tables):
+            tables = [t.set_column(t.column_names.index(name), name, _as_texts(t[name])) for t in tables]
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(_without_dictionary(column.type))
+
+
+def _without_dictionary(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if not _has_dictionary(kind):
+        return kind
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_without_dictionary(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_dictionary(kind.key_type), _without_dictionary(kind.item_type))
+    return pa.list_(kind.value_field.with_type(_without_dictionary(kind.value_type)))
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:

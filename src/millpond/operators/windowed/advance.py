@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.group_bounds import closed_groups
+from millpond.synopses.enums import put_together
 from millpond.synopses.finish import identity
 from millpond.synopses.row_partials import revised_for
 from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, WindowedQuery
@@ -64,8 +65,8 @@ def advanced(
     answers = [*revised, *closed]
     revised = [without_replaced(t) for t in revised]
     return Advanced(
-        pa.concat_tables(answers, promote_options="permissive") if answers else None,
-        numbers(closing.query, pa.concat_tables(revised, promote_options="permissive")) if revised else None,
+        put_together(answers) if answers else None,
+        numbers(closing.query, put_together(revised)) if revised else None,
         replace(
             progress,
             closed=max(progress.closed, bound),

@@ -30,7 +30,8 @@ from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import Advanced, numbers
 from millpond.operators.windowed.evaluation import difference
 from millpond.progress import FOREVER, NEVER
-from millpond.synopses import query_table
+from millpond.synopses import query_ordered
+from millpond.synopses.enums import put_together
 from millpond.synopses.finish import identity
 from millpond.types import STATUS, QueryOptions, WindowedQuery, WindowQuery
 
@@ -125,7 +126,7 @@ def _together(parts: Sequence[pa.Table]) -> pa.Table:
         t.cast(pa.schema([f.with_type(pa.string()) if f.name in mixed else f for f in t.schema])) if mixed else t
         for t in parts
     ]
-    return pa.concat_tables(plain, promote_options="permissive")
+    return put_together(plain)
 
 
 def latest_shown(
@@ -139,7 +140,7 @@ def latest_shown(
     if len(parts) == 1:
         return table  # one epoch shows a row once
     key = ", ".join(["window_end", *identity(query)])
-    return query_table(
+    return query_ordered(
         db, f"SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY revision DESC) = 1", t=table
     )
 
@@ -160,7 +161,7 @@ def speculate(
         if counting.num_rows and current is not None:
             same = " AND ".join(f"c.{k} IS NOT DISTINCT FROM s.{k}" for k in ["window_end", *identity(query)])
             sql = f"SELECT * FROM c WHERE NOT EXISTS (SELECT 1 FROM s WHERE {same})"
-            current = query_table(db, sql, c=current, s=counting)
+            current = query_ordered(db, sql, c=current, s=counting)
         still = shown.filter(pc.equal(shown[STATUS], OPEN))
         old = still.filter(pc.equal(still["op"], "+")).drop_columns(["revision", "op", STATUS])
         given = numbers(query, still)
@@ -187,16 +188,16 @@ def settle(
     # What was shown and taken back before the window closed has used up numbers, too.
     known: list[pa.Table] = [ended.filter(pc.equal(ended["op"], "-"))]
     if answers is None or not answers.num_rows:
-        taken_back = query_table(db, gone, shown=ended)
+        taken_back = query_ordered(db, gone, shown=ended)
     else:
         sql = (
             f"SELECT a.* REPLACE ((a.revision + coalesce(s.revision + 1, 0))::BIGINT AS revision), '{CLOSED}' AS"
             f" {STATUS} FROM answers a LEFT JOIN shown s ON {same}"
         )
-        numbered = query_table(db, sql, answers=answers, shown=shown)
+        numbered = query_ordered(db, sql, answers=answers, shown=shown)
         parts.append(numbered)
         known.append(numbered.filter(pc.greater(numbered["revision"], 0)))
-        taken_back = query_table(
+        taken_back = query_ordered(
             db, f"{gone} AND NOT EXISTS (SELECT 1 FROM answers a WHERE {same})", answers=answers, shown=ended
         )
     if taken_back.num_rows:
@@ -218,7 +219,7 @@ def _from(table: pa.Table, since: int) -> pa.Table:
 
 def _largest(db: duckdb.DuckDBPyConnection, given: pa.Table) -> pa.Table:
     """Revision numbers, the largest of each (window, group)."""
-    return query_table(
+    return query_ordered(
         db, "SELECT * EXCLUDE (revision), max(revision)::BIGINT AS revision FROM t GROUP BY ALL", t=given
     )
 

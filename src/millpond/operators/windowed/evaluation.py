@@ -19,7 +19,7 @@ from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_of
 from millpond.progress import FOREVER, NEVER
 from millpond.support.distinct import distinct, is_among
-from millpond.synopses import PanesSpec, finish_windows, query_table
+from millpond.synopses import PanesSpec, finish_windows, query_ordered
 from millpond.synopses.finish import fold_pairs, fold_windows, identity
 from millpond.synopses.pane_partials import group_codes
 from millpond.types import KindWindow, QueryOptions, RowWindowQuery, Window, WindowedQuery, WindowQuery
@@ -379,6 +379,6 @@ def difference(
         )
         join = f" LEFT JOIN given g ON {matched}"
         tables = {"old": old, "new": new, "given": given}
-    return query_table(
+    return query_ordered(
         db, f"SELECT c.* EXCLUDE (op, there), {number} AS revision, c.op FROM ({changes}) c{join}", **tables
     )

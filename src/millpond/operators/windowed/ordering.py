@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import NUMBER
 
@@ -37,7 +38,7 @@ def in_order(db: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
     if all(_simple(field.type) for field in keys.schema):
         return rows.take(pc.sort_indices(keys, [(n, "ascending") for n in names]))
     numbered = keys.append_column("_at", pa.array(np.arange(rows.num_rows)))
-    return rows.take(query_table(db, f"SELECT _at FROM t ORDER BY {', '.join(names)}", t=numbered)["_at"])
+    return rows.take(query_table(db, f"SELECT _at FROM t ORDER BY {', '.join(map(quote, names))}", t=numbered)["_at"])
 
 
 def _taken(rows: pa.Table, order: pa.Array) -> pa.Table:
