@@ -97,7 +97,7 @@ def test_size_limits_what_is_kept(tmp_path: Path) -> None:
         days(pond, 7)
         sizes = [s.size for s in sorted(pond._core.streams[1].archive.segments, key=lambda s: s.low)]
         limit = sum(sizes[-3:]) + 1
-        # Nothing at or behind progress goes: the stream's lateness is an hour.
+        # Nothing at or behind the watermark goes: the stream's lateness is an hour.
         pond.sql(f"ALTER STREAM s SET (archive='plain keep {limit} B')")
         pond.maintain()
         assert values(pond) == list(range(7 * N))

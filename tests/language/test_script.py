@@ -187,7 +187,7 @@ def test_small_statements():
     ("text", "as_of"),
     [
         ("INVOKE q", None),
-        ("INVOKE q AS OF PROGRESS", "progress"),
+        ("INVOKE q AS OF WATERMARK", "watermark"),
         ("INVOKE q AS OF TIMESTAMP '1970-01-01 00:00:01'", ("timestamp", SECOND)),
         ("INVOKE q AS OF '1970-01-01 00:00:01'", ("timestamp", SECOND)),
         ("INVOKE q AS OF EPOCH 12", ("epoch", 12)),

@@ -183,8 +183,8 @@ def taken_by_step(case: RowCase, script: Script, kept: int | None) -> list[list[
 def row_revisions(case: RowCase, types: dict[str, str], script: Script, kept: int | None = None) -> list[RowRevision]:
     """The whole log of a query that was registered before the first row.
 
-    Under 'revise' a row that lies more than `kept` behind progress (or behind the largest event time, if that is less)
-    when it comes has no number and is in no window. Under 'drop' this holds for every late row, but that a RANGE window
+    Under 'revise' a row that lies more than `kept` behind the watermark (or behind the largest event time, if that is
+    less) when it comes has no number and is in no window. Under 'drop' this holds for every late row, but that a RANGE window
     that is still open holds it.
     """
     steps = trace(script)

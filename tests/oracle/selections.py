@@ -123,7 +123,7 @@ class Selection:
 
         Arguments:
             prefixes: per stream; for AS OF EPOCH n those of epoch n.
-            as_of: None, 'progress', or an instant in microseconds.
+            as_of: None, 'watermark', or an instant in microseconds.
         """
         seen, now = moment([prefixes[r.stream] for r in self.readings], as_of)
         connection = connect()
@@ -168,7 +168,7 @@ def moment(prefixes: Sequence[Prefix], as_of: Any = None) -> tuple[int, int | No
     highest = min((p.high for p in there if p.high is not None), default=None)
     if as_of is None:
         return FOREVER, highest
-    if as_of == "progress":
+    if as_of == "watermark":
         bound = min((p.bound for p in there), default=NEVER)
         if bound >= FOREVER:
             return FOREVER, highest

@@ -47,5 +47,5 @@ def test_e3_and_edges() -> None:
     assert (count(Bound("now", -3 * S)), count(Bound("now", -3 * S), prefix=eleven)) == (4, 4)
     assert (count(Bound("rows", 3)), count(Bound("rows", 3), Bound("now", -S)), count(Bound("rows", 99))) == (3, 2, 10)
     # Rows of the last three up to 4; and below progress, which is 5.
-    assert (count(Bound("rows", 3), as_of=4 * S), count(Bound("now", -3 * S), as_of="progress")) == (3, 3)
+    assert (count(Bound("rows", 3), as_of=4 * S), count(Bound("now", -3 * S), as_of="watermark")) == (3, 3)
     assert count(Bound("now", -S), Bound("now", -5 * S)) == 0

@@ -188,7 +188,7 @@ class Selections(RuleBasedStateMachine):
     # --- what must be true ----------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.handles)
-    @rule(data=st.data(), as_of=st.sampled_from(["", "", "progress", "timestamp", "epoch"]), other=st.booleans())
+    @rule(data=st.data(), as_of=st.sampled_from(["", "", "watermark", "timestamp", "epoch"]), other=st.booleans())
     def invoke(self, data: st.DataObject, as_of: str, other: bool) -> None:
         handle, query = self.handles[data.draw(st.sampled_from(sorted(self.handles)))]
         begin, end = data.draw(edges()) if other else (None, None)
@@ -202,7 +202,7 @@ class Selections(RuleBasedStateMachine):
             edge_text = (f" BEGIN {begin.text}" if begin else "") + (f" END {end.text}" if end else "")
             table = self.pond.sql(f'INVOKE "{handle.name}"{sql}{edge_text}').table
         at = value if as_of == "epoch" else max(self.prefixes)
-        seen = {"progress": "progress", "timestamp": value}.get(as_of)
+        seen = {"watermark": "watermark", "timestamp": value}.get(as_of)
         self.compare(asked, table, self.prefixes[at], seen, f"{sql} {begin} {end}")
 
     def moment(self, data: st.DataObject, kind: str) -> tuple[Any, int | None, str]:
@@ -212,7 +212,7 @@ class Selections(RuleBasedStateMachine):
         if kind == "epoch":
             epoch = data.draw(st.sampled_from(sorted(self.prefixes)))
             return ("epoch", epoch), epoch, f" AS OF EPOCH {epoch}"
-        return (None, None, "") if not kind else ("progress", None, " AS OF PROGRESS")
+        return (None, None, "") if not kind else ("watermark", None, " AS OF WATERMARK")
 
     @rule(data=st.data())
     def ask_once(self, data: st.DataObject) -> None:

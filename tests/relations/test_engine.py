@@ -233,7 +233,7 @@ def test_a_handle_asks_a_relation(tmp_path: Path) -> None:
         answer = handle.result()
         assert (answer.now, answer.progress, answer.final) == (9, 4, False)
         assert answer.table["total"].to_pylist() == [9]
-        assert handle.result(as_of="progress").table["total"].to_pylist() == [3]  # at 3, the last final instant
+        assert handle.result(as_of="watermark").table["total"].to_pylist() == [3]  # at 3, the last final instant
         assert handle.result(as_of=1).table["total"].to_pylist() == [9]  # epoch 1
         assert pond.sql("SELECT total FROM q").rows() == [(3,)]
 

@@ -49,7 +49,7 @@ def test_invoke_gives_the_pairs_of_the_window_that_ends_now(tmp_path: Path) -> N
         at = "AS OF TIMESTAMP '2026-03-01 08:08:00'"
         assert asked(pond, f"INVOKE anti {at}") == [(3, 2, 3, True)]
         assert asked(pond, f"INVOKE bare {at}") == [(2, 1, 1, 2, True), (3, 2, 3, None, True)]
-        assert asked(pond, "INVOKE cells AS OF PROGRESS") == []
+        assert asked(pond, "INVOKE cells AS OF WATERMARK") == []
         last = pond.sql("INVOKE both AS OF EPOCH 1").rows()
         assert last and last[-1][0] <= dt.datetime(2026, 3, 1, 8, 14)
 

@@ -129,13 +129,13 @@ def naive(
 ) -> list[int]:
     """`n` of the answer's rows in order, over all of `rows`.
 
-    as_of: None, 'progress', ('timestamp', seconds), ('epoch', number).
+    as_of: None, 'watermark', ('timestamp', seconds), ('epoch', number).
     """
     seen = list(rows)
     if isinstance(as_of, tuple) and as_of[0] == "epoch":
         seen = [r for r in rows if r.epoch <= as_of[1]]
     now = max((r.time for r in seen), default=None)
-    if as_of == "progress":
+    if as_of == "watermark":
         now = None if now is None else now - LATENESS
         seen = [r for r in seen if now is not None and r.time < now]
     if isinstance(as_of, tuple) and as_of[0] == "timestamp":

@@ -115,7 +115,7 @@ def test_a_query_that_takes_over_a_synopsis_takes_over_what_it_lacks(inline_pond
 
 def test_invoke(cut: Any) -> None:
     assert covered(cut, "INVOKE live") == {75.0: None}
-    assert covered(cut, "INVOKE live AS OF PROGRESS") == {75.0: None}
+    assert covered(cut, "INVOKE live AS OF WATERMARK") == {75.0: None}
     assert covered(cut, "INVOKE live AS OF TIMESTAMP '2026-01-01 00:00:45'") == {25.0: 30.000001}
     assert covered(cut, "INVOKE live AS OF TIMESTAMP '2026-01-01 00:00:51'") == {31.0: None}
 

@@ -93,7 +93,7 @@ def test_e3_window_kinds(pond: Any) -> None:
     assert numbers(sliding.result(as_of=("epoch", 1))) == [6, 7, 8, 9]
     assert numbers(sliding.result(begin=at(1), end=at(2))) == [1, 2]
     assert numbers(sliding.result(begin="NOW - 2 ROWS")) == [9, 10]
-    assert numbers(sliding.result(as_of="progress")) == [2, 3, 4]
+    assert numbers(sliding.result(as_of="watermark")) == [2, 3, 4]
 
 
 def test_what_an_answer_says_of_its_prefix(pond: Any) -> None:
@@ -104,7 +104,7 @@ def test_what_an_answer_says_of_its_prefix(pond: Any) -> None:
     answer = handle.result()
     base = int(BASE.replace(tzinfo=dt.UTC).timestamp()) * 1_000_000
     assert (answer.now - base, answer.begin - base, answer.end - base) == (10_000_000, 8_000_000, 9_000_000)
-    assert answer.progress - base == 5_000_000 and not answer.final and answer.exact
+    assert answer.watermark - base == 5_000_000 and not answer.final and answer.exact
     assert handle.result(as_of=at(5)).final
     assert pa.table(answer).equals(answer.table) and answer.to_pylist() == [{"n": 8}, {"n": 9}]
 
@@ -163,7 +163,7 @@ def test_arrival_time_and_ended_streams(inline_pond: Factory) -> None:
         clock.advance(1_000_000)
     assert numbers(handle.result()) == [2, 3, 4, 5]
     pond.drain(final=True)
-    answer = handle.result(as_of="progress")
+    answer = handle.result(as_of="watermark")
     assert numbers(answer) == [2, 3, 4, 5] and answer.final
 
 

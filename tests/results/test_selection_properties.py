@@ -44,7 +44,7 @@ def moments(rows: list[Row]) -> st.SearchStrategy[Any]:
     high, last = max((r.time for r in rows), default=0), max((r.epoch for r in rows), default=0)
     return st.one_of(
         st.none(),
-        st.just("progress"),
+        st.just("watermark"),
         st.integers(-2, high + 3).map(lambda t: ("timestamp", t)),
         st.integers(0, last).map(lambda e: ("epoch", e)),
     )

@@ -139,7 +139,7 @@ KINDS: dict[str, Kind] = {
             "SELECT * FROM dead(s)",
             "INVOKE q AS OF TIMESTAMP '2026-01-01 00:00:33'",
             "INVOKE q AS OF EPOCH 4",
-            "INVOKE q AS OF PROGRESS",
+            "INVOKE q AS OF WATERMARK",
         ),
     ),
     "sliding": Kind(
@@ -433,7 +433,7 @@ KINDS: dict[str, Kind] = {
             "INVOKE more",
             "INVOKE q BEGIN '2026-01-01' END NOW - 1 MINUTE",
             "INVOKE complete_ AS OF TIMESTAMP '2026-01-01 00:01:00'",
-            "INVOKE none_ AS OF PROGRESS",
+            "INVOKE none_ AS OF WATERMARK",
             "SELECT * FROM s ORDER BY ts DESC, v LIMIT 5",
         ),
     ),

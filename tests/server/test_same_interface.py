@@ -118,7 +118,7 @@ def test_a_query_is_invoked(pond: Any) -> None:
     assert answer.to_pylist() == invoked.to_pylist() and len(answer) == invoked.num_rows > 0
     assert pa.table(answer).schema == invoked.schema
     assert dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=answer.now) == dt.datetime(2026, 1, 1, 0, 0, 24)
-    for as_of in (("epoch", 1), "progress", dt.datetime(2026, 1, 1, 0, 0, 20)):
+    for as_of in (("epoch", 1), "watermark", dt.datetime(2026, 1, 1, 0, 0, 20)):
         assert len(query.result(as_of=as_of)) > 0
     with pytest.raises(MillpondError):
         query.result(as_of=("epoch", 99))

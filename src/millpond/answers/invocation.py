@@ -60,8 +60,8 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     On a stream with a retention also `covered_from`, as answers have it.
 
     Arguments:
-        as_of: None: NOW is the largest event time admitted, and the window is closed at both ends. 'progress': NOW is
-            the announced progress, which no answer can go beyond, and the window is open at its end. ('timestamp', t):
+        as_of: None: NOW is the largest event time admitted, and the window is closed at both ends. 'watermark': NOW is
+            the watermark, which no answer can go beyond, and the window is open at its end. ('timestamp', t):
             NOW is t, with all that is known today. ('epoch', n): as it was known when epoch n was published.
 
     A window of the last n rows ends with the last row up to NOW, of each partition.
@@ -75,7 +75,7 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     progress = replace(progress_of(core.catalog, spec, published.progress), high=_now(spec, published.progress))
     epoch: int | None = published.epoch
     now, closed = progress.high, True
-    if as_of == "progress":
+    if as_of == "watermark":
         now, closed = (progress.high, True) if progress.bound >= FOREVER else (progress.bound, False)
     elif as_of is not None:
         kind, value = as_of
@@ -87,7 +87,7 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
             then = read_published(core.path, value).progress if value else {}
             now, epoch = _now(spec, then), value
     scan = scan_for(query, now, standing.first_epoch)
-    final = progress.bound > now or as_of == "progress"
+    final = progress.bound > now or as_of == "watermark"
     asked = _Asked(core, standing, stream, now, closed, epoch, final)
     if now <= NEVER:
         return asked.nothing(scan)

@@ -45,7 +45,7 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
     """R(τ) of a relational query: at, the select list, final (whether progress has passed τ).
 
     Arguments:
-        as_of: None: τ is NOW, the largest event time admitted. 'progress': τ is the last final instant.
+        as_of: None: τ is NOW, the largest event time admitted. 'watermark': τ is the last final instant.
             ('timestamp', t): τ is t, with all that is known today. ('epoch', n): NOW when epoch n was published.
     """
     query = standing.relational
@@ -117,7 +117,7 @@ def _moment(core: Core, streams: Inputs, as_of: AsOf) -> tuple[int | None, Publi
     published = core.published
     if as_of is None:
         return now_of(published, streams), published
-    if as_of == "progress":
+    if as_of == "watermark":
         progress = progress_of(published, streams)
         if progress >= FOREVER:
             return now_of(published, streams), published

@@ -73,7 +73,7 @@ class QueryHandle:
         """The answer now, or at any other moment.
 
         Arguments:
-            as_of: None: now. 'progress': from final data only. An instant (datetime, text): with all that is known
+            as_of: None: now. 'watermark': from final data only. An instant (datetime, text): with all that is known
                 today. ('epoch', n) or a number: as it was known when epoch n was published.
             begin, end: another window than the query's own: an instant (datetime, text), microseconds since 1970, or
                 text as the language has it: 'NOW - INTERVAL 5 MINUTES', 'NOW - 100 ROWS'.

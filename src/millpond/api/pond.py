@@ -162,7 +162,7 @@ class Pond(Functions):
         Arguments:
             data: an Arrow table or batch, a list of dicts, a dict of columns, or anything with `__arrow_c_stream__`.
             key: an idempotency key: a second batch with the same key within 24 hours is not taken.
-            partition: the source partition, for streams whose progress is kept per partition.
+            partition: the source partition, for streams whose watermark is kept per partition.
         Returns: the batch's number in the stream's intake order; None when it has no rows.
         Raises: SourceError when the data does not fit the stream, or the stream has ended.
         """
@@ -214,7 +214,7 @@ class Pond(Functions):
             frame: `spark.readStream …`, with columns of the stream's names. Values that do not fit become dead letters.
             stream: is made from the DataFrame's columns when there is none; then `options` are those of CREATE STREAM.
             name: of the feed. A feed of the same name goes on where it was when the pond is opened again.
-            partition: the source partition, for streams whose progress is kept per partition.
+            partition: the source partition, for streams whose watermark is kept per partition.
             trigger: how often, as Spark's `trigger` takes it: {"processingTime": "1 second"}, {"availableNow": True}.
         Returns: Spark's query, to be stopped or waited for; closing the pond stops it. A feed that has failed shows in
             `status()["streams"][stream]["feeds"]`.

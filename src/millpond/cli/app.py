@@ -121,7 +121,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
     executor: Annotated[str, typer.Option("--executor", hidden=True)] = "inline",
 ) -> None:
-    """What a pond holds: its streams with their progress, its queries with their windows."""
+    """What a pond holds: its streams with their watermarks, its queries with their windows."""
     from millpond.cli.status import draw
     from millpond.support.texts.json_texts import plain
 

@@ -62,7 +62,7 @@ class RemoteQueryHandle:
             table,
             int(first[wire.EPOCH]),
             _bound(first.get(wire.NOW)),
-            _bound(first.get(wire.PROGRESS)),
+            _bound(first.get(wire.WATERMARK)),
             _micros(first.get(wire.BEGIN)),
             _micros(first.get(wire.END)),
             first.get(wire.FINAL) == "true",
@@ -403,7 +403,7 @@ def _instant(value: datetime.datetime) -> str:
 
 
 def _as_of(value: Any) -> str | None:
-    if isinstance(value, str) and value != "progress":
+    if isinstance(value, str) and value not in ("watermark", "progress"):
         return value  # an instant in words, which the server reads
     moment = as_of_moment(value)
     if not isinstance(moment, tuple):

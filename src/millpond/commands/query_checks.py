@@ -47,7 +47,7 @@ def check_options(schema: Lookup, asked: StandingQuery | Staged | ScanQuery, opt
         raise Refusal("'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen", "every")
     streams = [f for f in map(schema.lookup, _streams_of(query)) if isinstance(f, StreamDefinition)]
     if isinstance(query, PairsQuery) and options.early is not None:
-        raise Refusal("'early' is for answers that wait for progress: pairs go out as soon as they are there", "early")
+        raise Refusal("'early' is for answers that wait for the watermark; pairs go out at once", "early")
     if options.empty == "report":
         _check_empty(query)
         if any(s.takes_back for s in streams):

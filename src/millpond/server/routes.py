@@ -122,7 +122,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         big=True,
         parameters=(
             _STREAM,
-            Parameter("partition", summary="the source partition, where progress is kept per partition"),
+            Parameter("partition", summary="the source partition, where watermarks are kept per partition"),
             Parameter(
                 "Idempotency-Key",
                 place="header",
@@ -239,7 +239,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers.answer,
         parameters=(
             _QUERY,
-            Parameter("as_of", summary="progress, epoch:<number>, or a timestamp that stands for NOW"),
+            Parameter("as_of", summary="watermark, epoch:<number>, or a timestamp that stands for NOW"),
             Parameter("begin", summary="another BEGIN: a timestamp, or NOW - INTERVAL …"),
             Parameter("end", summary="another END"),
             _LIMIT,

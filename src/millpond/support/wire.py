@@ -24,7 +24,7 @@ EVENTS: Final = "text/event-stream"
 #: Headers of an answer.
 EPOCH: Final = "X-Millpond-Epoch"
 NOW: Final = "X-Millpond-Now"
-PROGRESS: Final = "X-Millpond-Progress"
+WATERMARK: Final = "X-Millpond-Watermark"
 BEGIN: Final = "X-Millpond-Begin"
 END: Final = "X-Millpond-End"
 EXACT: Final = "X-Millpond-Exact"
@@ -141,9 +141,9 @@ __all__ = [
     "NDJSON",
     "NEXT",
     "NOW",
-    "PROGRESS",
     "RESULTS",
     "ROWS",
+    "WATERMARK",
     "error_json",
     "error_of",
     "frame",

@@ -10,7 +10,7 @@ from millpond.types.durations import parse_timestamp
 from millpond.types.instants import micros_of
 
 #: What AS OF says: now, from final data only, an instant in microseconds, or an epoch.
-AsOf: TypeAlias = "Literal['progress'] | tuple[Literal['timestamp', 'epoch'], int] | None"
+AsOf: TypeAlias = "Literal['watermark'] | tuple[Literal['timestamp', 'epoch'], int] | None"
 
 
 def as_of_moment(value: Any) -> AsOf:
@@ -21,8 +21,10 @@ def as_of_moment(value: Any) -> AsOf:
     """
     if value is None:
         return None
-    if isinstance(value, str) and value == "progress":
-        return "progress"
+    if isinstance(value, str) and value.lower() in ("watermark", "progress"):
+        if value.lower() == "progress":
+            raise QueryError("as_of = 'progress' is called 'watermark' now")
+        return "watermark"
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("timestamp", "epoch"):
         return value[0], int(value[1])
     if isinstance(value, dt.datetime):
@@ -31,7 +33,7 @@ def as_of_moment(value: Any) -> AsOf:
         return "epoch", value
     if isinstance(value, str):
         return "timestamp", timestamp_of(value)
-    raise QueryError(f"as_of = {value!r}: pass 'progress', an instant, or ('epoch', n)")
+    raise QueryError(f"as_of = {value!r}: pass 'watermark', an instant, or ('epoch', n)")
 
 
 def not_an_edge(value: Any, which: str) -> QueryError:

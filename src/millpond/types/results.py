@@ -59,7 +59,7 @@ class Answer:
     """The answer of one invocation, and which prefix of the stream it saw.
 
     table: the SELECT list's columns. epoch: rows of the epochs up to it were seen, and no others. now: NOW in
-    microseconds, NEVER while there is no row. progress: no row below it is announced to come; NEVER: nothing is
+    microseconds, NEVER while there is no row. watermark: no row below it is announced to come; NEVER: nothing is
     announced. begin, end: the window (of the first stream), closed at both ends, microseconds; None: unbounded.
     final: no row can come into the window any more, unless it is late.
     """
@@ -67,7 +67,7 @@ class Answer:
     table: pa.Table
     epoch: int
     now: int
-    progress: int
+    watermark: int
     begin: int | None
     end: int | None
     final: bool

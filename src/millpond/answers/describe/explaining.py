@@ -215,7 +215,7 @@ class _Explaining:
         keep = keep_of_rows(stream)
         readers = sorted(catalog.readers_of(stream.id))
         read = f"read by {', '.join(dict.fromkeys(readers))}" if readers else "read by no window query and no stream"
-        late = f"progress {moment(bound)}; late rows: {stream.options.late}"
+        late = f"watermark {moment(bound)}; late rows: {stream.options.late}"
         found = [said("event time", f"event time {stream.options.time}, {late}")]
         found += [said("kept", f"rows are kept for {duration(keep.time)}")] if keep.time is not None else []
         found += [said("kept", f"rows are kept up to {keep.size:,} bytes")] if keep.size is not None else []
@@ -234,7 +234,7 @@ class _Explaining:
         published = "answers are rows an epoch after they are published"
         found = [said("answers", f"{published}; revisions: {derived.revisions}")]
         if delay := standing.definition.options.delay:
-            final = f"windows are answered {duration(delay)} behind progress, when they are final"
+            final = f"windows are answered {duration(delay)} behind the watermark, when they are final"
             found.append(said("delay", final))
         return node.with_more(tuple(found), (self.standing(standing),))
 

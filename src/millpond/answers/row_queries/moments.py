@@ -50,7 +50,7 @@ def moment_of(core: Core, snapshot: Snapshot, streams: Inputs, as_of: AsOf = Non
 
     Arguments:
         as_of: None: NOW is the largest event time admitted; of several streams the smallest of theirs, where streams
-            without rows and idle ones don't count. 'progress': NOW is the announced progress, and rows from it on are
+            without rows and idle ones don't count. 'watermark': NOW is the watermark, and rows from it on are
             not seen. ('timestamp', t): NOW is t, rows after t are not seen. ('epoch', n): as when epoch n was
             published.
     Raises:
@@ -59,7 +59,7 @@ def moment_of(core: Core, snapshot: Snapshot, streams: Inputs, as_of: AsOf = Non
     published = snapshot.published
     if as_of is None:
         return Moment(now_of(published, streams), None, published.epoch, progress_of(published, streams))
-    if as_of == "progress":
+    if as_of == "watermark":
         progress = progress_of(published, streams)
         if progress >= FOREVER:
             return Moment(now_of(published, streams), None, published.epoch, progress)

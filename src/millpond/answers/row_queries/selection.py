@@ -96,7 +96,7 @@ def evaluate(
     """The answer of a registered selection.
 
     Arguments:
-        as_of: None, 'progress', ('timestamp', microseconds) or ('epoch', number); see `moments.moment_of`.
+        as_of: None, 'watermark', ('timestamp', microseconds) or ('epoch', number); see `moments.moment_of`.
         begin, end: take the place of the query's own edges, on every stream.
         most: rows that the answer may have.
 

@@ -88,7 +88,7 @@ def _invoked(core: Core, standing: Standing | Registered, statement: lang.Invoke
     """The answer, and for a row query which prefix of its streams it saw."""
     if isinstance(standing, Registered):
         found = evaluate(core, standing, statement.as_of, statement.begin, statement.end)
-        seen = f"as of epoch {found.epoch}, now {moment(found.now)}, progress {moment(found.progress)}"
+        seen = f"as of epoch {found.epoch}, now {moment(found.now)}, watermark {moment(found.watermark)}"
         gone = gone_note(core, standing.selection) if statement.begin is None else ""
         return found.table, "; ".join(n for n in (seen, note_of(found.table), gone) if n)
     table = invoke(core, standing, statement.as_of)

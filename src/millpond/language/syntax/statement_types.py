@@ -130,7 +130,7 @@ class Explain(Statement):
 class Invoke(Statement):
     """INVOKE query [AS OF …] [BEGIN b] [END e].
 
-    as_of: None for now, 'progress', ('timestamp', microseconds) or ('epoch', number).
+    as_of: None for now, 'watermark', ('timestamp', microseconds) or ('epoch', number).
     begin, end: edges that take the place of the query's own (row queries only); None: as the query says.
     """
 

@@ -72,7 +72,7 @@ def _late(facts: PlanFacts, query: RelationalQuery, standing: Standing) -> Fact:
     stores = [facts.catalog.stores[owner].spec for owner in standing.inputs]
     late = ", ".join(dict.fromkeys(late_of(facts.catalog, spec) for spec in stores))
     spare = duration(spare_of(query, standing.definition.options))
-    return Fact("late rows", late + (f", for {spare} behind progress" if "revise" in late else ""))
+    return Fact("late rows", late + (f", for {spare} behind the watermark" if "revise" in late else ""))
 
 
 __all__ = ["relational_plan"]

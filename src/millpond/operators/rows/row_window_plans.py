@@ -25,7 +25,7 @@ def row_window_facts(query: RowWindowQuery, spec: RowsSpec) -> list[Fact]:
         found.append(Fact("keys", ", ".join(k.expression for k in query.keys)))
     kept, each = spec.rows, " of each partition" if window.partition else ""
     tail = f"the last {kept.rows} rows" if kept.rows else f"the rows of the last {duration(kept.range)}"
-    behind = f"kept behind {duration(kept.behind)} before progress: {tail}{each}, and a number{each}"
+    behind = f"kept behind {duration(kept.behind)} before the watermark: {tail}{each}, and a number{each}"
     return [
         *found,
         Fact("kept", "every row, with the components of its own, as long as late rows can revise windows"),

@@ -113,7 +113,7 @@ def _until_when(facts: PlanFacts, query: WindowedQuery, standing: Standing, spec
     coverage = coverage_of(standing, facts.published.queries.get(str(standing.id), QueryProgress()), archives)
     there = "no row is there" if coverage.start <= NEVER else f"rows are there from {moment(coverage.start)} on"
     return [
-        Fact("late rows", late + (f", for {spare} behind progress" if late == "revise" else "")),
+        Fact("late rows", late + (f", for {spare} behind the watermark" if late == "revise" else "")),
         Fact("windows", f"{coverage}; {there}"),
     ]
 

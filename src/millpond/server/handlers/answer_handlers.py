@@ -78,23 +78,23 @@ def _again(handle: Any, cursor: PageCursor) -> Any:
 
 
 def _as_of(text: str | None) -> Any:
-    """`progress`, `epoch:<n>`, or an instant as the language reads it."""
-    if text is None or text == "progress":
+    """`watermark`, `epoch:<n>`, or an instant as the language reads it."""
+    if text is None or text in ("watermark", "progress"):
         return text
     kind, _, number = text.partition(":")
     if kind == "epoch":
         if not (number.isascii() and number.isdigit() and len(number) < 19):
-            raise bad_request("'as_of' is progress, epoch:<number>, or a timestamp")
+            raise bad_request("'as_of' is watermark, epoch:<number>, or a timestamp")
         return ("epoch", int(number))
     return text
 
 
 def _response(found: Any, page: Any, handle: Any, media: str, following: str | None) -> Response:
-    now, progress = instant(found.now), instant(found.progress)
+    now, watermark = instant(found.now), instant(found.watermark)
     begin, end = instant(found.begin), instant(found.end)
     headers = {wire.EPOCH: str(found.epoch), wire.ROWS: str(found.table.num_rows)}
     headers[wire.FINAL] = "true" if found.final else "false"
-    named = {wire.NOW: now, wire.PROGRESS: progress, wire.BEGIN: begin, wire.END: end, wire.NEXT: following}
+    named = {wire.NOW: now, wire.WATERMARK: watermark, wire.BEGIN: begin, wire.END: end, wire.NEXT: following}
     headers |= {name: value for name, value in named.items() if value is not None}
     if not found.exact:
         headers[wire.EXACT] = "false"
@@ -106,7 +106,7 @@ def _response(found: Any, page: Any, handle: Any, media: str, following: str | N
         "query": {"id": handle.id, "name": handle.name},
         "epoch": found.epoch,
         "now": now,
-        "watermark": progress,
+        "watermark": watermark,
         "begin": begin,
         "end": end,
         "final": bool(found.final),

@@ -72,9 +72,9 @@ class StreamTerms(FileTerms):
     idle: int | None = option(
         None, Span("30s"), "a source that is silent for so long, of clock time, holds nothing up; by default never"
     )
-    timer: int | None = option(None, Span("1s"), "how often progress is announced, of clock time; by default at once")
-    lull: int | None = option(None, Span("10s"), "how far behind the clock progress stays when nothing comes")
-    step: int | None = option(None, Span("1 minute"), "progress is announced at multiples of so much event time only")
+    timer: int | None = option(None, Span("1s"), "how often the watermark is told, of clock time; by default at once")
+    lull: int | None = option(None, Span("10s"), "how far behind the clock the watermark stays when nothing comes")
+    step: int | None = option(None, Span("1 minute"), "the watermark moves by multiples of so much event time only")
     marks: Mark | None = option(None, Marks(), "where the source's own bounds on what follows stand")
     marks_by: str = option("", _COLUMN, "the bounds are for rows with the same value in this column")
     marks_groups: int = option(
