@@ -97,7 +97,7 @@ LATER = [
     ("INVOKE windows «BEGIN» NOW - 1 MINUTE", "is for row queries"),
     ("ALTER QUERY «rows» SET WINDOW [RANGE 1 m TUMBLING]", "row query"),
     ("ALTER QUERY «several» SET WINDOW [RANGE 1 m TUMBLING]", "has 2 windows"),
-    ("ALTER STREAM s SET («retention» = '1 day')", "were to be kept for ever"),
+    ("ALTER STREAM s SET («retention» = '1 day')", "kept its rows for ever"),
     ("ALTER STREAM s SET («archive» = 'plain + summary(SELECT k FROM s [RANGE 1 m SLIDE 30 s])')", "an aggregate"),
     ("ALTER STREAM s SET («archive» = 'plain + summary(SELECT count(*) FROM s [RANGE 1 m SLIDE 30 s])')", "side by"),
 ]

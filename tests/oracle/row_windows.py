@@ -184,8 +184,8 @@ def row_revisions(case: RowCase, types: dict[str, str], script: Script, kept: in
     """The whole log of a query that was registered before the first row.
 
     Under 'revise' a row that lies more than `kept` behind the watermark (or behind the largest event time, if that is
-    less) when it comes has no number and is in no window. Under 'drop' this holds for every late row, but that a RANGE window
-    that is still open holds it.
+    less) when it comes has no number and is in no window. Under 'drop' this holds for every late row, but that a RANGE
+    window that is still open holds it.
     """
     steps = trace(script)
     everything = Table(tuple(row for step in steps for row in step.admitted), types)

@@ -92,7 +92,7 @@ def test_a_cursor_of_another_query_is_refused(inline_pond: Factory) -> None:
     _, cursor = received(pond)
     pond.sql("DROP QUERY q")
     made(pond)
-    with pytest.raises(QueryError, match="earlier query"):
+    with pytest.raises(QueryError, match="is of query"):
         received(pond, cursor)
     with pytest.raises(QueryError, match="not a cursor"):
         received(pond, "yesterday")

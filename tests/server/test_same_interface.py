@@ -208,8 +208,8 @@ def test_every_kind_of_selection(pond: Any, materialize: str) -> None:
     ("arguments", "text"),
     [
         ({"as_of": "yesterday"}, "'yesterday' is not a timestamp"),
-        ({"as_of": ("second", 1)}, "pass 'progress'"),
-        ({"as_of": 2.5}, "pass 'progress'"),
+        ({"as_of": ("second", 1)}, "pass 'watermark'"),
+        ({"as_of": 2.5}, "pass 'watermark'"),
         ({"as_of": ("epoch", 99)}, "epoch 99 is not kept"),
         ({"begin": dt.timedelta(seconds=5)}, "begin = datetime.timedelta"),
         ({"end": 2.5}, "end = 2.5: pass an instant"),
@@ -267,7 +267,7 @@ def test_wrong_subscriptions(pond: Any) -> None:
         next(pond.subscribe("nothing"))
     with pytest.raises(MillpondError, match="cursor"):
         next(pond.subscribe("q", "1:2"))
-    with pytest.raises(QueryError, match="belongs to"):
+    with pytest.raises(QueryError, match="is of query 99"):
         next(pond.subscribe("q", "99:1:0"))
 
 

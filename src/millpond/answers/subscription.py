@@ -43,6 +43,12 @@ def wanted_of(final: bool, status: str | None, since: Cursor | str | None) -> Wa
     return cursor.wanted
 
 
+def of_another(cursor: Cursor, query: int, name: str) -> QueryError:
+    """The error for a cursor that another query gave."""
+    what = f"the cursor {cursor} is of query {cursor.query}, and '{name}' is query {query}"
+    return QueryError(f"{what}; leave the cursor out to begin with its first answer")
+
+
 def subscribe(
     core: Core,
     name: str,
@@ -64,10 +70,10 @@ def subscribe(
         raise QueryError(f"there is no query '{name}'")
     wanted = wanted_of(final, status, since)
     cursor = Cursor.parse(since) if isinstance(since, str) else since
+    if cursor is not None and cursor.query not in (0, standing.id, *standing.previous):
+        raise of_another(cursor, standing.id, name)
     if cursor is None or cursor == Cursor(0, 0, cursor.query):
         cursor = Cursor(NEVER if wanted == "final" else 0, 0, standing.id, wanted)
-    if cursor.query not in (0, standing.id, *standing.previous):
-        raise QueryError(f"the cursor {cursor} belongs to an earlier query '{name}'; subscribe from the start")
     if cursor.query in standing.previous:
         columns = [*(c.name for c in standing.definition.columns), "op"]
         cursor = Cursor(cursor.epoch, 0, standing.id, wanted)

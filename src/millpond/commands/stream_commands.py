@@ -77,8 +77,8 @@ def alter_stream(facts: Facts, statement: lang.AlterStream) -> Plan:
         users = catalog.called(q for q in catalog.on_stream(stream.id) if not q.definition.retained)
         if users:
             raise Refusal(
-                f"rows of '{stream.name}' were to be kept for ever when {', '.join(users)} were registered: their"
-                " answers cannot tell that retention has cut windows; DROP QUERY first, and create them again then",
+                f"queries were registered while '{stream.name}' kept its rows for ever, and their answers cannot tell"
+                f" which windows lack rows: {', '.join(users)}; drop them, alter the stream, create them again",
                 "retention" if "retention" in statement.options else "archive",
             )
     ids = Ids(facts)

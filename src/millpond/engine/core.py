@@ -30,6 +30,7 @@ from millpond.operators.filters.filter_orders import FilterOrders
 from millpond.operators.registry import Operators, operators_of
 from millpond.operators.relational.skew import Skew
 from millpond.sources.tables.versions import TableVersions
+from millpond.support.errors import PondError
 from millpond.tables import SegmentTable
 from millpond.tables.executors import Executor
 from millpond.tables.locations import write_options
@@ -260,6 +261,9 @@ def open_core(
     given = read_settings(settings)
     ownership = Ownership(path, given.get("shards", Settings.shards))
     try:
+        if given.get("shards", ownership.shards) != ownership.shards:
+            made = f"the pond {ownership.path} was made with {ownership.shards} shards, which never change"
+            raise PondError(f"{made}; leave shards={given['shards']} out")
         if storage is not None:
             write_options(ownership.path, storage)
         core = _assembled(ownership, executor(ownership.path), clock or wall_clock, given)

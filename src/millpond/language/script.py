@@ -335,20 +335,25 @@ class _Reader:
                 return index - 1 if opening else None
         return None
 
-    def with_options(self, known: Table, at: Token, word: str = "WITH") -> OptionReader:
+    def with_options(self, known: Table, at: Token) -> OptionReader:
         place = (at.start, at.end + 1)
-        if not self.take(word):
+        if not self.take("WITH"):
             return OptionReader([], known, self.script, place)
         if not self.take("("):
-            self.fail(f"{word} is followed by options in parentheses", expected=f"{word} (name = value, …)")
+            self.fail("WITH is followed by options in parentheses", expected="WITH (name = value, …)")
         return OptionReader(self.listed_options(), known, self.script, place)
 
     def assignments(self, owner: builtins.type, at: Token) -> OptionReader:
         """`name = value`, or several in parentheses: options of a dataclass that may change."""
         found = self.listed_options() if self.take("(") else [self.option()]
-        fixed = options_of(owner).keys() - live(owner).keys() if owner is Settings else ()
+        fixed = options_of(owner).keys() - live(owner).keys()
         return OptionReader(
-            found, live(owner), self.script, (at.start, at.end + 1), fixed=fixed, resets=owner is not TableTerms
+            found,
+            live(owner),
+            self.script,
+            (at.start, at.end + 1),
+            fixed=fixed,
+            resets=owner in (QueryOptions, Settings),
         )
 
     def listed_options(self) -> list[Written]:
@@ -497,8 +502,8 @@ class _Reader:
         at = self.token
         name = self.name("a stream")
         what = self.word()
-        if what == "SET":
-            options = self.with_options(live(StreamTerms), at, "SET").values
+        if self.take("SET"):
+            options = self.assignments(StreamTerms, at).values
             return AlterStream(name=name, options=options, **self.common)
         self.expect("ADD", "ALTER", what="SET (archive = …), ADD COLUMN … or ALTER COLUMN … SET TYPE …")
         if what == "ADD":

@@ -28,6 +28,7 @@ from millpond.answers.row_queries.ready import Ready, ready_of
 from millpond.answers.row_queries.selection import pinned_views, plan_for
 from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.united import entered, own_columns, together
+from millpond.answers.subscription import of_another
 from millpond.catalog.register_lines import Registered
 from millpond.engine.core import Core
 from millpond.support.errors import QueryError
@@ -67,9 +68,7 @@ def _start(registered: Registered, since: Cursor | str | None) -> Cursor:
     if cursor is None:
         return Cursor(registered.registered_epoch, 0, registered.id)
     if cursor.query not in (0, registered.id, *registered.previous):
-        raise QueryError(
-            f"the cursor {cursor} belongs to an earlier query '{registered.name}'; subscribe from the start"
-        )
+        raise of_another(cursor, registered.id, registered.name)
     return cursor
 
 

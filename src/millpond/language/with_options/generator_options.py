@@ -26,7 +26,7 @@ def generator_options(reader: OptionReader, columns: tuple[Column, ...], time: s
     step = reader.value("step")
     if time == ARRIVAL:
         for name in ("timer", "lull", "marks", "lateness"):
-            reader.conflict(name, "says nothing on a stream whose event time is its arrival, of which the clock tells")
+            reader.conflict(name, "says nothing on a stream whose event time is its arrival, which the clock announces")
     return {**found, "timer": timer, "lull": lull, "step": step, **_marks(reader, columns, time)}
 
 

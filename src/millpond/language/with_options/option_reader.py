@@ -25,7 +25,7 @@ class OptionReader:
 
     Arguments:
         written: what stands there. known: what may. script: the text; place: of the statement's name in it.
-        fixed: settings that only an opening gives. resets: DEFAULT stands for a value, which is None.
+        fixed: those that cannot change, in an ALTER. resets: DEFAULT stands for a value, which is None.
     Raises: StatementError with the place of what is wrong: a name, or a value that its option cannot have.
     """
 
@@ -50,8 +50,12 @@ class OptionReader:
 
     def _check_name(self, option: Written, fixed: Collection[str]) -> None:
         if option.name in fixed:
-            message = f"setting '{option.name}' cannot change while the pond is open"
-            raise self.fault(message, option.place, f"millpond.open(…, {option.name}=…)")
+            word = next(iter(self.known.values())).word
+            if word == "setting":
+                message = f"setting '{option.name}' cannot change while the pond is open"
+                raise self.fault(message, option.place, f"millpond.open(…, {option.name}=…)")
+            message = f"option '{option.name}' stays as it was created"
+            raise self.fault(message, option.place, f"one that can change: {', '.join(self.known)}")
         if option.name not in self.known:
             fault = unknown(option.name, self.known)
             raise self.fault(fault.message, option.place, fault.expected, fault.nearest)

@@ -92,6 +92,8 @@ def live(owner: type) -> Table:
 
 #: What options were called before, and are called now.
 RENAMED = {"progress": "event_time"}
+#: What other systems call them.
+_MEANT = {"watermark": "event_time", "timestamp": "event_time", "rowtime": "event_time", "allowed_lateness": "lateness"}
 
 
 def unknown(name: str, known: Table) -> OptionFault:
@@ -100,7 +102,12 @@ def unknown(name: str, known: Table) -> OptionFault:
     if (now := RENAMED.get(name)) in known:
         return OptionFault(f"{word} '{name}' is called {now} now", f"{now}=…")
     here = " here" if word == "option" else ""
-    return OptionFault(f"there is no {word} '{name}'{here}", f"one of {', '.join(known)}", nearest(name, known))
+    return OptionFault(f"there is no {word} '{name}'{here}", f"one of {', '.join(known)}", _meant(name, known))
+
+
+def _meant(name: str, known: Table) -> str:
+    found = _MEANT.get(name, "")
+    return found if found in known else nearest(name, known)
 
 
 def read(known: Table, given: Mapping[str, Any]) -> dict[str, Any]:
