@@ -191,7 +191,10 @@ def check(schema: Typed, connection: duckdb.DuckDBPyConnection, condition: str) 
         and "e" not in condition.split()[-1:]
         and not any(map(utc_text, re.findall("'([^']*)'", condition)))  # DuckDB leaves their offset out
     ):
-        plain = [r[0] for r in connection.execute(f"{text} ORDER BY id").fetchall()]
+        try:
+            plain = [r[0] for r in connection.execute(f"{text} ORDER BY id").fetchall()]
+        except duckdb.Error:
+            return  # as above: written so, it is evaluated in another order
         assert plain == expected, where
 
 
