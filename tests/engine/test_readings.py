@@ -15,7 +15,7 @@ import pytest
 
 import millpond
 from millpond.engine.jobs.table_readings import refresh_databases
-from millpond.sources.tables.readings import Readings, Waiting
+from millpond.sources.table_sources.readings import Readings, Waiting
 from tests.engine.test_table_versions import row, shown
 
 QUERY = "query='SELECT k, v FROM t', reload='1 second'"

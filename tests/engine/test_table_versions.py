@@ -14,7 +14,7 @@ import pytest
 import millpond
 from millpond.engine.control.epoch import begin_epoch, run_epoch
 from millpond.manifests.records import manifest_path, read_manifest
-from millpond.sources.tables.versions import TableState, due, table_folder
+from millpond.sources.table_sources.versions import TableState, due, table_folder
 from millpond.tables import read_json
 from millpond.tables.shard_cache import clear_all
 from millpond.types import TableDefinition
@@ -166,7 +166,7 @@ def test_neither_a_broken_file_nor_a_full_disk_stops_epochs(tmp_path: Path, monk
         pq.write_table(pa.table({"k": ["a"], "v": [2]}), source)
         with monkeypatch.context() as patched:
             for name in ("write_durably", "write_json"):
-                patched.setattr(f"millpond.sources.tables.versions.{name}", full)
+                patched.setattr(f"millpond.sources.table_sources.versions.{name}", full)
             pond.ingest("s", [row(4, "a")])
             pond.drain()
             assert shown(pond)["version"] == 1 and "No space left" in shown(pond)["problem"]

@@ -38,7 +38,7 @@ from millpond.operators.registry import Operators, operators_of
 from millpond.progress import NEVER
 from millpond.sources.ingest import to_table
 from millpond.sources.intake_log import Item
-from millpond.sources.tables.versions import TableVersions
+from millpond.sources.table_sources.versions import TableVersions
 from millpond.synopses import connection
 from millpond.synopses.finish import identity
 from millpond.tables import Segment, read_chunks, write_chunks

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import millpond
-from millpond.answers import adhoc_relations, relational
+from millpond.answers import adhoc_relations
+from millpond.answers import relation_answers as relational
 from millpond.operators.relational import relation_backfill
 from millpond.operators.stores import state as stores
 from tests.oracle.cql import Query, Row, Stamped, Windowed

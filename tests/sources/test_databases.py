@@ -16,7 +16,7 @@ from tests.sources.postgres import Server, running
 import millpond
 from millpond.language import parse
 from millpond.language.syntax.statement_types import CreateTable
-from millpond.sources.tables.databases import read_database
+from millpond.sources.table_sources.databases import read_database
 from millpond.support.errors import SourceError, StatementError, without_secrets
 from millpond.types import Column, TableDefinition
 
@@ -35,7 +35,7 @@ def table(query: str, driver: str = "sqlite3", **columns: str) -> TableDefinitio
 
 
 def test_rows_of_a_db_api_module_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millpond.sources.tables.databases.PIECE", 2)
+    monkeypatch.setattr("millpond.sources.table_sources.databases.PIECE", 2)
     uri = str(tmp_path / "x.sqlite")
     link = sqlite3.connect(uri)
     link.execute("CREATE TABLE t (k TEXT, n, at TEXT)")

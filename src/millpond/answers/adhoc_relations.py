@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from millpond.answers.relational import INPUT_ROWS, answered, inputs_of, outputs_of, relation_at, told
+from millpond.answers.relation_answers import INPUT_ROWS, answered, inputs_of, outputs_of, relation_at, told
 from millpond.answers.row_queries.moments import now_of
 from millpond.answers.table_selects import relation_of
 from millpond.engine.core import Core

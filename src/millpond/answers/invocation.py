@@ -14,7 +14,7 @@ from millpond.answers.adhoc import last_windows, whole
 from millpond.answers.archive_jobs import Asked, streams_read
 from millpond.answers.expired_history import check_reach
 from millpond.answers.fidelity import answered, scan_for, told_by
-from millpond.answers.relational import invoke_relation
+from millpond.answers.relation_answers import invoke_relation
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import is_retained

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.answers.finals import final_answers
-from millpond.answers.relational import current_relation
+from millpond.answers.relation_answers import current_relation
 from millpond.answers.standing_answers import all_revisions, latest_answers
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import whole_files

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from millpond import language as lang
 from millpond.answers.invocation import invoke
-from millpond.answers.relational import relation_moment
+from millpond.answers.relation_answers import relation_moment
 from millpond.answers.row_queries.deliveries import subscribe_selection
 from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import evaluate

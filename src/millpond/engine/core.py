@@ -29,7 +29,7 @@ from millpond.manifests.records import Published
 from millpond.operators.filters.filter_orders import FilterOrders
 from millpond.operators.registry import Operators, operators_of
 from millpond.operators.relational.skew import Skew
-from millpond.sources.tables.versions import TableVersions
+from millpond.sources.table_sources.versions import TableVersions
 from millpond.support.errors import PondError
 from millpond.tables import SegmentTable
 from millpond.tables.executors import Executor

@@ -7,7 +7,7 @@ import os
 import uuid
 from typing import Any
 
-from millpond.sources.tables.versions import TABLES
+from millpond.sources.table_sources.versions import TABLES
 from millpond.support.errors import PondError
 from millpond.support.event_log import event_log
 from millpond.synopses import connection, query_table

@@ -36,7 +36,7 @@ from millpond.operators.filters.filter_orders import Screens
 from millpond.operators.plan_facts import PlanFacts
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.own_marks import counted
-from millpond.sources.tables.versions import TableVersions
+from millpond.sources.table_sources.versions import TableVersions
 from millpond.synopses import connection
 from millpond.tables import Chunk, DurableWrites, Segment
 from millpond.tables.chunks import Payload

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millpond.answers.adhoc import select_stream
 from millpond.answers.describe.pond_status import source_of
 from millpond.answers.describe.reduction_plans import analyzed_reduction, planned_reduction, standing_reduction
-from millpond.answers.describe.tables import table_fact
+from millpond.answers.describe.table_listing import table_fact
 from millpond.answers.describe.work import epochs_node, work_done
 from millpond.answers.row_queries.hot import retained_from
 from millpond.answers.row_queries.ready import ready_of

@@ -8,12 +8,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from millpond.answers.describe.functions import show_functions
+from millpond.answers.describe.function_listing import show_functions
 from millpond.answers.describe.pond_status import streams_status
 from millpond.answers.describe.query_listing import show_queries
 from millpond.answers.describe.settings import show_settings
-from millpond.answers.describe.synopses import show_synopses
-from millpond.answers.describe.tables import show_tables
+from millpond.answers.describe.synopsis_listing import show_synopses
+from millpond.answers.describe.table_listing import show_tables
 from millpond.answers.describe.watermarks import show_watermarks
 from millpond.engine.core import Core
 from millpond.types.instants import moment

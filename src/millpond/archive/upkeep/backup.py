@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from millpond.archive.copy_files import copies_on_disk, copy_folder
 from millpond.archive.upkeep.checking import catalog_on_disk
 from millpond.manifests.records import last_record, read_published
-from millpond.sources.tables.versions import CONNECTION, TABLES
+from millpond.sources.table_sources.versions import CONNECTION, TABLES
 from millpond.support.errors import PondError
 from millpond.tables import sync_folder
 from millpond.tables.locations import file_names, is_remote, read_bytes

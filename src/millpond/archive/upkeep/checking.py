@@ -24,7 +24,7 @@ from millpond.archive.design.sampling import PLACES
 from millpond.catalog import Catalog
 from millpond.catalog.events import apply
 from millpond.manifests.records import Manifest, Published, read_manifest, read_published
-from millpond.sources.tables.versions import TableState, table_folder, version_path
+from millpond.sources.table_sources.versions import TableState, table_folder, version_path
 from millpond.support.errors import PondError
 from millpond.tables import Segment, read_json
 from millpond.tables.locations import folder_names, open_input, reason_of, size_of

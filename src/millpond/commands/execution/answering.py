@@ -9,7 +9,7 @@ import pyarrow as pa
 from millpond import language as lang
 from millpond.answers.adhoc import select_stream
 from millpond.answers.adhoc_relations import select_relational
-from millpond.answers.describe.archive import show_archive
+from millpond.answers.describe.archive_listing import show_archive
 from millpond.answers.describe.explaining import explained
 from millpond.answers.describe.showing import show
 from millpond.answers.expired_history import gone_note, said_with

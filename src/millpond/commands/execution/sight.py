@@ -6,7 +6,7 @@ import os
 import uuid
 from dataclasses import replace
 
-from millpond.answers.describe.functions import users_of
+from millpond.answers.describe.function_listing import users_of
 from millpond.catalog import Catalog, Registered
 from millpond.commands.pond_facts import ArchiveFacts, Facts
 from millpond.engine.core import Core

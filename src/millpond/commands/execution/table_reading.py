@@ -9,7 +9,7 @@ import pyarrow as pa
 from millpond import language as lang
 from millpond.commands.planned import MakeTable
 from millpond.engine.core import Core
-from millpond.sources.tables.table_files import table_files
+from millpond.sources.table_sources.table_files import table_files
 from millpond.support.errors import Refusal, SourceError
 from millpond.types import TableDefinition
 from millpond.types.instants import moment

@@ -11,7 +11,7 @@ from millpond.catalog import Catalog
 from millpond.engine.core import Core
 from millpond.manifests.records import Manifest, Published, read_manifest, read_published
 from millpond.operators.relation.table_use import table_names, tables_read
-from millpond.sources.tables.versions import TABLES, TableVersions
+from millpond.sources.table_sources.versions import TABLES, TableVersions
 from millpond.types import TableDefinition
 
 #: Seconds that a round of readings waits for databases.

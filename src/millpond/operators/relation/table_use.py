@@ -17,7 +17,7 @@ from millpond.catalog import Catalog
 from millpond.manifests.records import QueryProgress
 from millpond.progress import NEVER
 from millpond.relations import TablesInTime
-from millpond.sources.tables.versions import table_version
+from millpond.sources.table_sources.versions import table_version
 from millpond.support.errors import SourceError
 from millpond.types import (
     PairsQuery,

@@ -16,7 +16,7 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.needs import keep_since
 from millpond.progress import NEVER, StreamProgress
-from millpond.sources.tables.versions import TableVersions
+from millpond.sources.table_sources.versions import TableVersions
 from millpond.support.errors import QueryError
 from millpond.types import StreamQuery, TableDefinition, TableStretch
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.manifests.records import Manifest
-from millpond.sources.tables.versions import table_version
+from millpond.sources.table_sources.versions import table_version
 from millpond.support.errors import SourceError
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times

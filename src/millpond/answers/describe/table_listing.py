@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from millpond.engine.core import Core
-from millpond.sources.tables.versions import TableState
+from millpond.sources.table_sources.versions import TableState
 from millpond.types import TableDefinition
 from millpond.types.durations import duration
 from millpond.types.instants import moment

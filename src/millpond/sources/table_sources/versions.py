@@ -20,9 +20,9 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.ipc
 
-from millpond.sources.tables.databases import read_database
-from millpond.sources.tables.readings import Readings, Waiting
-from millpond.sources.tables.table_files import read_table, table_files
+from millpond.sources.table_sources.databases import read_database
+from millpond.sources.table_sources.readings import Readings, Waiting
+from millpond.sources.table_sources.table_files import read_table, table_files
 from millpond.support.errors import MillpondError, SourceError
 from millpond.support.event_log import event_log
 from millpond.support.file_cache import FileCache

@@ -19,7 +19,7 @@ from millpond.operators.relation.table_use import version_at
 from millpond.operators.relational.history import InputReader
 from millpond.operators.relational.readers import FAULTS, Constants
 from millpond.progress import FOREVER, NEVER
-from millpond.sources.tables.versions import table_version
+from millpond.sources.table_sources.versions import table_version
 from millpond.support.errors import QueryError
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
