@@ -62,9 +62,10 @@ def test_late_rows_with_keys_of_every_type(inline_pond: Factory, declared: str) 
         queries[name] = FORMS["window"]
         pond.sql(f"CREATE QUERY {name} WITH ({options}) AS {FORMS['window']}")
     low, high = TYPES[declared]
-    rows = [(1, low, 1), (2, high, 2), (13, low, 3), (3, low, 4), (4, "NULL", 5), (4, low, 6), (45, high, 7)]
-    for second, value, v in rows:
-        put(pond, declared, second, value, v)
+    on_time, late = [(1, low, 1), (2, high, 2), (13, low, 3)], [(3, low, 4), (4, "NULL", 5), (4, low, 6)]
+    for rows in (on_time, late, [(45, high, 7)]):
+        for second, value, v in rows:
+            put(pond, declared, second, value, v)
         clock.advance(2_000_000)
         pond.step()
     pond.drain()
