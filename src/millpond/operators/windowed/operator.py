@@ -33,11 +33,11 @@ from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
-from millpond.operators.windowed.past_windows import answer_past
+from millpond.operators.windowed.past_windows import WindowKind, answer_past
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
-from millpond.tables import Chunk, Segment, read_chunks
+from millpond.tables import Chunk, read_chunks
 from millpond.types import StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
 
@@ -68,7 +68,7 @@ class WindowState(Protocol):
         ...
 
 
-class WindowOperator(Answering):
+class WindowOperator(Answering, WindowKind):
     """Windows over the state of one synopsis, which all its queries share.
 
     spec_kind: of such synopses.
@@ -100,31 +100,6 @@ class WindowOperator(Answering):
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced:
         """Answer what the query missed, as if it had answered all the time."""
-
-    @staticmethod
-    @abstractmethod
-    def close_past(
-        db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
-        """See `WindowKind`."""
-
-    @staticmethod
-    @abstractmethod
-    def last_of_past(
-        db: duckdb.DuckDBPyConnection, spec: Any, query: Any, parts: Sequence[pa.Table]
-    ) -> pa.Table | None:
-        """See `WindowKind`."""
-
-    @staticmethod
-    def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:
-        """See `WindowKind`: as they are made live."""
-        made: Spec = spec
-        return made
-
-    @staticmethod
-    @abstractmethod
-    def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
-        """See `WindowKind`."""
 
     @abstractmethod
     def open_now(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -80,10 +81,11 @@ class HistoryState:
         return self.delta.filter(pc.greater_equal(self.delta["pane"], low)) if self.delta.num_rows else self.delta
 
 
-class WindowKind(Protocol):
+class WindowKind(ABC):
     """What each kind of windows knows of its past: a class of operators."""
 
     @staticmethod
+    @abstractmethod
     def close_past(
         db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced:
@@ -95,24 +97,24 @@ class WindowKind(Protocol):
         Args:
             parts: partials of all rows. closing: with 'drop' as what late rows do, since none comes any more.
         """
-        ...
 
     @staticmethod
+    @abstractmethod
     def last_of_past(
         db: duckdb.DuckDBPyConnection, spec: Any, query: Any, parts: Sequence[pa.Table]
     ) -> pa.Table | None:
         """Of every partition the window that ends with its last row, whatever its number."""
-        ...
 
     @staticmethod
     def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:
         """The spec by which windows of rows in some files are made for who asks once (`millpond.windows.costs`)."""
-        ...
+        made: Spec = spec  # as live
+        return made
 
     @staticmethod
+    @abstractmethod
     def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
         """The chunk that stores state of a synopsis."""
-        ...
 
 
 def answer_past(kind: type[WindowKind], synopsis: Synopsis, past: Past) -> Adoption | None:
