@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.filters_runs import conjunction
 from millpond.adapt import FilterOptions, FilterProfiler, FilterReoptimiser
 from millpond.functions import Function, put
 from millpond.operators.filters.adaptive_filter import Screen
-from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
 
 #: (rows of an epoch, epochs).
@@ -36,8 +36,7 @@ def measured(sizes: Iterable[tuple[int, int]] = SIZES) -> Iterable[dict[str, Any
                 FunctionDefinition(f"of{i}", f"udf__of{i}__b0d9e700_{i}", ("BIGINT",), "BOOLEAN"), members.__contains__
             )
         )
-    where = conjunction_of(" AND ".join(f'udf__of{i}__b0d9e700_{i}("v")' for i in range(3)))
-    assert where is not None
+    where = conjunction(f"udf__of{i}__b0d9e700_{i}" for i in range(3))
     for rows, epochs in sizes:
         decider, rng = FilterReoptimiser("bench", 3, FilterOptions()), np.random.default_rng(rows)
         took = spent = 0.0

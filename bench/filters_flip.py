@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.filters_runs import conjunction
 from bench.filters_spark import evaluated, holds, orders_of, values
 from millpond.adapt import FilterOptions, FilterProfiler, FilterReoptimiser
 from millpond.functions import Function, put
 from millpond.operators.filters.adaptive_filter import Screen
-from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
 
 TASKS = 2
@@ -30,8 +30,7 @@ def counted(rows: int = 1_280_000, filters: int = 8, files: int = 16, rounds: in
         reference = f"udf__f{i}__f11b0000_{i}"
         definition = FunctionDefinition(f"f{i}", reference, ("BIGINT",), "BOOLEAN", vectorised=True)
         put(Function(definition, holds(i, "mix", rounds)))
-    where = conjunction_of(" AND ".join(f'udf__f{i}__f11b0000_{i}("v")' for i in orders_of(filters)["worst"]))
-    assert where is not None
+    where = conjunction(f"udf__f{i}__f11b0000_{i}" for i in orders_of(filters)["worst"])
     decider, profiler = (
         FilterReoptimiser("flip", filters, FilterOptions()),
         FilterProfiler([str(i + 1) for i in range(filters)]),

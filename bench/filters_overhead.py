@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.filters_runs import generate, line
+from bench.filters_runs import conjunction, generate, line
 from millpond.adapt import AGreedy, FilterPlan, MatrixView, OrderSettings, Profile, ProfileWindow
 from millpond.adapt.filter_plans import bits_of
 from millpond.functions import Function, put
 from millpond.operators.filters.adaptive_filter import Screen
-from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
 
 #: (filters, p) of the table.
@@ -46,7 +45,7 @@ def table_4_2(
             reference = f"udf__in{i}__{n:04d}{int(p * 1000):04d}_{i}"
             definition = FunctionDefinition(f"in{i}", reference, ("VARCHAR",), "BOOLEAN")
             put(Function(definition, members.__contains__))
-        where = " AND ".join(f'udf__in{i}__{n:04d}{int(p * 1000):04d}_{i}("v")' for i in range(n))
+        where = conjunction(f"udf__in{i}__{n:04d}{int(p * 1000):04d}_{i}" for i in range(n))
         orderer = AGreedy(range(n), OrderSettings(p))
         took: dict[str, list[float]] = {k: [] for k in ("tuples", "creation", "window", "view", "violations")}
         window, view = ProfileWindow(n, 1000), MatrixView(range(n))
@@ -55,7 +54,7 @@ def table_4_2(
             values = np.random.default_rng(round_).integers(0, domain, rows)
             table = pa.table({"_id": np.arange(rows) + round_ * rows, "v": pa.array(names).take(pa.array(values))})
             plan = FilterPlan(orderer.order, p, tuple(orderer.wanted(i) for i in range(n)), expects=expects)
-            screen = Screen(conjunction_of(where), plan)
+            screen = Screen(where, plan)
             screen.screen(table)
             report = screen.report()
             bits = bits_of(report["profile"], n)

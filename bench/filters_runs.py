@@ -23,6 +23,8 @@ from millpond.adapt import (
     Sweep,
 )
 from millpond.adapt.greedy import expected_cost, greedy_order
+from millpond.synopses.conjunctions import Conjunction
+from millpond.types import Call, Expression
 
 Drops = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -32,6 +34,13 @@ WAYS: dict[str, type[Orderer]] = {
 
 #: Tuples between two looks at the order, as an epoch of the engine.
 BATCH = 1000
+
+
+def conjunction(references: Iterable[str]) -> Conjunction:
+    """Calls of functions with column v, with AND between them."""
+    arguments = (Expression.column_of("v"),)
+    calls = [Expression(f'{each}("v")', ("v",), (each,), (), Call(each, arguments)) for each in references]
+    return Conjunction(None, tuple(calls))
 
 
 def generate(rng: np.random.Generator, rows: int, selectivities: Sequence[float], gamma: int) -> Drops:

@@ -30,6 +30,7 @@ from millpond.types import (
     from_json,
     to_json,
 )
+from millpond.types.sql_expressions import parsed
 
 
 def stream(number: int, name: str = "s") -> StreamDefinition:
@@ -44,7 +45,7 @@ def create_query(number: int, of: int, replaces: int | None = None, owner: str =
     query = WindowQuery(
         stream="s",
         window=TimeWindow(10, 5),
-        select=(Output("n", "a0", "BIGINT"),),
+        select=(Output("n", parsed("a0"), "BIGINT"),),
         aggregates=(Aggregate("a0", "count_star"),),
     )
     synopsis = Synopsis(owner or f"o{number}", spec_of(query, stream(of)), 3)

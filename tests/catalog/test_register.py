@@ -13,12 +13,13 @@ from millpond.catalog import NewSelection, Register
 from millpond.catalog.shipping import BoxReader, boxes_folder
 from millpond.support.errors import PondError, QueryError
 from millpond.types import Interval, Output, RowQuery, RowScan, Side
+from millpond.types.sql_expressions import parsed
 
 
 def selection(low: int, attribute: str = '"a"', stream: str = "s") -> RowQuery:
     box = (Interval(attribute, "integer", low, low + 10, high_closed=False),)
-    query = RowScan(stream=stream, select=(Output("a", '"a"', "INTEGER"),))
-    return RowQuery(query, (Side(stream, where=f"{attribute} >= {low}", boxes=(box,)),))
+    query = RowScan(stream=stream, select=(Output("a", parsed('"a"'), "INTEGER"),))
+    return RowQuery(query, (Side(stream, where=parsed(f"{attribute} >= {low}"), boxes=(box,)),))
 
 
 def new(low: int = 0, name: str | None = None, **more: object) -> NewSelection:

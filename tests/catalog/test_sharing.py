@@ -24,15 +24,16 @@ from millpond.types import (
     WindowQuery,
     to_json,
 )
+from millpond.types.sql_expressions import parsed
 
 STREAM = StreamDefinition(
     "s", (Column("ts", "TIMESTAMP"), Column("v", "BIGINT"), Column("k", "VARCHAR")), StreamOptions(time="ts"), 1
 )
 AGGREGATES = (
     Aggregate("a0", "count_star"),
-    Aggregate("a0", "sum", ("v",), ("BIGINT",), type="HUGEINT"),
-    Aggregate("a0", "avg", ("v",), ("BIGINT",), type="DOUBLE"),
-    Aggregate("a0", "median", ("v",), ("BIGINT",), type="DOUBLE"),
+    Aggregate("a0", "sum", (parsed("v"),), ("BIGINT",), type="HUGEINT"),
+    Aggregate("a0", "avg", (parsed("v"),), ("BIGINT",), type="DOUBLE"),
+    Aggregate("a0", "median", (parsed("v"),), ("BIGINT",), type="DOUBLE"),
 )
 
 
@@ -45,9 +46,9 @@ def queries(draw: st.DrawFn) -> WindowQuery:
     return WindowQuery(
         stream="s",
         window=window,
-        select=(Output("n", "a0", "BIGINT"),),
-        where=draw(st.sampled_from([None, "v > 0"])),
-        keys=draw(st.sampled_from([(), (Key("k0", "k", "VARCHAR"),)])),
+        select=(Output("n", parsed("a0"), "BIGINT"),),
+        where=parsed(draw(st.sampled_from([None, "v > 0"]))),
+        keys=draw(st.sampled_from([(), (Key("k0", parsed("k"), "VARCHAR"),)])),
         aggregates=(draw(st.sampled_from(AGGREGATES)),),
         limit=draw(st.sampled_from([None, None, 3])),
     )
@@ -124,7 +125,7 @@ def test_a_name_of_state_is_not_given_again() -> None:
     """Dropped and made again: the new one must not find the old one's state."""
     catalog = apply(Catalog(), {"do": "create_stream", "definition": to_json(STREAM)})
     query = WindowQuery(
-        stream="s", window=TimeWindow(10, 10), select=(Output("n", "a0", "BIGINT"),), aggregates=AGGREGATES[:1]
+        stream="s", window=TimeWindow(10, 10), select=(Output("n", parsed("a0"), "BIGINT"),), aggregates=AGGREGATES[:1]
     )
     owners = []
     for _ in range(3):

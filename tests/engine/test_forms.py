@@ -27,6 +27,7 @@ from millpond.types import (
     TimeWindow,
     WindowQuery,
 )
+from millpond.types.sql_expressions import parsed
 
 START = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
 STREAM = StreamDefinition(
@@ -34,15 +35,19 @@ STREAM = StreamDefinition(
 )
 WIDE = (
     Aggregate("a0", "count_star"),
-    Aggregate("a1", "sum", ('"v"',), ("BIGINT",), type="HUGEINT"),
-    Aggregate("a2", "stddev_pop", ('"v"',), ("BIGINT",), type="DOUBLE"),
-    Aggregate("a3", "min", ('"v"',), ("BIGINT",)),
+    Aggregate("a1", "sum", (parsed('"v"'),), ("BIGINT",), type="HUGEINT"),
+    Aggregate("a2", "stddev_pop", (parsed('"v"'),), ("BIGINT",), type="DOUBLE"),
+    Aggregate("a3", "min", (parsed('"v"'),), ("BIGINT",)),
 )
 
 
 def query(*aggregates: Aggregate) -> WindowQuery:
     return WindowQuery(
-        stream="s", window=TimeWindow(30, 10), select=(), keys=(Key("k0", '"k"', "VARCHAR"),), aggregates=aggregates
+        stream="s",
+        window=TimeWindow(30, 10),
+        select=(),
+        keys=(Key("k0", parsed('"k"'), "VARCHAR"),),
+        aggregates=aggregates,
     )
 
 
@@ -54,9 +59,9 @@ def rows(*drawn: tuple[int, str, int]) -> pa.Table:
 def test_only_bare_columns_can_be_kept() -> None:
     lazy, adaptive = QueryOptions(state="lazy"), QueryOptions(state="adaptive")
     assert spec_of(query(*WIDE), STREAM, lazy).carried == ('"v"',)
-    computed = Aggregate("a0", "sum", ('"v" + 1',), ("BIGINT",), type="HUGEINT")
+    computed = Aggregate("a0", "sum", (parsed('"v" + 1'),), ("BIGINT",), type="HUGEINT")
     assert spec_of(query(computed), STREAM, lazy).form == "eager"
-    first = Aggregate("a0", "first", ('"v"',), ("BIGINT",))
+    first = Aggregate("a0", "first", (parsed('"v"'),), ("BIGINT",))
     assert spec_of(query(first), STREAM, adaptive).carried == ('"ts"', '"v"', "_id")
 
 

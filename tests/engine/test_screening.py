@@ -33,8 +33,9 @@ from millpond.operators.filters.adaptive_filter import Screen
 from millpond.operators.filters.profiled_sample import sampled
 from millpond.operators.filters.profiling import Step, dropped
 from millpond.support.stopwatch import Watch
-from millpond.synopses.conjunctions import conjunction_of, split
+from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import FunctionDefinition
+from tests.language.conditions import condition
 
 N = 4
 CALLS: list[tuple[int, int]] = []
@@ -55,10 +56,10 @@ for number in range(N):
     put(Function(FunctionDefinition(f"f{number}", reference, ("BIGINT", "BIGINT"), "BOOLEAN"), _filter(number)))
 
 #: The conditions around the calls: as it is, compared, over an expression, and one that DuckDB itself evaluates.
-WHERE = (
-    '("cheap" < 7) AND (udf__f0__00000000_0("v", "bad") AND ((udf__f1__00000000_1("v", "bad") = TRUE)'
-    ' AND udf__f2__00000000_2("v" + 0, "bad") <> FALSE)'
-    ' AND CASE WHEN "v" >= 0 THEN udf__f3__00000000_3("v", "bad") END)'
+WHERE = condition(
+    "cheap < 7 AND (udf__f0__00000000_0(v, bad) AND ((udf__f1__00000000_1(v, bad) = TRUE))"
+    " AND udf__f2__00000000_2(v + 0, bad) <> FALSE"
+    " AND CASE WHEN v >= 0 THEN udf__f3__00000000_3(v, bad) END)"
 )
 WAYS = {"a_greedy": AGreedy, "sweep": Sweep, "independent": Independent, "local_swaps": LocalSwaps}
 
@@ -313,16 +314,3 @@ def test_too_many_failures_are_the_condition_s():
     table = pa.table({"_id": np.arange(1100), "v": [15] * 1100, "cheap": [0] * 1100, "bad": [1] * 1100})
     with pytest.raises(duckdb.Error, match="f0 failed: ValueError: filter 0 cannot take this"):
         Screen(conjunction_of(WHERE)).screen(table)
-
-
-@pytest.mark.parametrize(
-    ("where", "parts"),
-    [
-        ('"a" = 1 OR udf__f0__00000000_0("v", "bad")', ['"a" = 1 OR udf__f0__00000000_0("v", "bad")']),
-        ('NOT ("a AND b" = \' AND \') AND ("c")', ["NOT (\"a AND b\" = ' AND ')", '"c"']),
-        ('("a" AND "b") AND ("c" AND ("d"))', ['"a"', '"b"', '"c"', '"d"']),
-        ('("a") OR ("b") AND ("c")', ['("a") OR ("b") AND ("c")']),
-    ],
-)
-def test_conditions_are_cut_where_they_are_conjunctions(where, parts):
-    assert split(where) == parts

@@ -305,7 +305,7 @@ def _unnamed(text: str) -> str:
 def _pushed(text: str) -> str:
     bound = _Bound(text)
     found = push_down(bound.tree, bound.inputs, bound.written.tree, bound.source)
-    below = [f"{alias} below: {' AND '.join(each)}" for alias, each in found.below.items()]
+    below = [f"{alias} below: {' AND '.join(map(str, each))}" for alias, each in found.below.items()]
     return " | ".join([render(found.tree), *below])
 
 

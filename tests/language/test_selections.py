@@ -17,6 +17,7 @@ from millpond.types import (
     from_json,
     to_json,
 )
+from millpond.types.sql_expressions import parsed
 
 NOW = Edge("now")
 
@@ -59,7 +60,7 @@ def test_windows(bind, written, span):
     assert bind(f"SELECT ts FROM reading r WHERE n > 5 {written}").sides[0].span == span
     assert bind(f"SELECT ts FROM reading AS r {written} ORDER BY ts LIMIT 5").sides[0].span == span
     found = bind(f"SELECT sensor, count(*) FROM reading r WHERE ok {written} GROUP BY sensor HAVING count(*) > 1")
-    assert found.sides[0].span == span and isinstance(found.query, GroupScan) and found.query.having == '"a0" > 1'
+    assert found.sides[0].span == span and isinstance(found.query, GroupScan) and str(found.query.having) == '"a0" > 1'
 
 
 def test_begin_and_end_are_also_names(catalog):
@@ -76,7 +77,7 @@ def test_one_stream(bind):
     (side,) = found.sides
     assert side.stream == found.query.stream == "reading" and found.join is None
     assert found.query.where is None and isinstance(found.query, RowScan)
-    assert side.where == """("mph" > 5) AND ("n" < 3.5) AND (0 < "n") AND ("sensor" LIKE 'a%')"""
+    assert str(side.where) == """("mph" > 5) AND ("n" < 3.5) AND (0 < "n") AND ("sensor" LIKE 'a%')"""
     assert side.boxes == ((
         Interval('"mph"', "float", 5.0, None, low_closed=False),
         Interval('"n"', "integer", 1, 3),
@@ -124,12 +125,12 @@ def test_joins(bind):
         "SELECT a.ts, b.MPH, a.n + b.n AS sum FROM reading a JOIN reading b ON a.mph < b.mph AND a.n = b.n + 5 "
         "WHERE a.sensor = 'x' AND b.ok BEGIN NOW - 5 s END NOW FOR a BEGIN NOW - 10 ROWS FOR b"
     )
-    assert found.join == JoinFactor('"n"', "=", '"n" + 5', "integer")
-    assert found.query.where == '"0.mph" < "1.mph"'
-    assert [(o.name, o.expression) for o in found.query.select] == [
+    assert found.join == JoinFactor(parsed('"n"'), "=", parsed('"n" + 5'), "integer")
+    assert str(found.query.where) == '"0.mph" < "1.mph"'
+    assert [(o.name, str(o.expression)) for o in found.query.select] == [
         ("ts", '"0.ts"'), ("mph", '"1.mph"'), ("sum", '"0.n" + "1.n"'),
     ]  # fmt: skip
-    assert [s.where for s in found.sides] == ["\"sensor\" = 'x'", '"ok"']
+    assert [str(s.where) for s in found.sides] == ["\"sensor\" = 'x'", '"ok"']
     assert [s.span.begin for s in found.sides] == [Edge("now", -5_000_000), Edge("rows", 10)]
 
 
@@ -137,11 +138,11 @@ def test_join_factors(bind):
     def join(condition: str) -> JoinFactor | None:
         return bind(f"SELECT a.n FROM reading a, reading b WHERE {condition} BEGIN NOW - 5 s END NOW").join
 
-    assert join("b.n < a.n + 1") == JoinFactor('"n" + 1', ">", '"n"', "integer")
-    assert join("NOT (a.mph >= b.mph)") == JoinFactor('"mph"', "<", '"mph"', "float")
-    assert join("a.n <= b.mph") == JoinFactor('CAST("n" AS DOUBLE)', "<=", '"mph"', "float")
-    assert join("a.sensor = b.sensor") == JoinFactor('"sensor"', "=", '"sensor"', "text")
-    assert join("a.n BETWEEN b.n - 5 AND b.n + 5") == JoinFactor('"n"', ">=", '"n" - 5', "integer")
+    assert join("b.n < a.n + 1") == JoinFactor(parsed('"n" + 1'), ">", parsed('"n"'), "integer")
+    assert join("NOT (a.mph >= b.mph)") == JoinFactor(parsed('"mph"'), "<", parsed('"mph"'), "float")
+    assert join("a.n <= b.mph") == JoinFactor(parsed('CAST("n" AS DOUBLE)'), "<=", parsed('"mph"'), "float")
+    assert join("a.sensor = b.sensor") == JoinFactor(parsed('"sensor"'), "=", parsed('"sensor"'), "text")
+    assert join("a.n BETWEEN b.n - 5 AND b.n + 5") == JoinFactor(parsed('"n"'), ">=", parsed('"n" - 5'), "integer")
     assert join("a.ts > b.ts AND a.n = b.n").operator == "="
     assert join("a.ts > b.ts - INTERVAL 5 SECONDS").kind == "integer"
 
@@ -150,9 +151,9 @@ def test_stars_of_joins(bind):
     found = bind("SELECT * FROM clicks c, clicks d WHERE c.page = d.page")
     assert [o.name for o in found.query.select] == ["page", "arrival_ts", "page_1", "arrival_ts_1"]
     found = bind("SELECT d.*, c.* EXCLUDE (page) FROM clicks c, clicks d WHERE c.page = d.page ORDER BY d.page")
-    assert [o.expression for o in found.query.select] == ['"1.page"', '"1.arrival_ts"', '"0.arrival_ts"']
+    assert [str(o.expression) for o in found.query.select] == ['"1.page"', '"1.arrival_ts"', '"0.arrival_ts"']
     grouped = bind("SELECT sensor, count(*) AS n FROM reading, clicks WHERE sensor = page GROUP BY sensor ORDER BY n")
-    assert [(k.expression, k.type) for k in grouped.query.keys] == [('"0.sensor"', "VARCHAR")]
+    assert [(str(k.expression), k.type) for k in grouped.query.keys] == [('"0.sensor"', "VARCHAR")]
 
 
 def test_what_is_a_selection(catalog):

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from millpond.types.sql_expressions import parsed
 from tests.oracle.cql import Query, Stamped, Windowed
 from tests.relations.setting import WINDOWS, Evaluated, bound, stored, stream
 
@@ -112,7 +113,7 @@ def test_t8_filters_go_below_windows_of_time_only() -> None:
     query = bound("SELECT S1.A FROM S1 [ROWS 1000], S2 [RANGE 2 MINUTES] WHERE S1.A = S2.A AND S1.A > 10 AND S2.A > 9",
                   S1, S2)  # fmt: skip
     of = {i.stream: i.where for i in query.inputs}
-    assert of == {"S1": None, "S2": '("A" > 9)'}
+    assert of == {"S1": None, "S2": parsed('("A" > 9)')}
     data = rows((1, (20, 0)), (2, (5, 0)), (3, (5, 0)))
     above = Evaluated(bound("SELECT A FROM S [ROWS 2] WHERE A > 10", AB), {"S": stored(AB, data)})
     assert above.at(3) == Counter()

@@ -32,20 +32,21 @@ from millpond.types import (
     StreamDefinition,
     StreamOptions,
 )
+from millpond.types.sql_expressions import parsed
 from tests.quick import many, plain_duckdb
 
 COLUMNS = (Column("ts", "TIMESTAMP"), Column("a", "BIGINT"), Column("x", "DOUBLE"), Column("t", "VARCHAR"))
 R = StreamDefinition("r", COLUMNS, StreamOptions(time="ts"), id=1)
 S = StreamDefinition("s", COLUMNS, StreamOptions(time="ts"), id=2)
 FACTORS = [
-    JoinFactor('"a"', "=", '"a"', "integer"),
-    JoinFactor('"a"', "<", '"a" + 3', "integer"),
-    JoinFactor('"a" - 1', ">=", '"a"', "integer"),
-    JoinFactor('"x"', "=", '"x"', "float"),
-    JoinFactor('"x"', ">", '"x" + 0.5', "float"),
-    JoinFactor('"x"', "<=", '"x"', "float"),
-    JoinFactor('"t"', "=", '"t"', "text"),
-    JoinFactor('"t"', "<", '"t"', "text"),
+    JoinFactor(parsed('"a"'), "=", parsed('"a"'), "integer"),
+    JoinFactor(parsed('"a"'), "<", parsed('"a" + 3'), "integer"),
+    JoinFactor(parsed('"a" - 1'), ">=", parsed('"a"'), "integer"),
+    JoinFactor(parsed('"x"'), "=", parsed('"x"'), "float"),
+    JoinFactor(parsed('"x"'), ">", parsed('"x" + 0.5'), "float"),
+    JoinFactor(parsed('"x"'), "<=", parsed('"x"'), "float"),
+    JoinFactor(parsed('"t"'), "=", parsed('"t"'), "text"),
+    JoinFactor(parsed('"t"'), "<", parsed('"t"'), "text"),
 ]
 
 
@@ -72,16 +73,17 @@ def rows(rng: random.Random, count: int, low: int = 0, high: int = 100, first_id
 def selection(join: JoinFactor | None, rest: str | None = None, **query: Any) -> RowQuery:
     """SELECT r._id-like columns of both sides."""
     select = (
-        Output("lt", 'epoch_us("0.ts")', "BIGINT"),
-        Output("la", '"0.a"', "BIGINT"),
-        Output("lx", '"0.x"', "DOUBLE"),
-        Output("rt", 'epoch_us("1.ts")', "BIGINT"),
-        Output("ra", '"1.a"', "BIGINT"),
-        Output("rw", "\"1.t\" || '!'", "VARCHAR"),
+        Output("lt", parsed('epoch_us("0.ts")'), "BIGINT"),
+        Output("la", parsed('"0.a"'), "BIGINT"),
+        Output("lx", parsed('"0.x"'), "DOUBLE"),
+        Output("rt", parsed('epoch_us("1.ts")'), "BIGINT"),
+        Output("ra", parsed('"1.a"'), "BIGINT"),
+        Output("rw", parsed("\"1.t\" || '!'"), "VARCHAR"),
     )
     shown = query.pop("select", select)
     kind = GroupScan if query.pop("grouped", False) else RowScan
-    return RowQuery(kind(stream="r", select=shown, where=rest, **query), (Side("r"), Side("s")), join)
+    where = parsed(rest) if rest else None
+    return RowQuery(kind(stream="r", select=shown, where=where, **query), (Side("r"), Side("s")), join)
 
 
 def reference(
@@ -205,8 +207,8 @@ def test_paper_example() -> None:
         )
 
     wanted = selection(
-        FACTORS[0].__class__('"a"', ">", '"a"', "integer"),
-        select=(Output("r", '"0.a"', "BIGINT"), Output("s", '"1.a"', "BIGINT")),
+        JoinFactor(parsed('"a"'), ">", parsed('"a"'), "integer"),
+        select=(Output("r", parsed('"0.a"'), "BIGINT"), Output("s", parsed('"1.a"'), "BIGINT")),
     )
 
     def less(block: Any, low: int, high: int) -> Any:
@@ -234,19 +236,19 @@ def test_groups_distinct_order_limit() -> None:
         FACTORS[0],
         '"0.x" IS NOT NULL',
         select=(
-            Output("t", "k0", "VARCHAR"),
-            Output("n", "a0", "BIGINT"),
-            Output("v", "a1", "BIGINT"),
-            Output("f", "a2", "BIGINT"),
+            Output("t", parsed("k0"), "VARCHAR"),
+            Output("n", parsed("a0"), "BIGINT"),
+            Output("v", parsed("a1"), "BIGINT"),
+            Output("f", parsed("a2"), "BIGINT"),
         ),
         grouped=True,
-        keys=(Key("k0", '"1.t"', "VARCHAR"),),
+        keys=(Key("k0", parsed('"1.t"'), "VARCHAR"),),
         aggregates=(
             Aggregate("a0", "count_star", type="BIGINT"),
-            Aggregate("a1", "sum", ('"0.a" * "1.a"',), ("BIGINT",), type="HUGEINT"),
-            Aggregate("a2", "first", ('"0.a"',), ("BIGINT",), type="BIGINT"),
+            Aggregate("a1", "sum", (parsed('"0.a" * "1.a"'),), ("BIGINT",), type="HUGEINT"),
+            Aggregate("a2", "first", (parsed('"0.a"'),), ("BIGINT",), type="BIGINT"),
         ),
-        order_by=(OrderTerm("a0", True), OrderTerm("k0")),
+        order_by=(OrderTerm(parsed("a0"), True), OrderTerm(parsed("k0"))),
         limit=4,
     )
     with duckdb.connect() as db:
@@ -266,7 +268,7 @@ def test_groups_distinct_order_limit() -> None:
     sides = SideView(Block.build(left, "ts"), every, 1), SideView(Block.build(right, "ts"), every, 1)
     kept = caches.answer("g", grouped, (R, S), sides, (Stretch(), Stretch()))
     assert kept is not None and kept.equals(found)
-    few = (Output("a", '"0.a"', "BIGINT"), Output("t", '"1.t"', "VARCHAR"))
+    few = (Output("a", parsed('"0.a"'), "BIGINT"), Output("t", parsed('"1.t"'), "VARCHAR"))
     distinct = selection(
         FACTORS[0],
         '"0.x" IS NOT NULL',
@@ -274,7 +276,7 @@ def test_groups_distinct_order_limit() -> None:
         distinct=True,
         limit=7,
         offset=2,
-        order_by=(OrderTerm('"0.a"'), OrderTerm('"1.t"')),
+        order_by=(OrderTerm(parsed('"0.a"')), OrderTerm(parsed('"1.t"'))),
     )
     assert [tuple(r.values()) for r in join_rows(distinct, (R, S), left, right).to_pylist()] == plain
     first = selection(FACTORS[0], limit=5, offset=3)
@@ -282,7 +284,7 @@ def test_groups_distinct_order_limit() -> None:
     assert join_rows(first, (R, S), left, right).equals(every_pair.slice(3, 5))
     count = selection(
         FACTORS[0],
-        select=(Output("n", "a0", "BIGINT"),),
+        select=(Output("n", parsed("a0"), "BIGINT"),),
         grouped=True,
         aggregates=(Aggregate("a0", "count_star", type="BIGINT"),),
     )
@@ -308,10 +310,10 @@ def test_failing_conditions_match_nothing_and_failing_outputs_are_errors() -> No
     left, right = rows(rng, 30), rows(rng, 30, first_id=1_000)
     bad = selection(FACTORS[0], 'CAST("0.t" AS INTEGER) = 1')
     assert join_rows(bad, (R, S), left, right).num_rows == 0
-    shown = selection(FACTORS[0], select=(Output("n", 'CAST("0.t" AS INTEGER)', "INTEGER"),))
+    shown = selection(FACTORS[0], select=(Output("n", parsed('CAST("0.t" AS INTEGER)'), "INTEGER"),))
     with pytest.raises(QueryError, match="cannot be answered"):
         join_rows(shown, (R, S), left, right)
-    key = selection(JoinFactor('CAST("t" AS BIGINT)', "=", '"a"', "integer"))
+    key = selection(JoinFactor(parsed('CAST("t" AS BIGINT)'), "=", parsed('"a"'), "integer"))
     assert join_rows(key, (R, S), left, right).num_rows == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import millpond
-from millpond.types.text_table import COLUMNS, LETTERS, ROWS, text_table
+from millpond.support.texts.text_table import COLUMNS, LETTERS, ROWS, text_table
 
 
 def test_results_print_as_messages_and_tables_and_functions_are_shown(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from millpond.synopses.aggregates.statistics import kept_by, size_of
 from millpond.synopses.finish import finish_windows, fold_pairs
 from millpond.synopses.pane_partials import group_codes
 from millpond.types import Aggregate, Column, Output, StreamDefinition, StreamOptions, TimeWindow, WindowQuery
+from millpond.types.sql_expressions import parsed
 from tests.oracle.statistics import rank_error
 
 SECOND = 1_000_000
@@ -20,7 +21,7 @@ STREAM = StreamDefinition(
 
 
 def query(*aggregates: Aggregate, span: int = 100) -> WindowQuery:
-    select = tuple(Output(a.name, a.name, a.type) for a in aggregates)
+    select = tuple(Output(a.name, parsed(a.name), a.type) for a in aggregates)
     return WindowQuery(stream="s", window=TimeWindow(span * SECOND, 10 * SECOND), select=select, aggregates=aggregates)
 
 
@@ -54,7 +55,7 @@ def test_quantiles(shape: str, cuts: int) -> None:
     for accuracy in ("0.01", "0.1"):
         q = query(
             *(
-                Aggregate(f"a{i}", "approx_quantile_disc", ('"x"',), ("DOUBLE",), parameters=(str(f), accuracy),
+                Aggregate(f"a{i}", "approx_quantile_disc", (parsed('"x"'),), ("DOUBLE",), parameters=(str(f), accuracy),
                           type="DOUBLE")
                 for i, f in enumerate(fractions)
             )
@@ -75,9 +76,9 @@ def test_frequent(cuts: int) -> None:
     rng = np.random.default_rng(5)
     x = np.minimum(rng.zipf(1.3, 60_000), 10**9)
     q = query(
-        Aggregate("a0", "approx_heavy_hitters", ('"g"',), ("BIGINT",), parameters=("0.02", "0.005"),
+        Aggregate("a0", "approx_heavy_hitters", (parsed('"g"'),), ("BIGINT",), parameters=("0.02", "0.005"),
                   type='STRUCT("value" BIGINT, count BIGINT)[]'),
-        Aggregate("a1", "approx_mode", ('"g"',), ("BIGINT",), type="BIGINT"),
+        Aggregate("a1", "approx_mode", (parsed('"g"'),), ("BIGINT",), type="BIGINT"),
     )  # fmt: skip
     found, state = answer(q, rows(x), cuts, seed=2)
     values, counts = np.unique(x, return_counts=True)
@@ -94,7 +95,7 @@ def test_frequent(cuts: int) -> None:
 
 def test_distinct_depends_on_the_set_alone() -> None:
     x = np.random.default_rng(7).integers(0, 30_000, 100_000)
-    q = query(Aggregate("a0", "approx_distinct", ('"g"',), ("BIGINT",), type="BIGINT"))
+    q = query(Aggregate("a0", "approx_distinct", (parsed('"g"'),), ("BIGINT",), type="BIGINT"))
     (one, state), (other, same) = answer(q, rows(x), 1), answer(q, rows(x), 9, seed=4)
     true = len(np.unique(x))
     assert one == other and abs(one["a0"] - true) <= 4 * 0.02 * true  # type: ignore[operator]
@@ -103,7 +104,7 @@ def test_distinct_depends_on_the_set_alone() -> None:
 
 def test_the_same_parts_give_the_same_bytes() -> None:
     x = np.random.default_rng(9).normal(size=30_000)
-    q = query(Aggregate("a0", "approx_median", ('"x"',), ("DOUBLE",), parameters=("0.05",), type="DOUBLE"))
+    q = query(Aggregate("a0", "approx_median", (parsed('"x"'),), ("DOUBLE",), parameters=("0.05",), type="DOUBLE"))
     assert answer(q, rows(x), 6, seed=5)[1].equals(answer(q, rows(x), 6, seed=5)[1])
 
 
@@ -119,6 +120,8 @@ def test_what_explain_says() -> None:
         "entropy": "keeps every value of each pane and group with its count; state grows with the number of values",
         "sum": None,
     }
-    assert {name: kept_by(Aggregate("a0", name, ('"x"',), ("DOUBLE",))) for name in said} == said
-    series = Aggregate("a0", "series_corr", ('"x"', '"g"'), ("DOUBLE", "BIGINT"), parameters=("2000000",))
+    assert {name: kept_by(Aggregate("a0", name, (parsed('"x"'),), ("DOUBLE",))) for name in said} == said
+    series = Aggregate(
+        "a0", "series_corr", (parsed('"x"'), parsed('"g"')), ("DOUBLE", "BIGINT"), parameters=("2000000",)
+    )
     assert kept_by(series) == "keeps a sum and a count per series and step of 2 s, in each pane and group"

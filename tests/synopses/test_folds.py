@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from millpond.synopses import Component, connection
 from millpond.synopses.aggregates.splitting import Kind
 from millpond.synopses.folds import fold_columns
+from millpond.types import Expression
 
 TOP = 10**38 - 1
 
@@ -25,7 +26,7 @@ def folded(kind: Kind, columns: dict[str, pa.Array], runs: list[tuple[int, int]]
     size = len(next(iter(columns.values())))
     table = pa.table({"n": pa.array([1] * size, pa.int64()), **{"c" + s: a for s, a in columns.items()}})
     low, high = np.array([r[0] for r in runs], np.int64), np.array([r[1] for r in runs], np.int64)
-    component = Component("c", kind, tuple((s, "") for s in columns))
+    component = Component("c", kind, tuple((s, Expression("")) for s in columns))
     found = fold_columns(connection(), [component], table, low, high)
     assert found["n"].to_pylist() == [b - a if b > a else None for a, b in runs]
     return {name[1:]: column.to_pylist() for name, column in found.items() if name != "n"}
@@ -207,11 +208,15 @@ def test_chunks_and_no_rows() -> None:
         empty = pa.chunked_array([], arrow)
         table = pa.table({"n": pa.chunked_array([], pa.int64()), "c": empty})
         none = np.empty(0, np.int64)
-        found = fold_columns(connection(), [Component("c", kind, (("", ""),))], table, none, none)
+        found = fold_columns(connection(), [Component("c", kind, (("", Expression("")),))], table, none, none)
         assert len(found["c"]) == 0
     column = pa.chunked_array([pa.array([1, 2], pa.decimal128(38, 0)), pa.array([3, None], pa.decimal128(38, 0))])
     table = pa.table({"n": pa.chunked_array([[1, 1], [1, 1]]), "c": column})
     found = fold_columns(
-        connection(), [Component("c", "add", (("", ""),))], table.slice(1), np.array([0, 1]), np.array([3, 3])
+        connection(),
+        [Component("c", "add", (("", Expression("")),))],
+        table.slice(1),
+        np.array([0, 1]),
+        np.array([3, 3]),
     )
     assert found["c"].to_pylist() == [decimal.Decimal(5), decimal.Decimal(3)]

@@ -23,17 +23,28 @@ from hypothesis import strategies as st
 import millpond
 from millpond.catalog import Catalog
 from millpond.manifests.records import Manifest, Published, QueryProgress
-from millpond.types import QueryDefinition, Variant, WindowQuery, from_json, to_json
-from millpond.types.json_records import TAG
+from millpond.types import Call, Expression, QueryDefinition, Variant, WindowQuery, from_json, to_json
+from millpond.types.json_records import TAG, Written
 
 #: How deep values are filled; below it fields that may be missing are.
 DEPTH = 7
+
+_CALL = Call("udf__f", (Expression.column_of("a"), Expression("1")), Expression('"_u0" > 1', ("_u0",)))
+_EXPRESSIONS = (
+    Expression.column_of("a"),
+    Expression("1"),
+    Expression('"a" > 1', ("a",)),
+    Expression('sum("a")', ("a",), ("sum",)),
+    Expression('udf__f("a", 1) > 1', ("a",), ("udf__f",), (), _CALL),
+    Expression('"a" AND udf__f("b")', ("a", "b"), ("udf__f",), (Expression("a", ("b",)), Expression("1"))),
+)
 
 _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     int: st.integers(-(2**62), 2**62),
     float: st.floats(allow_nan=False),
     str: st.text(max_size=4),
+    Expression: st.sampled_from(_EXPRESSIONS),
     Any: st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
 }
 
@@ -57,7 +68,7 @@ def read_in_source() -> Iterator[type]:
 
 def parts_of(hint: Any) -> Iterator[type]:
     """The dataclasses that an annotation names."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and not issubclass(hint, Written):
         yield hint
     for argument in typing.get_args(hint):
         yield from parts_of(argument)
@@ -121,3 +132,11 @@ def test_what_is_written_is_read_back(kind: type, data: st.DataObject) -> None:
     assert from_json(kind, json.loads(text)) == value
     tag = {TAG} if issubclass(kind, Variant) else set()
     assert json.loads(text).keys() == {f.name for f in dataclasses.fields(kind)} | tag
+
+
+@pytest.mark.parametrize("value", _EXPRESSIONS)
+def test_expressions_are_read_back_with_what_they_are_made_of(value: Expression) -> None:
+    read = Expression.read(json.loads(json.dumps(value.written())))
+    for each in dataclasses.fields(value):
+        assert getattr(read, each.name) == getattr(value, each.name)
+    assert [part.columns for part in read.conjuncts] == [part.columns for part in value.conjuncts]

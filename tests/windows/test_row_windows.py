@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.types import CountWindow, Key, RowWindow, SpanWindow
+from millpond.types.sql_expressions import parsed
 from millpond.windows import row_runs
 from millpond.windows.row_windows import StreamRow, extent, numbers, wids, windows
 from tests.oracle.bins import Bins
 
-PARTITION = (Key("k0", '"k"', "BIGINT"),)
+PARTITION = (Key("k0", parsed('"k"'), "BIGINT"),)
 
 
 @st.composite

@@ -197,7 +197,7 @@ def plain_rows(core: Core, asked: Asked[RowScan], scan: Scan) -> pa.Table:
 
 
 def _tail(query: RowScan, distinct: bool) -> str:
-    terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
+    terms = [t.by(f"_o{i}") for i, t in enumerate(query.order_by)]
     if distinct:
         terms += [quote(o.name) for o in query.select]
     else:

@@ -154,8 +154,9 @@ def _unseen(answers: pa.Table, query: WindowedQuery | ScanQuery, exact: Flags, m
     unsaid, kept = np.zeros(len(exact), np.bool_), 1 - most
     if exact.all() or kept <= 0 or kept >= 1:
         return answers, unsaid
-    measures = {f'"{a.name}"': a for a in query.aggregates}
-    shown = {o.name: a for o in query.select if (a := measures.get(o.expression)) and o.name in answers.column_names}
+    measures = {a.name: a for a in query.aggregates}
+    there = [o for o in query.select if o.name in answers.column_names]
+    shown = {o.name: a for o in there if (a := measures.get(o.expression.column or "")) is not None}
     share = next((name for name, a in shown.items() if a.measure == "share"), None)
     whole = ~exact & (False if share is None else answers[share].fill_null(0.0).to_numpy() == 1)
     for estimate, low, high in interval_columns(query):
@@ -189,5 +190,5 @@ def on_intervals(answers: pa.Table, interval: int) -> pa.Table:
 
 def small_name(query: WindowedQuery | ScanQuery) -> str | None:
     """The column that says of which groups few rows were read."""
-    read = {f'("{a.name}" < ' for a in query.aggregates if a.measure == "read"}
-    return next((o.name for o in query.select if any(o.expression.startswith(r) for r in read)), None)
+    read = {a.name for a in query.aggregates if a.measure == "read"}
+    return next((o.name for o in query.select if read.intersection(o.expression.columns)), None)

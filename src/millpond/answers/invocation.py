@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -38,6 +37,7 @@ from millpond.types import (
     Aggregate,
     Column,
     CountWindow,
+    Expression,
     KindWindow,
     LandmarkWindow,
     RelationalQuery,
@@ -48,6 +48,7 @@ from millpond.types import (
     TimeWindow,
     Window,
     WindowedQuery,
+    composed,
 )
 from millpond.types.as_of import AsOf
 from millpond.windows.landmark_windows import BEGINNING, last_before
@@ -191,18 +192,19 @@ def _narrowed(aggregate: Aggregate, query: WindowedQuery, end: int, until: int) 
         return aggregate
     start = _start_of(window_behind(query, aggregate), end, until)
     inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"
-    both = f"({aggregate.filter}) AND {inside}" if aggregate.filter else inside
+    given = [] if aggregate.filter is None else [aggregate.filter]
+    both = composed(f"({aggregate.filter}) AND {inside}" if given else inside, given, [query.window.attribute])
     return replace(aggregate, range=None, since=None, filter=both)
 
 
 def _bounded(query: WindowedQuery, start: int, end: int, until: int) -> WindowedQuery:
     """The query with window_start and window_end standing for the invoked window, which holds rows before `until`."""
+    ends = f"(SELECT {_moment(start)} AS window_start, make_timestamp({end}) AS window_end)"
 
-    bounds = {'"window_start"': _moment(start), '"window_end"': f"make_timestamp({end})"}
-
-    def put(text: str) -> str:
-        # Quoted names only, and not inside of string literals.
-        return re.sub(r"'(?:[^']|'')*'|\"window_(?:start|end)\"", lambda m: bounds.get(m[0], m[0]), text)
+    def put(value: Expression) -> Expression:
+        if not {"window_start", "window_end"}.intersection(value.columns):
+            return value
+        return value.within("(SELECT ", f" FROM {ends})")
 
     return replace(
         query,

@@ -160,7 +160,7 @@ def order_terms(definition: QueryDefinition) -> str:
         columns = [c for c in definition.columns if c.name not in ("at", "revision")]
         return ", ".join(['"at"', "revision", "op DESC", *map(_ordered, columns)])
     names = {o.expression: _ordered(Column(o.name, o.type)) for o in query.select}
-    terms = [t.sql.replace(t.expression, names[t.expression], 1) for t in query.order_by if t.expression in names]
+    terms = [t.by(names[t.expression]) for t in query.order_by if t.expression in names]
     ends = ["window_end", NUMBER.name] if isinstance(query, RowWindowQuery) else ["window_end"]
     return ", ".join([*ends, *terms, *map(_ordered, log_columns(definition)[2:])])
 

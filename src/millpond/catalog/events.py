@@ -213,14 +213,12 @@ S = TypeVar("S", bound=SynopsisSpec | Rows)
 def _narrowed(spec: S, stream: int, column: str, kind: str) -> S:
     """The spec, which takes a column of a stream that it reads as `kind`; a union calls it as its first stream does."""
     ours: str | None = column if spec.stream == stream else None
-    if isinstance(spec, SynopsisSpec):
-        if spec.feeds:
-            feed = next((f for f in spec.feeds if f.stream == stream and column in f.columns), None)
-            ours = None if feed is None else spec.feeds[0].columns[feed.columns.index(column)]
-        reads = ours is not None and quote(ours) in spec.texts
-    else:
-        reads = column in spec.columns or quote(column) in " ".join([spec.condition or "", *spec.checks])
-    return replace(spec, narrowed=_with(spec.narrowed, ours, kind)) if reads and ours is not None else spec
+    if isinstance(spec, SynopsisSpec) and spec.feeds:
+        feed = next((f for f in spec.feeds if f.stream == stream and column in f.columns), None)
+        ours = None if feed is None else spec.feeds[0].columns[feed.columns.index(column)]
+    if ours is None or ours not in spec.reads:
+        return spec
+    return replace(spec, narrowed=_with(spec.narrowed, ours, kind))
 
 
 def _with(narrowed: tuple[tuple[str, str], ...], column: str, kind: str) -> tuple[tuple[str, str], ...]:

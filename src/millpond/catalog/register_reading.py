@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections import OrderedDict
@@ -110,14 +111,15 @@ class Reading:
             return found
 
     def reading(self, stream: int, column: str) -> list[int]:
-        """Ids of the queries on a stream that may read a column of it, ascending: found by its name in their lines."""
-        written = json.dumps(column.replace('"', '""'))[1:-1].encode()
-        marks = b'\\"' + written + b'\\"', b"." + written + b'\\"'
-        with self._lock:
-            rows = self._rows.all[self._rows.on_stream(stream)]
-            places = zip(rows["id"].tolist(), rows["offset"].tolist(), rows["length"].tolist(), strict=True)
-            lines = ((query, self._log.read(offset, length)) for query, offset, length in places)
-            return [query for query, line in lines if any(mark in line for mark in marks)]
+        """Ids of the queries on a stream that read a column of it, ascending."""
+        found = []
+        for query in self.on_stream(stream).tolist():
+            with contextlib.suppress(QueryError):  # dropped meanwhile
+                registered = self.get(query)
+                sides = [n for n, each in enumerate(registered.streams) if each == stream]
+                if any(column in registered.selection.reads(n) for n in sides):
+                    found.append(query)
+        return found
 
     def written(self, query: int) -> dict[str, Any]:
         """The line of a query as it stands in the log: quicker than `get`, which makes a definition of it.

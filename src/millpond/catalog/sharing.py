@@ -16,6 +16,7 @@ from millpond.synopses import spec_of
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.synopses.pane_partials import PanesSpec, windows_of
 from millpond.types import (
+    Expression,
     Grouped,
     Joined,
     PairsQuery,
@@ -69,7 +70,7 @@ def assign(
     return Synopsis(f"{needed.key}.{next_epoch}.{catalog.next_id}", needed, next_epoch), True
 
 
-def ordered_alike(catalog: Catalog, owner: str, where: str | None, options: QueryOptions) -> bool:
+def ordered_alike(catalog: Catalog, owner: str, where: Expression | None, options: QueryOptions) -> bool:
     """Whether a query may have its condition evaluated with that of other users, as to the order of its filters.
 
     That is kept by the options of the oldest user. A query that wants it otherwise evaluates its condition by itself.

@@ -168,12 +168,11 @@ def stream_of_rows(
             raise _refused(f"'{name}' is for streams of windows, and this one has none", "", name)
     if statement.revisions is not None:
         raise _refused("'revisions' is for streams of answers: rows do not change", "", "revisions")
-    if source.takes_back and not any(o.name == "op" and o.expression == '"op"' for o in query.select):
+    if source.takes_back and not any(o.name == "op" and o.expression.column == "op" for o in query.select):
         message = f"rows of {source.name} take others back, which their column op says: it has to be handed on"
         raise _refused(message, "SELECT …, op", "SELECT")
     columns = tuple(Column(o.name, o.type) for o in query.select)
-    own = '"' + source.options.time.replace('"', '""') + '"'
-    time = next((o.name for o in query.select if o.expression == own), None)
+    time = next((o.name for o in query.select if o.expression.column == source.options.time), None)
     if time is None:
         what = f"the event time '{source.options.time}' is not among the columns of stream '{statement.name}'"
         raise _refused(what, f"SELECT {source.options.time}, …", "SELECT")

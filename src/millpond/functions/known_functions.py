@@ -84,15 +84,6 @@ def function_of(reference: str) -> Function:
     return found
 
 
-def references_in(sql: str) -> list[str]:
-    """References of registered functions in SQL that the engine made, each once.
-
-    >>> references_in('udf__match__0011aabb_3("a") AND "b" > 1')
-    ['udf__match__0011aabb_3']
-    """
-    return list(dict.fromkeys(m[0] for m in _REFERENCE.finditer(sql))) if "udf__" in sql else []
-
-
 def display(text: str) -> str:
     """A text with the names of functions in the place of references."""
     return _REFERENCE.sub(lambda m: m[1], text) if "udf__" in text else text

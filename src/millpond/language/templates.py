@@ -20,7 +20,7 @@ from millpond.language.conditions.axes import Constant, ConstantFault
 from millpond.language.conditions.factors import Factor, Marks, boxes_of, number_form, ranges_of
 from millpond.language.inference.zoned import utc_text
 from millpond.language.plan import standing
-from millpond.language.plan.standing import Analysis, analyse, conjunction, unmarked
+from millpond.language.plan.standing import Analysis, analyse, unmarked, without_marks
 from millpond.language.resolve.schema import Schema
 from millpond.language.script import parse
 from millpond.language.syntax.bounds_clause import EdgeReader
@@ -28,7 +28,18 @@ from millpond.language.syntax.dialect import tokenize
 from millpond.language.syntax.statement_types import Select
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.errors import StatementError
-from millpond.types import JoinFactor, Query, RowQuery, ScanQuery, Side, Span, Staged, StreamDefinition
+from millpond.types import (
+    Expression,
+    JoinFactor,
+    Query,
+    RowQuery,
+    ScanQuery,
+    Side,
+    Span,
+    Staged,
+    StreamDefinition,
+    all_of,
+)
 
 _CONSTANT = re.compile(
     r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w.$])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))""", re.ASCII
@@ -71,7 +82,9 @@ class _Slotted:
         if any(c.slot is not None and c.form != "integer" and utc_text(c.text) is not None for c in given):
             return None  # beside a TIMESTAMP it is another text
         ranges = ranges_of(axis, self.factor.test, given)
-        return None if ranges is None else Factor(sql, axis, self.factor.test, given, ranges)
+        asked = self.factor.sql
+        filled = Expression(sql, asked.columns, asked.calls)
+        return None if ranges is None else Factor(filled, axis, self.factor.test, given, ranges)
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,7 @@ class _Template:
                 if factor is None:
                     return None
                 factors.append(factor)
-            sides.append(Side(stream.name, span, conjunction([f.sql for f in factors]), boxes_of(factors)))
+            sides.append(Side(stream.name, span, all_of([f.sql for f in factors]), boxes_of(factors)))
         return RowQuery(_with_text(self.query, text), tuple(sides), self.join)
 
     def read_spans(self, parts: Sequence[str]) -> Sequence[Span]:
@@ -255,16 +268,14 @@ def _make(text: str, parts: Sequence[str], schema: Schema) -> _Template | None:
     slots = frozenset(s for side in sides for f in side if isinstance(f, _Slotted) for s in f.slots)
     clauses = _clauses(written, analysis, parts)
     inside = {n for c in clauses for n in range(c.first, c.last)}
-    query = replace(analysis.query, where=_unmarked(conjunction(analysis.rest), marks))
+    query = replace(analysis.query, where=all_of(without_marks(each, marks) for each in analysis.rest))
     join = analysis.join and replace(
-        analysis.join, left=unmarked(analysis.join.left, marks), right=unmarked(analysis.join.right, marks)
+        analysis.join,
+        left=without_marks(analysis.join.left, marks),
+        right=without_marks(analysis.join.right, marks),
     )
     return _Template(query, tuple(_declared(analysis, schema)), sides, tuple(analysis.spans), clauses, join,
                      slots | inside)  # fmt: skip
-
-
-def _unmarked(sql: str | None, marks: Marks) -> str | None:
-    return None if sql is None else unmarked(sql, marks)
 
 
 def _declared(analysis: Analysis, schema: Schema) -> list[StreamDefinition]:
@@ -292,12 +303,12 @@ def _slotted(factor: Factor, marks: Marks, parts: Sequence[str]) -> Factor | _Sl
     own = {c.slot for c in factor.constants if c.slot is not None} if factor.axis is not None else set()
     others = {mark: found for mark, found in marks.items() if found[0] not in own}
     axis = factor.axis and replace(factor.axis, attribute=unmarked(factor.axis.attribute, others))
-    factor = replace(factor, sql=unmarked(factor.sql, others), axis=axis)
+    factor = replace(factor, sql=without_marks(factor.sql, others), axis=axis)
     if not own:
         return factor
     pieces: list[str] = []
     slots: list[int] = []
-    rest = factor.sql
+    rest = factor.sql.sql
     while found := re.search("'?\ufdd0(\\d+)\ufdd1'?", rest):
         pieces.append(rest[: found.start()])
         slots.append(int(found[1]))

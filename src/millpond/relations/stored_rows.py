@@ -27,6 +27,7 @@ from millpond.types import (
     HOLDS,
     WEIGHT,
     Elements,
+    Expression,
     Feed,
     QueryOptions,
     Reduction,
@@ -34,6 +35,7 @@ from millpond.types import (
     RelationInput,
     RelationQuery,
     StreamDefinition,
+    columns_read,
     to_json,
 )
 
@@ -56,18 +58,23 @@ class Rows:
     stream: int
     time: str
     columns: tuple[str, ...]
-    where: str | None = None
-    checks: tuple[str, ...] = ()
+    where: Expression | None = None
+    checks: tuple[Expression, ...] = ()
     casts: tuple[tuple[str, str], ...] = ()
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
     feeds: tuple[Feed, ...] = ()
-    mark: str | None = None
+    mark: Expression | None = None
 
     @property
-    def condition(self) -> str | None:
+    def condition(self) -> Expression | None:
         """What is asked of each row: `where`, or `mark`."""
         return self.where if self.mark is None else self.mark
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns that it keeps or asks about."""
+        return columns_read(self.where, self.mark, *self.checks).union(self.columns)
 
     @property
     def streams(self) -> tuple[int, ...]:
@@ -79,8 +86,9 @@ class Rows:
         """A text that is equal for equal definitions."""
         more = [] if self.reduce is None else [to_json(self.reduce)]
         more += [[astuple(f) for f in self.feeds]] if self.feeds else []
-        more += [] if self.mark is None else [{"mark": self.mark}]
-        text = json.dumps([self.stream, self.time, self.where, self.checks, self.columns, *more])
+        more += [] if self.mark is None else [{"mark": self.mark.sql}]
+        asked = None if self.where is None else self.where.sql, [each.sql for each in self.checks]
+        text = json.dumps([self.stream, self.time, *asked, self.columns, *more])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def serves(self, wanted: Rows) -> bool:

@@ -263,7 +263,7 @@ def _outer(query: WindowedQuery, inner: str) -> str:
         sql += f" WHERE ({query.having})"
     if not limited:
         return sql
-    terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
+    terms = [t.by(f"_o{i}") for i, t in enumerate(query.order_by)]
     shown = [h for h in identity(query) if h not in window]
     place = ", ".join([*terms, *shown]) or "1"
     names = [*window, *(f"{quote(o.name)}" for o in query.select), *shown]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeVar
 
@@ -32,6 +31,7 @@ from millpond.types import (
     TimeWindow,
     Window,
     WindowQuery,
+    columns_read,
     to_json,
 )
 from millpond.windows import KindPanes, PaneCut, Panes, Rows, panes_of
@@ -189,13 +189,13 @@ def carried_by(spec: PanesSpec, stream: StreamDefinition) -> tuple[str, ...] | N
 
     Computing a component from a kept tuple must not fail, since that would come too late for a dead letter.
     """
-    texts = " ".join(sql for c in spec.components for _, sql in c.columns)
-    names = tuple(quote(c.name) for c in stream.all_columns if quote(c.name) in texts)
+    read = columns_read(*(each for c in spec.components for _, each in c.columns))
+    names = tuple(quote(c.name) for c in stream.all_columns if c.name in read)
     if any(not c.safe or c.kind in ENTRIES for c in spec.components) or {n for n, _ in spec.casts} & set(names):
         return None
     if spec.weighted:  # a kept tuple would need its weight
         return None
-    return (*names, "_id") if re.search(r"\b_id\b", texts) and '"_id"' not in names else names
+    return (*names, "_id") if "_id" in read and '"_id"' not in names else names
 
 
 def _needs_all_groups(query: WindowQuery) -> bool:

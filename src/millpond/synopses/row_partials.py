@@ -149,7 +149,7 @@ def _of_one(component: Component) -> list[str] | None:
     """The component's columns as expressions over a single row; None where only the aggregate says it."""
     found = []
     for _, sql in component.columns:
-        call = _SIMPLE.fullmatch(sql)
+        call = _SIMPLE.fullmatch(sql.sql)
         if not component.safe or call is None:
             return None
         function, argument, cast = call.groups()

@@ -72,6 +72,7 @@ from millpond.types.relation_queries import (
     TableStretch,
 )
 from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
+from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
 from millpond.types.stream_definitions import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
 from millpond.types.window_definitions import (
     CountWindow,
@@ -102,6 +103,7 @@ __all__ = [
     "Aggregate",
     "Aggregation",
     "Answer",
+    "Call",
     "Column",
     "ConstantInput",
     "CountWindow",
@@ -109,6 +111,7 @@ __all__ = [
     "Driven",
     "Edge",
     "Elements",
+    "Expression",
     "Feed",
     "FunctionDefinition",
     "GroupArgument",
@@ -164,6 +167,9 @@ __all__ = [
     "Window",
     "WindowQuery",
     "WindowedQuery",
+    "all_of",
+    "columns_read",
+    "composed",
     "from_json",
     "leads_away",
     "micros_of",

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: What references of functions begin with; no name in a query does.
+REFERENCE = "udf__"
+
+
+def is_reference(name: str) -> bool:
+    """Whether what is called is a registered function."""
+    return name.startswith(REFERENCE)
+
 
 @dataclass(frozen=True)
 class FunctionDefinition:

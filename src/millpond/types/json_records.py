@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import types
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -32,11 +33,26 @@ class Variant:
         raise ValueError(f"a {cls.__name__} without its name: {value}")
 
 
+class Written(ABC):
+    """A class that says itself how it is written as JSON."""
+
+    @abstractmethod
+    def written(self) -> Any:
+        """It as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, value: Any) -> Self:
+        """What `written` gave, now or in an earlier version."""
+
+
 def to_json(value: Any) -> Any:
     """A dataclass of this module as JSON-ready dicts and lists; one of a union says which (`Variant`)."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
+    if issubclass(kind, Written):
+        return value.written()
     names = _names(kind)
     if names is not None:
         shown = {name: to_json(getattr(value, name)) for name in names}
@@ -80,7 +96,10 @@ def _reader(hint: Any) -> Reader:
         inner = [a for a in typing.get_args(hint) if a is not type(None) and typing.get_origin(a) is not Literal]
         return _record_reader(inner[0]) if len(inner) == 1 else _variant_reader(tuple(inner))
     if origin is tuple:
-        item = _reader(typing.get_args(hint)[0])
+        items = typing.get_args(hint)
+        if len(items) > 1 and items[1] is not Ellipsis:
+            return _place_reader(tuple(map(_reader, items)))
+        item = _reader(items[0])
         return tuple if item is None else lambda values: tuple([_read(item, v) for v in values])
     if origin is dict:
         key, inside = typing.get_args(hint)
@@ -91,7 +110,16 @@ def _reader(hint: Any) -> Reader:
     return _record_reader(hint)
 
 
+def _place_reader(places: tuple[Reader, ...]) -> Reader:
+    """Reads a tuple whose places have types of their own."""
+    if not any(places):
+        return tuple
+    return lambda values: tuple([_read(reader, v) for reader, v in zip(places, values, strict=True)])
+
+
 def _record_reader(hint: Any) -> Reader:
+    if isinstance(hint, type) and issubclass(hint, Written):
+        return hint.read
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return functools.partial(from_json, hint)  # its own fields are looked at later: a class may contain itself
     return None

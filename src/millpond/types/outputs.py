@@ -6,30 +6,33 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millpond.types.instants import Landmark
+from millpond.types.sql_expressions import Expression
 
 
 @dataclass(frozen=True)
 class OrderTerm:
-    """One term of an ORDER BY: DuckDB SQL text, direction, place of NULLs."""
+    """One term of an ORDER BY: what by, direction, place of NULLs."""
 
-    expression: str
+    expression: Expression
     descending: bool = False
     nulls_first: bool = False
 
     @property
     def sql(self) -> str:
         """The term as DuckDB SQL."""
-        return (
-            f"{self.expression} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
-        )
+        return self.by(self.expression.sql)
+
+    def by(self, sql: str) -> str:
+        """The term as DuckDB SQL, where something else stands for its expression."""
+        return f"{sql} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping key: its name in partial tables (k0, k1, …), DuckDB SQL over stream columns, DuckDB type."""
+    """A grouping key: its name in partial tables (k0, k1, …), an expression over stream columns, DuckDB type."""
 
     name: str
-    expression: str
+    expression: Expression
     type: str
 
 
@@ -39,8 +42,8 @@ class Aggregate:
 
     name: how `select`, `having` and `order_by` of the bound query refer to it (a0, a1, …).
     function: canonical name, see `millpond.synopses.aggregates.splitting.FUNCTIONS`.
-    arguments: DuckDB SQL over stream columns (empty for count(*)), with their DuckDB types beside.
-    filter: DuckDB SQL of `FILTER (WHERE …)`.
+    arguments: over stream columns (empty for count(*)), with their DuckDB types beside.
+    filter: the condition of `FILTER (WHERE …)`.
     order: ORDER BY inside the call (list, string_agg, …), over stream columns.
     parameters: constants of the call as DuckDB literals (the fraction of a quantile, the separator of string_agg).
     type: DuckDB type of the result.
@@ -49,30 +52,36 @@ class Aggregate:
     measure: over rows with a weight: the 'estimate' of the aggregate over all rows, the 'low' and 'high' end of its
         95 % interval, how many rows were 'read', and which 'share' these are of all. '': the aggregate over the rows as
         they are.
-    row: over a stream that takes rows back, the other columns (quoted) that a row is told by; else empty.
+    row: over a stream that takes rows back, the other columns that a row is told by; else empty.
     """
 
     name: str
     function: str
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[Expression, ...] = ()
     argument_types: tuple[str, ...] = ()
     distinct: bool = False
-    filter: str | None = None
+    filter: Expression | None = None
     order: tuple[OrderTerm, ...] = ()
     parameters: tuple[str, ...] = ()
     type: str = "BIGINT"
     range: int | None = None
     measure: Literal["", "estimate", "low", "high", "read", "share"] = ""
-    row: tuple[str, ...] = ()
+    row: tuple[Expression, ...] = ()
     since: Landmark | None = None
+
+    @property
+    def over(self) -> tuple[Expression, ...]:
+        """The expressions over rows that it is made of."""
+        order = (term.expression for term in self.order)
+        return (*self.arguments, *order, *self.row, *(() if self.filter is None else (self.filter,)))
 
 
 @dataclass(frozen=True)
 class Output:
-    """A column of an answer: its name, DuckDB SQL over k*, a*, window_start and window_end, its DuckDB type."""
+    """A column of an answer: its name, an expression over k*, a*, window_start and window_end, its DuckDB type."""
 
     name: str
-    expression: str
+    expression: Expression
     type: str
 
 

@@ -1,7 +1,7 @@
 """Queries, each as what it is: over windows, over relations, of pairs, over single rows.
 
-A `Query` is a SELECT after names and types have been resolved: what the engine plans from. All expressions are DuckDB
-SQL. Whoever must choose among kinds of queries matches them all (`typing.assert_never`).
+A `Query` is a SELECT after names and types have been resolved: what the engine plans from. Whoever must choose among
+kinds of queries matches them all (`typing.assert_never`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from millpond.types.relation_queries import (
     RelationPlan,
 )
 from millpond.types.selections import JoinFactor, Side
+from millpond.types.sql_expressions import Expression, columns_read
 from millpond.types.window_definitions import RowWindow, Window
 
 
@@ -76,7 +77,7 @@ class StreamQuery(Answer):
     """
 
     stream: str
-    where: str | None = None
+    where: Expression | None = None
     distinct: bool = False
     order_by: tuple[OrderTerm, ...] = ()
     limit: int | None = None
@@ -98,7 +99,7 @@ class Aggregation(StreamQuery):
 
     keys: tuple[Key, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
-    having: str | None = None
+    having: Expression | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +222,28 @@ class RowQuery:
     query: GroupScan | RowScan
     sides: tuple[Side, ...]
     join: JoinFactor | None = None
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """What its answer is made of, over a stream's columns or over joined rows."""
+        query = self.query
+        if isinstance(query, RowScan):
+            made = [*(o.expression for o in query.select), *(t.expression for t in query.order_by)]
+        else:
+            made = [*(k.expression for k in query.keys), *(e for a in query.aggregates for e in a.over)]
+        return (*made, *(() if query.where is None else (query.where,)))
+
+    def reads(self, side: int) -> frozenset[str]:
+        """The columns of the stream of a side that it reads."""
+        own = columns_read(self.sides[side].where)
+        read = columns_read(*self.expressions)
+        if self.query.feeds:
+            names = dict(zip(self.query.feeds[0].columns, self.query.feeds[side].columns, strict=True))
+            return own.union(names.get(name, name) for name in read)
+        if self.join is None:
+            return own | read
+        factor = (self.join.left, self.join.right)[side]
+        return own | columns_read(factor) | {name[2:] for name in read if name.startswith(f"{side}.")}
 
 
 #: An ad hoc SELECT over a stream without a window.

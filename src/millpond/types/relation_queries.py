@@ -9,6 +9,7 @@ from millpond.types.columns import Column
 from millpond.types.json_records import Variant
 from millpond.types.outputs import Feed
 from millpond.types.reduction_forms import Reduction
+from millpond.types.sql_expressions import Expression
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class RelationWindow:
 class RelationInput:
     """A windowed stream in the FROM of a relational query.
 
-    alias: what the SQL calls it. columns: those of the stream that the query needs. where: DuckDB SQL over the stream's
-        columns, pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so
-        that a row on which they fail goes to the dead letters. narrowed: see `StreamQuery`.
+    alias: what the SQL calls it. columns: those of the stream that the query needs. where: over the stream's columns,
+        pushed below the window; None: every row. checks: expressions that are evaluated when a row arrives, so that a
+        row on which they fail goes to the dead letters. narrowed: see `StreamQuery`.
     mark: a condition over the stream's columns that chooses among the rows of a window that ends with rows, evaluated
         when a row arrives and kept with it as `HOLDS`; None: there is none, or the SQL has it.
     signed: rows with `op = '-'` take others back. feeds: the streams of a union, of which `stream` is the first;
@@ -45,13 +46,13 @@ class RelationInput:
     stream: str
     window: RelationWindow
     columns: tuple[Column, ...]
-    where: str | None = None
-    checks: tuple[str, ...] = ()
+    where: Expression | None = None
+    checks: tuple[Expression, ...] = ()
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
     signed: bool = False
     feeds: tuple[Feed, ...] = ()
-    mark: str | None = None
+    mark: Expression | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

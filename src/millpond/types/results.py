@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond.support.errors import QueryError
+from millpond.support.texts.text_table import text_table
 from millpond.types.plan_nodes import PlanNode, plan_in
-from millpond.types.text_table import text_table
 
 #: Which answers a subscription carries: all of them; none of windows that are open; only what can no longer change.
 Wanted = Literal["all", "closed", "final"]

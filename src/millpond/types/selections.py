@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from millpond.types.sql_expressions import Expression
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -54,25 +56,25 @@ class Span:
 class Side:
     """One stream of a selection.
 
-    where: DuckDB SQL over the stream's columns, quoted: all factors that concern this stream alone; None: every row.
+    where: over the stream's columns: all factors that concern this stream alone; None: every row.
     boxes: the same condition for the predicate index: alternatives that exclude each other, each a conjunction of
         intervals. `((),)` is every row, `()` is no row.
     """
 
     stream: str
     span: Span = Span()
-    where: str | None = None
+    where: Expression | None = None
     boxes: tuple[tuple[Interval, ...], ...] = ((),)
 
 
 @dataclass(frozen=True)
 class JoinFactor:
-    """`left op right`: DuckDB SQL over columns of side 0 and of side 1, a constant folded into one of them.
+    """`left op right`: expressions over columns of side 0 and of side 1, a constant folded into one of them.
 
     kind: as of `Interval`; both sides give values of that kind. A NULL joins nothing.
     """
 
-    left: str
+    left: Expression
     operator: Literal["=", "<", "<=", ">", ">="]
-    right: str
+    right: Expression
     kind: Literal["integer", "float", "text"]

@@ -9,6 +9,7 @@ from typing import Literal
 from millpond.types.columns import ARRIVAL, Column
 from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import Output
+from millpond.types.sql_expressions import Expression
 
 #: How many bytes file systems take as the name of a folder.
 _FOLDER_BYTES = 255
@@ -84,7 +85,7 @@ class Derivation:
 
     sources: ids of the streams that its query reads.
     query: id of the standing query whose answers its rows are; None: they are rows of `sources[0]`.
-    where, select: of the second kind, which rows and what of them: DuckDB SQL over the source's columns, quoted.
+    where, select: of the second kind, which rows and what of them, over the source's columns.
     revisions: what becomes of answers that change: 'forward' (they are rows, too, with `revision` and `op`), 'retract'
         (the old answer comes again as a row with `op = '-'`, which takes it back, and the new one with '+'), 'ignore'
         (first answers only), 'final' (only answers that cannot change any more are rows; they come later). Rows of a
@@ -100,7 +101,7 @@ class Derivation:
 
     sources: tuple[int, ...]
     query: int | None = None
-    where: str | None = None
+    where: Expression | None = None
     select: tuple[Output, ...] = ()
     revisions: Literal["forward", "retract", "ignore", "final"] = "forward"
     first_epoch: int = 1

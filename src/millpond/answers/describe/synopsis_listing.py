@@ -77,8 +77,8 @@ def show_synopses(core: Core) -> pa.Table:
         about = {
             "stream": ", ".join(catalog.streams[n].label for n in s.spec.streams),
             "pane": _pane(s.spec),
-            "filter": display(s.spec.where or ""),
-            "keys": display(", ".join(s.spec.keys)),
+            "filter": display(str(s.spec.where or "")),
+            "keys": display(", ".join(map(str, s.spec.keys))),
             "components": len(s.spec.components),
             "state": s.spec.form,
         }
@@ -88,7 +88,7 @@ def show_synopses(core: Core) -> pa.Table:
         about = {
             "stream": ", ".join(catalog.streams[n].name for n in store.spec.streams),
             "pane": "rows",
-            "filter": display(store.spec.where or ""),
+            "filter": display(str(store.spec.where or "")),
             "keys": _placing(store, core.published.hot.get(store.owner, {})),
             "components": len(store.spec.columns),
             "state": "rows",

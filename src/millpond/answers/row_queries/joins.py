@@ -28,7 +28,16 @@ from millpond.synopses.partners.finding import Matches
 from millpond.synopses.partners.keys import numbers
 from millpond.synopses.partners.orders import Ints
 from millpond.synopses.tolerance import one_line
-from millpond.types import Column, GroupScan, JoinFactor, RowQuery, RowScan, StreamDefinition, StreamOptions
+from millpond.types import (
+    Column,
+    GroupScan,
+    JoinFactor,
+    RowQuery,
+    RowScan,
+    StreamDefinition,
+    StreamOptions,
+    columns_read,
+)
 
 #: Pairs that satisfy the join factor, before further conditions, that an invocation may look at.
 CANDIDATES = 500_000_000
@@ -137,30 +146,18 @@ def answer_of(
 def join_columns(selection: RowQuery, streams: tuple[StreamDefinition, StreamDefinition], side: int) -> list[str]:
     """The columns that the rows of one side must have, event time and `_id` included."""
     stream = streams[side]
-    texts = _texts(selection)
-    factor = "" if selection.join is None else (selection.join.left, selection.join.right)[side]
-    names = [
-        c.name
-        for c in stream.all_columns
-        if _q(f"{side}.{c.name}") in texts or _q(c.name) in factor or c.name == stream.options.time
-    ]
+    read = columns_read(*selection.expressions)
+    factor = None if selection.join is None else (selection.join.left, selection.join.right)[side]
+    own = columns_read(factor) | {stream.options.time}
+    names = [c.name for c in stream.all_columns if f"{side}.{c.name}" in read or c.name in own]
     return [*names, "_id"]
 
 
 def needed(selection: RowQuery, streams: tuple[StreamDefinition, StreamDefinition]) -> tuple[list[str], list[str]]:
     """The columns of each side that the joined rows must have."""
-    texts = _texts(selection)
-    left, right = ([c.name for c in s.all_columns if _q(f"{i}.{c.name}") in texts] for i, s in enumerate(streams))
+    read = columns_read(*selection.expressions)
+    left, right = ([c.name for c in s.all_columns if f"{i}.{c.name}" in read] for i, s in enumerate(streams))
     return left, right
-
-
-def _texts(selection: RowQuery) -> str:
-    query = selection.query
-    parts = [query.where or "", *(o.expression for o in query.select), *(t.expression for t in query.order_by)]
-    parts += [query.having or "", *(k.expression for k in query.keys)] if isinstance(query, GroupScan) else []
-    for aggregate in query.aggregates:
-        parts += [*aggregate.arguments, aggregate.filter or "", *(t.expression for t in aggregate.order)]
-    return " ".join(parts)
 
 
 def pairs_of(
@@ -292,7 +289,7 @@ def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Ta
     if not tables:
         return empty_answers(db, [Column(o.name, o.type) for o in query.select])
     table = pa.concat_tables(tables, promote_options="permissive")
-    terms = [replace(t, expression=f"_o{i}").sql for i, t in enumerate(query.order_by)]
+    terms = [t.by(f"_o{i}") for i, t in enumerate(query.order_by)]
     terms += shown if query.distinct else ["_n"]
     limit = f" LIMIT {query.limit}" if query.limit is not None else ""
     limit += f" OFFSET {query.offset}" if query.offset else ""

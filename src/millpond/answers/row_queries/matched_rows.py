@@ -36,7 +36,7 @@ from millpond.synopses.predicate_index.matches import rows_of
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables.chunks import Payload, pack, unpack
 from millpond.tables.executors import InlineExecutor, Parcel
-from millpond.types import Side, StreamDefinition
+from millpond.types import Expression, Side, StreamDefinition
 
 Rows = npt.NDArray[Any]
 
@@ -173,9 +173,9 @@ def _scan(stream: StreamDefinition, block: HotBlock, side: Side, low: int, high:
     return (holds(stream, part, side.where) + low).astype(np.uint16)
 
 
-def holds(stream: StreamDefinition, rows: pa.Table, where: str) -> npt.NDArray[np.int64]:
+def holds(stream: StreamDefinition, rows: pa.Table, where: Expression) -> npt.NDArray[np.int64]:
     """Numbers of the rows on which a condition is true; where it fails it counts as not true."""
-    names = [n for n in rows.column_names if quote(n) in where]
+    names = [n for n in rows.column_names if n in where.columns]
     place = _unused(names)
     numbered = rows.select(names).append_column(place, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     source = as_declared("numbered", casts_of(stream), names)
@@ -333,7 +333,7 @@ class _ColdRows:
     pond: str
     stream: StreamDefinition
     columns: tuple[str, ...]
-    where: str | None
+    where: Expression | None
     after: int
     cold: Stretch
 
@@ -341,7 +341,7 @@ class _ColdRows:
         stream, where, cold = self.stream, self.where, self.cold
         read = list(self.columns)
         if where:
-            read += [c.name for c in stream.all_columns if quote(c.name) in where and c.name not in read]
+            read += [c.name for c in stream.all_columns if c.name in where.columns and c.name not in read]
         for rows in ArchiveReader(self.pond, stream, read).rows(tasks[task]):
             if where:
                 rows = rows.take(pa.array(holds(stream, rows, where)))

@@ -300,8 +300,7 @@ def _new_rows(
     stream = streams[number]
     assert selection.join is not None
     factor = (selection.join.left, selection.join.right)[number]
-    names = [c.name for c in stream.all_columns if '"' + c.name.replace('"', '""') + '"' in factor]
-    names = list(dict.fromkeys([*names, stream.options.time, "_id", "_epoch"]))
+    names = list(dict.fromkeys([*factor.columns, stream.options.time, "_id", "_epoch"]))
     tables = []
     seen: dict[int, Any] = {}
     for block in side.blocks:

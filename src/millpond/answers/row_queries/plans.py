@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
@@ -14,9 +13,7 @@ from millpond.synopses import connection, query_ordered
 from millpond.synopses.finish import empty_answers
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import one_line
-from millpond.types import Column, RowQuery, RowScan, ScanQuery, StreamDefinition
-
-_PLAIN = re.compile(r'"((?:[^"]|"")+)"')
+from millpond.types import Column, RowQuery, RowScan, ScanQuery, StreamDefinition, columns_read
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +49,7 @@ class Plan:
         if not query.order_by and not query.distinct:
             rows = self.limited(rows)
         try:
-            return query_ordered(connection(), _sql(query, self.streams[0]), rows=_numbered(rows, query))
+            return query_ordered(connection(), _sql(self.selection, self.streams[0]), rows=_numbered(rows, query))
         except duckdb.Error as error:
             raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
@@ -69,43 +66,37 @@ def plan_of(selection: RowQuery, streams: tuple[StreamDefinition, ...]) -> Plan:
     empty = empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
     if len(streams) > 1 and not query.feeds:
         return Plan(selection, streams, (), None, empty)
-    texts = _texts(query)
-    columns = tuple(c.name for c in streams[0].all_columns if _q(c.name) in texts)
+    columns = tuple(_read(selection, streams[0]))
     simple = isinstance(query, RowScan) and not query.distinct and not query.order_by
     return Plan(selection, streams, columns, _direct(query, streams[0]) if simple else None, empty)
 
 
-def _texts(query: ScanQuery) -> str:
-    """The expressions that are over stream columns."""
-    if isinstance(query, RowScan):
-        return " ".join([*(o.expression for o in query.select), *(t.expression for t in query.order_by)])
-    parts = [k.expression for k in query.keys]
-    for aggregate in query.aggregates:
-        parts += [*aggregate.arguments, aggregate.filter or "", *(t.expression for t in aggregate.order)]
-    return " ".join(parts)
+def _read(selection: RowQuery, stream: StreamDefinition) -> list[str]:
+    """The columns of the stream that the answer's expressions read."""
+    read = columns_read(*selection.expressions)
+    return [c.name for c in stream.all_columns if c.name in read]
 
 
 def _direct(query: ScanQuery, stream: StreamDefinition) -> tuple[str, ...] | None:
     cast = {name for name, _ in casts_of(stream)}
-    columns = {c.name.lower(): c for c in stream.all_columns}
+    columns = {c.name: c for c in stream.all_columns}
     found = []
     for output in query.select:
-        match = _PLAIN.fullmatch(output.expression.strip())
-        column = columns.get(match[1].replace('""', '"').lower()) if match else None
+        column = columns.get(output.expression.column or "")
         if column is None or column.type != output.type or _q(column.name) in cast:
             return None
         found.append(column.name)
     return tuple(found)
 
 
-def _sql(query: ScanQuery, stream: StreamDefinition) -> str:
-    texts = _texts(query)
-    source = as_declared("rows", casts_of(stream), [c.name for c in stream.all_columns if _q(c.name) in texts])
+def _sql(selection: RowQuery, stream: StreamDefinition) -> str:
+    query = selection.query
+    source = as_declared("rows", casts_of(stream), _read(selection, stream))
     outputs = ", ".join(f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select)
     if not query.distinct and not query.order_by:
         return f"SELECT {outputs} FROM {source}"
     order = "".join(f", ({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by))
-    terms = [replace(t, expression=f"__o{i}").sql for i, t in enumerate(query.order_by)]
+    terms = [t.by(f"__o{i}") for i, t in enumerate(query.order_by)]
     shown = ", ".join(_q(o.name) for o in query.select)
     if query.distinct:
         inner = f"SELECT DISTINCT {outputs}{order} FROM {source}"

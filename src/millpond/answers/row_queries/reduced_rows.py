@@ -18,7 +18,7 @@ from millpond.archive.retention import floors_of
 from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.sql import quote
-from millpond.types import RowScan, ScanQuery, Side
+from millpond.types import RowScan, ScanQuery, Side, composed
 
 
 def reduced_answer(
@@ -41,7 +41,9 @@ def reduced_answer(
     if stretch.first_id is not None and stretch.begin is not None:
         time = f"epoch_us({quote(stream.options.time)})"
         conditions.append(f"({time} > {stretch.begin} OR _id >= {stretch.first_id})")
-    seen = replace(query, where=" AND ".join(conditions) or None)
+    given = [] if side.where is None else [side.where]
+    where = composed(" AND ".join(conditions), given, [stream.options.time]) if conditions else None
+    seen = replace(query, where=where)
 
     def answer(tried: Scan) -> pa.Table:
         if isinstance(seen, RowScan):

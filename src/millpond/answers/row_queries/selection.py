@@ -43,7 +43,7 @@ from millpond.archive.planning.scans import Scan
 from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
-from millpond.types import Edge, GroupScan, QueryOptions, RowQuery, Side, Span, StreamDefinition
+from millpond.types import Edge, Expression, GroupScan, QueryOptions, RowQuery, Side, Span, StreamDefinition
 from millpond.types.as_of import AsOf
 from millpond.types.results import Answer
 
@@ -410,6 +410,6 @@ class _Call:
         return self.ready.pairs.answer(self.registered.id, selection, streams, pair, stretches, self.most)
 
 
-def _tried(side: Side) -> str | None:
+def _tried(side: Side) -> Expression | None:
     """A side's condition for a job over the archive: a row on which it fails does not match."""
-    return None if side.where is None else f"coalesce(TRY({side.where}), false)"
+    return None if side.where is None else side.where.within("coalesce(TRY(", "), false)")

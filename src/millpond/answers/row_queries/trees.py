@@ -37,7 +37,7 @@ from millpond.synopses.finish import empty_answers, fold_pairs, fold_windows, un
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.pane_partials import over_all_time, panes_spec
 from millpond.synopses.tolerance import one_line
-from millpond.types import Column, GroupScan, StreamDefinition, WindowQuery
+from millpond.types import Column, GroupScan, StreamDefinition, WindowQuery, columns_read
 
 #: Rows of a block that one leaf partial stands for: an answer reads fewer rows than this at each cut of a block.
 PIECE = 4_096
@@ -233,8 +233,8 @@ def order_matters(query: GroupScan, time: str) -> bool:
     Arguments:
         time: the event-time column.
     """
-    texts = [sql for a in query.aggregates for c in components_of(a, time).components for _, sql in c.columns]
-    return any("_id" in sql for sql in texts)
+    made = [sql for a in query.aggregates for c in components_of(a, time).components for _, sql in c.columns]
+    return "_id" in columns_read(*made)
 
 
 def _failed(error: Exception) -> QueryError:

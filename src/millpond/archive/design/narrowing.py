@@ -74,13 +74,10 @@ class Narrowing:
 
 def interval_columns(query: Aggregation | RowScan) -> list[tuple[str, str, str]]:
     """(estimate, low, high): the names of the answer's columns that belong together."""
-    measures = {f'"{a.name}"': a for a in query.aggregates}
-    ends = [(o.name, a) for o in query.select if (a := measures.get(o.expression)) and a.measure in ("low", "high")]
-    estimates = [
-        (o.name, replace(a, name=""))
-        for o in query.select
-        if (a := measures.get(o.expression.strip("() "))) is not None and a.measure == "estimate"
-    ]
+    measures = {a.name: a for a in query.aggregates}
+    shown = [(o.name, a) for o in query.select if (a := measures.get(o.expression.column or "")) is not None]
+    ends = [(name, a) for name, a in shown if a.measure in ("low", "high")]
+    estimates = [(name, replace(a, name="")) for name, a in shown if a.measure == "estimate"]
     found, used = [], set()
     for (low, end), (high, _) in zip(ends[::2], ends[1::2], strict=True):
         # They come in the order of the estimates; equal aggregates may stand in the list twice.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -101,10 +100,9 @@ def _worth(one: Served) -> tuple[int, int, int]:
 
 
 def _cannot_fail(spec: PanesSpec) -> bool:
-    """Whether no row can fail in its expressions, by their looks: bare columns and comparisons of them."""
-    bare = all(re.fullmatch(r'"(?:[^"]|"")*"', key) for key in spec.keys)
-    where = re.sub(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'", "", spec.where or "")
-    return bare and all(c.safe for c in spec.components) and not re.search(r"[-+*/%]|\w\s*\(|CAST", where)
+    """Whether no row can fail in its expressions: they are bare columns, and comparisons of them."""
+    bare = all(key.column is not None for key in spec.keys)
+    return bare and all(c.safe for c in spec.components) and (spec.where is None or not spec.where.calls)
 
 
 def _within(segment: Segment, wanted: Range, hard: bool) -> bool:

@@ -16,9 +16,10 @@ from typing import TypeAlias, cast
 from sqlglot import exp
 
 from millpond.language.conditions.axes import Axis, Constant, Form, Kind, Value, axis_of, truth_attribute
+from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
 from millpond.language.syntax.nodes import CheckedCast
-from millpond.types import Interval
+from millpond.types import Expression, Interval
 
 #: Most alternatives of a condition, and of one factor.
 MAX_BOXES = 64
@@ -50,7 +51,7 @@ class Factor:
     test: '=', '<', …, 'between', 'in', 'like', 'null' or a negation of these. never: the factor never holds.
     """
 
-    sql: str
+    sql: Expression
     axis: Axis | None = None
     test: str = ""
     constants: tuple[Constant, ...] = ()
@@ -71,8 +72,8 @@ class FactorReader:
 
     def read(self, node: exp.Expr, negated: bool) -> Factor | None:
         """The factor; None for one that always holds. ConstantFault for a constant that is none of the type."""
-        sql = render(node)
-        whole = f"NOT ({sql})" if negated else sql
+        asked = expression_of(node)
+        whole = asked.within("NOT (", ")") if negated else asked
         if isinstance(node, exp.Boolean):
             return None if bool(node.this) != negated else Factor(whole, never=True)
         if isinstance(node, exp.Null):
@@ -353,7 +354,7 @@ def _attributes(factors: Sequence[Factor]) -> list[list[Interval]] | None:
         if factor.never:
             return None
         if factor.axis is None:
-            attribute = truth_attribute(factor.sql)
+            attribute = truth_attribute(factor.sql.sql)
             kinds.setdefault(attribute, "integer")
             found: tuple[Range, ...] = ((1, True, 1, True),)
         else:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.syntax.source_text import Source, nearest
 from millpond.support.errors import StatementError
-from millpond.types import Column
+from millpond.types import Column, Expression
 
 _NOT_VALUES = (exp.Identifier, exp.DataType, exp.Var, exp.Star, exp.Table)
 _TRUTH = ("BOOLEAN", '"NULL"', "NULL")
@@ -21,10 +21,15 @@ Render = Callable[[exp.Expr], "str | None"]
 
 @dataclass(frozen=True)
 class Item:
-    """SQL whose type is wanted, and the node that it came from."""
+    """An expression whose type is wanted, and the node that it came from."""
 
-    sql: str
+    expression: Expression
     node: exp.Expr
+
+    @property
+    def sql(self) -> str:
+        """The expression's SQL."""
+        return self.expression.sql
 
 
 class Typer:

@@ -38,10 +38,11 @@ from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source
 from millpond.language.syntax.window_clause import WORKS
 from millpond.language.syntax.written_select import WrittenSelect
-from millpond.support.sql import quote
 from millpond.types import (
     EXACT,
+    Expression,
     GroupScan,
+    Lookup,
     Output,
     QueryDefinition,
     Reduction,
@@ -53,6 +54,7 @@ from millpond.types import (
     Window,
     WindowedQuery,
     WindowQuery,
+    all_of,
 )
 
 _CLAUSES = (
@@ -176,8 +178,7 @@ class SelectBinder:
         if joined is not None and isinstance(rows, LookupScope):
             one = isinstance(window, RowWindow)
             lookup = bound_lookup(joined, rows, stream, self.select, self.schema, one)
-            where = f"{quote(lookup.met)} AND ({bound.where})" if one and bound.where else bound.where
-            bound = replace(bound, lookup=lookup, where=quote(lookup.met) if one and not where else where)
+            bound = replace(bound, lookup=lookup, where=_where_met(lookup, bound.where) if one else bound.where)
         bound = replace(bound, feeds=feeds) if feeds else bound
         if not isinstance(bound, ScanQuery):
             bound = over_corrections(bound, table, stream, self.source)
@@ -304,7 +305,7 @@ class SelectBinder:
         item = None
         if clause := self.select.args.get("where"):
             rows.aggregates_refused = "an aggregate cannot stand in WHERE, which is about single rows"
-            item = Item(rows.text(clause.this), clause.this)
+            item = Item(rows.expression(clause.this), clause.this)
         rows.aggregates_refused = "an aggregate cannot stand inside another one"
         return item
 
@@ -334,15 +335,15 @@ class SelectBinder:
                     raise source.error(
                         "* has no meaning beside groups", item.node, "columns of GROUP BY and aggregates"
                     )
-            texts = [groups.text(i.node, i.alias.name if i.alias else "") for i in items]
+            values = [groups.expression(i.node, i.alias.name if i.alias else "") for i in items]
         else:
             items = expand_stars(written, rows, source)
-            texts = [rows.text(i.node) for i in items]
-        text = groups.text if groups is not None else rows.text
+            values = [rows.expression(i.node) for i in items]
+        bound = groups.expression if groups is not None else rows.expression
         names = names_of(items, rows, isinstance(window, Window))
         clause = select.args.get("having")
-        having = Item(text(clause.this), clause.this) if clause is not None else None
-        order = order_terms(select, items, names, texts, written, text, source)
+        having = Item(bound(clause.this), clause.this) if clause is not None else None
+        order = order_terms(select, items, names, values, written, bound, source)
         conditions = []
         if groups is not None:
             groups.settle(typer, where)
@@ -350,7 +351,7 @@ class SelectBinder:
             conditions = [("HAVING", having)] if having is not None else []
         elif where is not None:
             conditions = [("WHERE", where)]
-        parts = [Item(t, i.node) for t, i in zip(texts, items, strict=True)]
+        parts = [Item(v, i.node) for v, i in zip(values, items, strict=True)]
         orders = [Item(o.term.expression, o.node) for o in order]
         types = typer.types([*(item for _, item in conditions), *parts, *orders])
         for (name, condition), kind in zip(conditions, types, strict=False):
@@ -358,8 +359,8 @@ class SelectBinder:
         types = types[len(conditions) :]
         common: dict[str, Any] = {
             "stream": stream.name,
-            "select": tuple(_output(n, t, k) for n, t, k in zip(names, texts, types, strict=False)),
-            "where": where.sql if where is not None else None,
+            "select": tuple(_output(n, v, k) for n, v, k in zip(names, values, types, strict=False)),
+            "where": where.expression if where is not None else None,
             "distinct": bool(select.args.get("distinct")),
             "order_by": tuple(o.term for o in order),
             "limit": constant(select.args.get("limit"), "LIMIT", source),
@@ -367,6 +368,13 @@ class SelectBinder:
             "text": self.text,
         }
         return _query(common, window, groups, having)
+
+
+def _where_met(lookup: Lookup, where: Expression | None) -> Expression | None:
+    """The condition of rows that met a row of each table."""
+    met = Expression.column_of(lookup.met)
+    both = met if where is None else all_of([met, where])
+    return both if where is None or both is None else replace(both, sql=f"{met} AND ({where})")
 
 
 def _query(
@@ -378,7 +386,7 @@ def _query(
     common = common | {
         "keys": tuple(groups.keys),
         "aggregates": tuple(groups.aggregates),
-        "having": having.sql if having is not None else None,
+        "having": having.expression if having is not None else None,
     }
     if window is None:
         return GroupScan(**common)
@@ -387,7 +395,7 @@ def _query(
     return WindowQuery(window=window, **common)
 
 
-def _output(name: str, text: str, kind: str) -> Output:
+def _output(name: str, value: Expression, kind: str) -> Output:
     if kind in ('"NULL"', "NULL"):
-        return Output(name, f"CAST({text} AS INTEGER)", "INTEGER")
-    return Output(name, text, kind)
+        return Output(name, value.within("CAST(", " AS INTEGER)"), "INTEGER")
+    return Output(name, value, kind)

@@ -24,6 +24,7 @@ from millpond.language.plan.paired import check_pairs, pair_checks
 from millpond.language.plan.probed_inputs import probes_of
 from millpond.language.plan.spreading import deal_of, hashes_of, spread_of, together_of
 from millpond.language.plan.table_queries import bound_tree
+from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
 from millpond.language.resolve.aggregate_windows import refuse_over_joins
 from millpond.language.resolve.expressions import column, unqualified
@@ -50,6 +51,7 @@ from millpond.types import (
     ConstantInput,
     Driven,
     Elements,
+    Expression,
     Joined,
     JoinPlan,
     PairsQuery,
@@ -59,6 +61,7 @@ from millpond.types import (
     RelationPlan,
     RelationQuery,
     RelationWindow,
+    all_of,
 )
 
 #: Whether what is asked of a row that stays in its window holds for it.
@@ -159,7 +162,7 @@ class _Binder:
                     "a stream with a window, or a table",
                 )
 
-    def input(self, ref: RelationRef, pushed: Pushed, checks: tuple[str, ...]) -> RelationInput:
+    def input(self, ref: RelationRef, pushed: Pushed, checks: tuple[Expression, ...]) -> RelationInput:
         """A stream as the query reads it."""
         found = self.inputs[ref.alias]
         return RelationInput(
@@ -295,7 +298,7 @@ class _Binder:
 
     def checks(
         self, tree: exp.Expr, spelt: exp.Select | None, columns: Mapping[str, Sequence[Column]]
-    ) -> Mapping[str, tuple[str, ...]]:
+    ) -> Mapping[str, tuple[Expression, ...]]:
         """What can fail on a row, by generated name: of pairs, and of a query that is a function of single rows."""
         if not self.elements(tree):
             return pair_checks(spelt, columns) if self.operator == "pairs" and spelt is not None else {}
@@ -309,10 +312,11 @@ class _Binder:
             if isinstance(node, exp.Star | exp.Column | exp.Literal) or node.find(exp.Star) is not None:
                 continue
             if item_of(node, [item], self.inputs) == item.name:
-                found.append(render(unqualified(node)))
+                found.append(expression_of(unqualified(node, self.inputs[item.name].stream)))
         return {item.name: tuple(found)}
 
 
-def _together(factors: Sequence[str]) -> str | None:
+def _together(factors: Sequence[Expression]) -> Expression | None:
     """Factors as one condition; None without any."""
-    return " AND ".join(f"({each})" for each in factors) or None
+    found = all_of(factors)
+    return found and replace(found, sql=" AND ".join(f"({each})" for each in factors))

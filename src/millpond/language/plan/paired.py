@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from millpond.language.conditions.conjuncts import conjuncts
-from millpond.language.render.rendering import render
+from millpond.language.render.bound_expressions import expression_of
 from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.item_owners import Owners
 from millpond.language.resolve.relation_refs import RelationRef
 from millpond.language.syntax.source_text import Source
-from millpond.types import Column, JoinPlan, RelationWindow
+from millpond.types import Column, Expression, JoinPlan, RelationWindow
 
 
-def pair_checks(tree: exp.Select, columns: Mapping[str, Sequence[Column]]) -> dict[str, tuple[str, ...]]:
+def pair_checks(tree: exp.Select, columns: Mapping[str, Sequence[Column]]) -> dict[str, tuple[Expression, ...]]:
     """By generated name of a FROM item, the expressions over its rows alone that a pair needs.
 
     They are evaluated when a row arrives, so that one on which they fail is a dead letter and has no part in any pair.
@@ -33,7 +33,7 @@ def pair_checks(tree: exp.Select, columns: Mapping[str, Sequence[Column]]) -> di
     owners = Owners(items, columns)
     waiting = [i.this if isinstance(i, exp.Alias) else i for i in tree.expressions]
     waiting += [factor for j in joins if j.args.get("on") for factor, _ in conjuncts(j.args["on"])]
-    found: dict[str, list[str]] = {i.name: [] for i in items}
+    found: dict[str, list[Expression]] = {i.name: [] for i in items}
     while waiting:
         node = waiting.pop(0)
         if isinstance(node, exp.Star | exp.Column | exp.Literal) or node.find(exp.Star) is not None:
@@ -43,9 +43,9 @@ def pair_checks(tree: exp.Select, columns: Mapping[str, Sequence[Column]]) -> di
             # What stands in a branch may be evaluated where the branch is taken only.
             if not isinstance(node, exp.Case | exp.If | exp.Coalesce | exp.And | exp.Or | exp.Lambda):
                 waiting += [n for n in node.iter_expressions()]
-        elif (text := render(unqualified(node))) not in found[items[owner].name]:
-            found[items[owner].name].append(text)
-    return {name: tuple(texts) for name, texts in found.items()}
+        elif (asked := expression_of(unqualified(node))) not in found[items[owner].name]:
+            found[items[owner].name].append(asked)
+    return {name: tuple(asked) for name, asked in found.items()}
 
 
 def check_pairs(

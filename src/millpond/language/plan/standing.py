@@ -22,6 +22,7 @@ from millpond.language.plan import binding
 from millpond.language.plan.binding import SelectBinder
 from millpond.language.plan.continuous import bind_relational, is_relational
 from millpond.language.plan.table_queries import TableQuery
+from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
 from millpond.language.resolve.aggregate_windows import OVER_JOINS, windowed_calls
 from millpond.language.resolve.expressions import check_arguments
@@ -51,6 +52,7 @@ from millpond.support.errors import StatementError
 from millpond.support.sql import text_literal
 from millpond.types import (
     Column,
+    Expression,
     InnerStream,
     JoinFactor,
     Query,
@@ -61,6 +63,8 @@ from millpond.types import (
     Staged,
     StreamDefinition,
     WindowedQuery,
+    all_of,
+    composed,
 )
 
 _CONTRADICT = "a window in brackets and BEGIN … END contradict each other"
@@ -201,7 +205,7 @@ class Analysis:
     """A bound SELECT with its condition in factors: what a selection, or a template of such, is made from.
 
     sides: per stream its name, its span and its factors. query: without a condition but for what is left of it.
-    rest: SQL of the factors that are left for joined rows.
+    rest: the factors that are left for joined rows.
     """
 
     query: ScanQuery
@@ -209,23 +213,16 @@ class Analysis:
     spans: list[Span]
     factors: list[list[Factor]]
     join: JoinFactor | None = None
-    rest: list[str] = field(default_factory=list)
+    rest: list[Expression] = field(default_factory=list)
     select: exp.Expr | None = None
 
     def selection(self) -> RowQuery:
         """The selection."""
         sides = tuple(
-            Side(stream.name, span, conjunction([f.sql for f in factors]), boxes_of(factors))
+            Side(stream.name, span, all_of(f.sql for f in factors), boxes_of(factors))
             for stream, span, factors in zip(self.streams, self.spans, self.factors, strict=True)
         )
-        return RowQuery(replace(self.query, where=conjunction(self.rest)), sides, self.join)
-
-
-def conjunction(factors: Sequence[str]) -> str | None:
-    """Factors with AND between them."""
-    if len(factors) < 2:
-        return factors[0] if factors else None
-    return " AND ".join(f"({each})" for each in factors)
+        return RowQuery(replace(self.query, where=all_of(self.rest)), sides, self.join)
 
 
 def analyse(written: WrittenSelect, schema: Schema, marks: Marks | None = None) -> Analysis:
@@ -251,6 +248,12 @@ def marked(node: exp.Expr, marks: Marks | None) -> exp.Expr:
         if (mark := by_place.get(literal.meta.get("start", -1))) is not None:
             literal.set("this", mark)
     return copy
+
+
+def without_marks(asked: Expression, marks: Marks | None) -> Expression:
+    """An expression with the constants themselves in the places of their marks."""
+    sql = unmarked(asked.sql, marks)
+    return asked if sql == asked.sql else composed(sql, [asked])
 
 
 def unmarked(sql: str, marks: Marks | None) -> str:
@@ -402,7 +405,7 @@ class _PairBinder(_RowBinder):
         if on is not None:
             rows.aggregates_refused = "an aggregate cannot stand in ON, which is about single rows"
             typer = Typer(self.source, rows.stream.all_columns, rows.text)
-            item = Item(rows.text(on), on)
+            item = Item(rows.expression(on), on)
             typer.truth("ON", item, typer.types([item])[0])
         return super().where(rows)
 
@@ -435,7 +438,7 @@ class _PairBinder(_RowBinder):
             chosen = next((n for n, f in enumerate(found) if f is not None), None)
         if chosen is None:
             raise self.no_factor(bool(both))
-        rest = [_sql(node, negated) for n, (node, negated) in enumerate(both) if n != chosen]
+        rest = [_asked(node, negated) for n, (node, negated) in enumerate(both) if n != chosen]
         query = replace(query, stream=streams[0].name)
         return Analysis(query, streams, spans, factors, found[chosen], rest, self.select)
 
@@ -481,21 +484,23 @@ class _PairBinder(_RowBinder):
             return None
         if test not in _JOIN_TESTS:
             return None
-        own = [render(own_columns(left)), render(own_columns(right))]
+        own = [expression_of(own_columns(left)), expression_of(own_columns(right))]
         columns = [s.all_columns for s in self.rows.streams]
-        kinds = [self.kind(c, own_columns(n), s) for c, n, s in zip(columns, (left, right), own, strict=True)]
+        kinds = [self.kind(c, own_columns(n), s.sql) for c, n, s in zip(columns, (left, right), own, strict=True)]
         common = common_kind(*kinds)
         if common is None:
             return None
-        values = [s if k == common else f"CAST({s} AS {common})" for s, k in zip(own, kinds, strict=True)]
+        values = [s if k == common else s.within("CAST(", f" AS {common})") for s, k in zip(own, kinds, strict=True)]
         if common.startswith("ENUM(") and test != "=":  # its values' order is not that of their texts
-            values, common = [f"CAST(enum_code({v}) AS BIGINT)" for v in values], "BIGINT"
-        axes = [axis_of(v, common) for v in values]
+            values, common = [v.within("CAST(enum_code(", ") AS BIGINT)") for v in values], "BIGINT"
+        axes = [axis_of(v.sql, common) for v in values]
         if axes[0] is not None and axes[1] is not None:
-            return JoinFactor(axes[0].attribute, test, axes[1].attribute, axes[0].kind)  # type: ignore[arg-type]  # one of _JOIN_TESTS
+            first, second = (composed(a.attribute, [v]) for a, v in zip(axes, values, strict=True) if a is not None)
+            return JoinFactor(first, test, second, axes[0].kind)  # type: ignore[arg-type]  # one of _JOIN_TESTS
         if test != "=":
             return None
-        return JoinFactor(f"CAST({values[0]} AS VARCHAR)", "=", f"CAST({values[1]} AS VARCHAR)", "text")
+        first, second = (v.within("CAST(", " AS VARCHAR)") for v in values)
+        return JoinFactor(first, "=", second, "text")
 
 
 def common_kind(left: str, right: str) -> str | None:
@@ -513,5 +518,6 @@ def common_kind(left: str, right: str) -> str | None:
         return None
 
 
-def _sql(node: exp.Expr, negated: bool) -> str:
-    return f"NOT ({render(node)})" if negated else render(node)
+def _asked(node: exp.Expr, negated: bool) -> Expression:
+    asked = expression_of(node)
+    return asked.within("NOT (", ")") if negated else asked

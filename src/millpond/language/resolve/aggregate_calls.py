@@ -15,9 +15,7 @@ from millpond.language.resolve.statistics_calls import parameters_of
 from millpond.language.syntax.nodes import WindowedCall
 from millpond.language.syntax.source_text import Source, own_span
 from millpond.support.sql import text_literal
-from millpond.types import OrderTerm
-
-Text = Callable[[exp.Expr], str]
+from millpond.types import Expression, OrderTerm, all_of
 
 _REGRESSIONS = tuple(name for name in AGGREGATES if name.startswith("regr_"))
 _TWO = ("covar_pop", "covar_samp", "corr", "arg_min", "arg_max", "series_corr", *_REGRESSIONS)
@@ -29,16 +27,16 @@ _IDEMPOTENT = ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or")
 _NO_DISTINCT = ("first", "last", "mode", *_TWO, *STATISTICS.values())
 
 
-def order_term(term: exp.Expr, text: str) -> OrderTerm:
+def order_term(term: exp.Expr, by: Expression) -> OrderTerm:
     """An ORDER BY term; NULLs come last unless NULLS FIRST is written."""
-    return OrderTerm(text, bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
+    return OrderTerm(by, bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
 
 
 class CallReader:
-    """Reads aggregate calls. `text` gives the SQL of an argument over row columns (and refuses nested aggregates)."""
+    """Reads aggregate calls. `bound` gives an argument over row columns (and refuses nested aggregates)."""
 
-    def __init__(self, source: Source, text: Text) -> None:
-        self.source, self.text = source, text
+    def __init__(self, source: Source, bound: Callable[[exp.Expr], Expression]) -> None:
+        self.source, self.bound = source, bound
 
     def read(self, node: exp.Expr) -> Call:
         """The call at `node`: `Anonymous`, or one wrapped in FILTER, WITHIN GROUP and a window, which is not read here.
@@ -66,10 +64,8 @@ class CallReader:
         if len(filters) > 1:
             raise self.source.error("FILTER is given twice", node)
         for condition in filters:
-            if call.filter is not None:
-                call.filter = f"({call.filter}) AND ({self.text(condition)})"
-            else:
-                call.filter = self.text(condition)
+            found = self.bound(condition)
+            call.filter = found if call.filter is None else all_of([call.filter, found])
             call.filter_node = call.filter_node or condition
         return call
 
@@ -109,7 +105,7 @@ class CallReader:
             values = []
         elif name == "count_if":
             self.expect(node, written, values, 1)
-            call.function, call.filter, call.filter_node = "count_star", self.text(values[0]), values[0]
+            call.function, call.filter, call.filter_node = "count_star", self.bound(values[0]), values[0]
             values = []
         elif name in _QUANTILES:
             values = self.quantile(call, node, written, values, order, within)
@@ -121,10 +117,10 @@ class CallReader:
         if call.function != "count_star":
             self.expect(node, written, values, 2 if name in _TWO else 1)
         call.argument_nodes = values
-        call.arguments = [self.text(v) for v in values]
+        call.arguments = [self.bound(v) for v in values]
         self.refine(call, node, written, order)
         if name == "any_value":
-            call.function, call.filter = "first", f"({call.arguments[0]}) IS NOT NULL"
+            call.function, call.filter = "first", call.arguments[0].within("(", ") IS NOT NULL")
 
     def refine(self, call: Call, node: exp.Expr, written: str, order: list[exp.Expr]) -> None:
         """DISTINCT and ORDER BY."""
@@ -139,10 +135,10 @@ class CallReader:
         if call.function not in _ORDERED:
             return  # ORDER BY changes nothing for the others
         for term in order:
-            text = self.text(term.this)
-            if call.distinct and text != call.arguments[0]:
+            by = self.bound(term.this)
+            if call.distinct and by != call.arguments[0]:
                 raise self.source.error("with DISTINCT, ORDER BY can only be the value itself", term)
-            call.order.append(order_term(term, text))
+            call.order.append(order_term(term, by))
             call.order_nodes.append(term.this)
 
     def expect(self, node: exp.Expr, written: str, values: list[exp.Expr], count: int) -> None:

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from millpond.language.builtins.approximate import typed_sql
-from millpond.types import Landmark, OrderTerm
+from millpond.types import Expression, Landmark, OrderTerm
 
 
 @dataclass
 class Call:
-    """An aggregate call: SQL of its parts over row columns, beside the nodes that they came from."""
+    """An aggregate call: its parts over row columns, beside the nodes that they came from."""
 
     node: exp.Expr
     function: str
-    arguments: list[str] = field(default_factory=list)
+    arguments: list[Expression] = field(default_factory=list)
     argument_nodes: list[exp.Expr] = field(default_factory=list)
     distinct: bool = False
-    filter: str | None = None
+    filter: Expression | None = None
     filter_node: exp.Expr | None = None
     order: list[OrderTerm] = field(default_factory=list)
     order_nodes: list[exp.Expr] = field(default_factory=list)
@@ -40,8 +40,9 @@ class Call:
         """The call as DuckDB SQL over row columns, for its type."""
         if self.function == "count_star":
             return "count(*)"
-        if (sql := typed_sql(self.function, self.arguments, self.parameters)) is not None:
+        arguments = [each.sql for each in self.arguments]
+        if (sql := typed_sql(self.function, arguments, self.parameters)) is not None:
             return sql
-        values = ", ".join([*self.arguments, *self.parameters])
+        values = ", ".join([*arguments, *self.parameters])
         order = f" ORDER BY {', '.join(t.sql for t in self.order)}" if self.order else ""
         return f"{self.function}({'DISTINCT ' if self.distinct else ''}{values}{order})"

@@ -14,11 +14,13 @@ from millpond.language.builtins.allowed import AGGREGATES, REFUSED, SCALARS, WIN
 from millpond.language.inference.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.inference.enum_texts import Kind, as_enum, enum_beside, is_text, values_of
 from millpond.language.inference.zoned import cast_in_utc, in_utc
+from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
 from millpond.language.resolve.registered_calls import check_call
 from millpond.language.syntax.nodes import CheckedCast, RegisteredCall, WindowedCall, WrittenInterval
 from millpond.language.syntax.source_text import Source, nearest, own_span
 from millpond.support.errors import StatementError
+from millpond.types import Expression, StreamDefinition
 from millpond.types.durations import interval_text, unit_name
 
 _BINARY = frozenset({"this", "expression"})
@@ -171,6 +173,10 @@ class Resolver:
     def text(self, node: exp.Expr) -> str:
         """DuckDB SQL of an expression; StatementError if anything in it is not allowed."""
         return render(self.resolve(node).unnest(), copy=False)
+
+    def expression(self, node: exp.Expr) -> Expression:
+        """The expression with what it reads and calls; errors as of `text`."""
+        return expression_of(self.resolve(node).unnest(), copy=False)
 
     def resolve(self, node: exp.Expr) -> exp.Expr:
         """The expression with resolved names, as a new tree."""
@@ -338,11 +344,11 @@ def column(name: str) -> exp.Column:
     return exp.Column(this=exp.Identifier(this=name, quoted=True))
 
 
-def unqualified(node: exp.Expr) -> exp.Expr:
-    """The expression with plain column names."""
-    own = node.copy()
+def unqualified(node: exp.Expr, stream: StreamDefinition | None = None) -> exp.Expr:
+    """The expression with plain column names, as they are declared if all are columns of one stream."""
+    own = exp.Paren(this=node.copy())
     for each in list(own.find_all(exp.Column)):
-        if each is own:
-            return column(each.name)
-        each.replace(column(each.name))
-    return own
+        known = None if stream is None else stream.column(each.name)
+        each.replace(column(each.name if known is None else known.name))
+    found: exp.Expr = own.this
+    return found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.inference.types_of import Item, Typer
 from millpond.language.resolve.aggregate_calls import CallReader
 from millpond.language.resolve.aggregate_windows import OwnWindow
@@ -16,7 +16,7 @@ from millpond.language.resolve.expressions import Resolver, column, grouped_by, 
 from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.resolve.select_list import SelectItem, ordinal
 from millpond.support.errors import StatementError
-from millpond.types import NUMBER, Aggregate, Column, Key, RowWindow
+from millpond.types import NUMBER, Aggregate, Column, Expression, Key, RowWindow
 
 
 class GroupScope:
@@ -40,14 +40,15 @@ class GroupScope:
         self._shapes: set[type[exp.Expr]] = set()
         self._calls: dict[tuple[object, ...], tuple[str, Call]] = {}
         self._open: list[str] = []
-        self._reader = CallReader(self.source, rows.text)
+        self._reader = CallReader(self.source, rows.expression)
         self._resolver = Resolver(self.source, self._column, self._call, self._match, rows.kind, self._type_of)
 
     def number_windows(self, window: RowWindow) -> None:
         """The query's windows end with rows: they have a number, and the partition's columns are its first keys."""
         self.window_columns[NUMBER.name] = NUMBER.type
         for key in window.partition:
-            self._add_key(column(key.expression[1:-1].replace('""', '"')), ())
+            assert key.expression.column is not None
+            self._add_key(column(key.expression.column), ())
 
     def has(self, name: str) -> bool:
         """Whether answers have this column by themselves."""
@@ -78,22 +79,26 @@ class GroupScope:
             return  # answers are per window anyway
         if has_aggregate(value):
             raise self.source.error("GROUP BY cannot use an aggregate", node, "columns and expressions over them")
-        text = self.rows.text(value)
-        if text not in self._by_text:
-            self._by_text[text] = f"k{len(self.keys)}"
+        key = self.rows.expression(value)
+        if key.sql not in self._by_text:
+            self._by_text[key.sql] = f"k{len(self.keys)}"
             self._shapes.add(type(value.unnest()))
-            self.keys.append(Key(self._by_text[text], text, ""))
+            self.keys.append(Key(self._by_text[key.sql], key, ""))
             self._key_nodes.append(value)
 
     # -- expressions ---------------------------------------------------------------------------------------------
 
-    def text(self, node: exp.Expr, alias: str = "") -> str:
-        """DuckDB SQL over k*, a* and the window's columns; `alias` is the name being defined, which cannot be used."""
+    def expression(self, node: exp.Expr, alias: str = "") -> Expression:
+        """What is asked over k*, a* and the window's columns; `alias`: the name being defined, which cannot be used."""
         self._open.append(alias.lower())
         try:
-            return self._resolver.text(node)
+            return self._resolver.expression(node)
         finally:
             self._open.pop()
+
+    def text(self, node: exp.Expr) -> str:
+        """DuckDB SQL over k*, a* and the window's columns."""
+        return self.expression(node).sql
 
     def _match(self, node: exp.Expr) -> exp.Expr | None:
         """A key that the whole node is."""
@@ -145,14 +150,13 @@ class GroupScope:
 
     def _type_of(self, sql: str) -> str:
         """The type of SQL over groups, which is asked for before keys and aggregates have theirs."""
-        stands = {f'"{k.name}"': f"any_value({k.expression})" for k in self.keys}
-        stands.update((f'"{name}"', call.sql) for name, call in self._calls.values())
-        stands.update((f'"{name}"', "CAST(NULL AS TIMESTAMP)") for name in WINDOW_COLUMNS)
-        stands.update((f'"{name}"', f"CAST(NULL AS {kind})") for name, kind in self.window_columns.items())
-        # Quoted names only, and not inside of string literals.
-        names = r"'(?:[^']|'')*'|\"(?:[ak]\d+|window_start|window_end|window_number)\""
-        put = re.sub(names, lambda m: stands.get(m[0], m[0]), sql)
-        return self.rows.type_of(put)
+        kinds = {k.name: self.rows.type_of(f"any_value({k.expression})") for k in self.keys}
+        kinds |= {name: self.rows.type_of(call.sql) for name, call in self._calls.values()}
+        kinds |= dict.fromkeys(WINDOW_COLUMNS, "TIMESTAMP") | self.window_columns
+        try:
+            return typed_relation([Column(name, kind) for name, kind in kinds.items() if kind]).types([sql])[0]
+        except Refused:
+            return ""
 
     # -- types ---------------------------------------------------------------------------------------------------
 
@@ -171,7 +175,7 @@ class GroupScope:
             typer.truth(clause, item, next(types))
         self.keys = [dataclasses.replace(k, type=next(types)) for k in self.keys]
         argument_types = [tuple(next(types) for _ in call.arguments) for _, call in calls]
-        results = typer.types([Item(call.sql, call.node) for _, call in calls])
+        results = typer.types([Item(Expression(call.sql), call.node) for _, call in calls])
         self.aggregates = [
             Aggregate(
                 name, call.function, tuple(call.arguments), kinds, call.distinct, call.filter, tuple(call.order),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.types import Column, Output
+from millpond.types import Column, Expression, Output
 
 #: Names that answers have by themselves.
 RESERVED = ("at", "change", "revision", "op", "covered_from", "window_start", "window_end")
@@ -19,5 +19,5 @@ def outputs_of(columns: tuple[Column, ...]) -> tuple[Output, ...]:
             name = f"{each.name}_{count}"
         taken.add(name.lower())
         kind = "INTEGER" if each.type in ('"NULL"', "NULL") else each.type
-        found.append(Output(name, f"c{n}", kind))
+        found.append(Output(name, Expression(f"c{n}", (f"c{n}",)), kind))
     return tuple(found)

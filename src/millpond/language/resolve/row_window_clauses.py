@@ -7,7 +7,7 @@ from sqlglot import exp
 from millpond.language.resolve.from_items import check_attribute
 from millpond.language.syntax.nodes import window_of
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.types import CountWindow, Key, RowWindow, SpanWindow, StreamDefinition
+from millpond.types import CountWindow, Expression, Key, RowWindow, SpanWindow, StreamDefinition
 
 
 def bound_row_window(table: exp.Table, stream: StreamDefinition, source: Source) -> RowWindow | None:
@@ -23,7 +23,6 @@ def bound_row_window(table: exp.Table, stream: StreamDefinition, source: Source)
             like = nearest(name, [c.name for c in stream.all_columns])
             raise source.error(f"there is no column '{name}' in {stream.name}", place, "a column of the stream", like)
         if column.name not in partition:
-            quoted = '"' + column.name.replace('"', '""') + '"'
-            partition[column.name] = Key(f"k{len(partition)}", quoted, column.type)
+            partition[column.name] = Key(f"k{len(partition)}", Expression.column_of(column.name), column.type)
     own = (clause.slide_rows, tuple(partition.values()), clause.numbered, stream.options.time)
     return CountWindow(clause.rows, *own) if clause.extent == "rows" else SpanWindow(clause.range, *own)

@@ -7,7 +7,7 @@ from sqlglot import exp
 from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.resolve.expressions import Resolver, column, struct_field
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.types import Column, StreamDefinition
+from millpond.types import Column, Expression, StreamDefinition
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 
@@ -90,3 +90,7 @@ class RowScope:
     def text(self, node: exp.Expr) -> str:
         """DuckDB SQL over the stream's columns."""
         return self.resolver.text(node)
+
+    def expression(self, node: exp.Expr) -> Expression:
+        """What is asked over the stream's columns."""
+        return self.resolver.expression(node)

@@ -13,7 +13,7 @@ from millpond.language.resolve.expressions import column
 from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.syntax.nodes import texts_of
 from millpond.language.syntax.source_text import Source, nearest
-from millpond.types import COVERED, NUMBER, OrderTerm
+from millpond.types import COVERED, NUMBER, Expression, OrderTerm
 
 #: Columns that answers have by themselves.
 RESERVED = (*WINDOW_COLUMNS, NUMBER.name, "revision", COVERED, "op")
@@ -135,7 +135,7 @@ def _name_items(tree: exp.Expr) -> None:
 
 @dataclass(frozen=True)
 class Order:
-    """One term of ORDER BY: the SQL, and the node to point at."""
+    """One term of ORDER BY, and the node to point at."""
 
     term: OrderTerm
     node: exp.Expr
@@ -145,39 +145,39 @@ def order_terms(
     select: exp.Select,
     items: Sequence[SelectItem],
     names: Sequence[str],
-    texts: Sequence[str],
+    values: Sequence[Expression],
     written: Sequence[SelectItem],
-    text: Callable[[exp.Expr], str],
+    bound: Callable[[exp.Expr], Expression],
     source: Source,
 ) -> list[Order]:
-    """ORDER BY over names of the answer, ordinals, ALL, or expressions (SQL by `text`).
+    """ORDER BY over names of the answer, ordinals, ALL, or expressions (as `bound` gives them).
 
     Arguments:
-        items, names, texts: the answer's columns.
+        items, names, values: the answer's columns.
         written: the SELECT list as written, which ordinals count in.
     """
     order = select.args.get("order")
     if order is None:
         return []
-    by_name = {name.lower(): sql for name, sql in zip(reversed(names), reversed(texts), strict=True)}
+    by_name = {name.lower(): value for name, value in zip(reversed(names), reversed(values), strict=True)}
     distinct = bool(select.args.get("distinct"))
     terms: list[Order] = []
     for each in order.expressions:
         node = each.this if isinstance(each, exp.Ordered) else each
         plain = isinstance(node, exp.Column) and len(node.parts) == 1 and isinstance(node.this, exp.Identifier)
         if isinstance(node, exp.Var) and node.name.upper() == "ALL":
-            terms += [Order(order_term(each, sql), node) for sql in texts]
+            terms += [Order(order_term(each, value), node) for value in values]
             continue
         if isinstance(node, exp.Literal) and not node.is_string:
             item = ordinal(node, written, "ORDER BY", source)
-            sql = text(item.node)
+            by = bound(item.node)
         elif plain and node.name.lower() in by_name:
-            sql = by_name[node.name.lower()]
+            by = by_name[node.name.lower()]
         else:
-            sql = text(node)
-        if distinct and sql not in texts and sql not in (f'"{name}"' for name in WINDOW_COLUMNS):
+            by = bound(node)
+        if distinct and by not in values and by.column not in WINDOW_COLUMNS:
             raise source.error("with DISTINCT, ORDER BY can only use columns of the answer", node)
-        terms.append(Order(order_term(each, sql), node))
+        terms.append(Order(order_term(each, by), node))
     return terms
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millpond.language.syntax.source_text import Source
-from millpond.support.sql import quote
-from millpond.types import RowWindowQuery, StreamDefinition, WindowedQuery
+from millpond.types import Expression, RowWindowQuery, StreamDefinition, WindowedQuery
 
 
 def over_corrections(query: WindowedQuery, table: exp.Table, stream: StreamDefinition, source: Source) -> WindowedQuery:
@@ -27,5 +26,5 @@ def over_corrections(query: WindowedQuery, table: exp.Table, stream: StreamDefin
             if stream.is_inner or not stream.id
             else "revisions='forward' or 'final' for that stream",
         )
-    row = tuple(quote(c.name) for c in stream.all_columns if c.name != "op")
+    row = tuple(Expression.column_of(c.name) for c in stream.all_columns if c.name != "op")
     return replace(query, aggregates=tuple(replace(a, row=row) for a in query.aggregates), signed=True)

@@ -8,10 +8,9 @@ and `small` (few rows were read, so that intervals are rough). Rows without grou
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from millpond.types import EXACT, WEIGHT, Aggregate, Output, Reduction, RowScan, ScanQuery, WindowedQuery
+from millpond.types import EXACT, WEIGHT, Aggregate, Expression, Output, Reduction, RowScan, ScanQuery, WindowedQuery
 from millpond.types.reduction_forms import SMALL
 
 #: Aggregates that have an interval.
@@ -20,8 +19,6 @@ INTERVALS = ("count", "count_star", "sum", "avg")
 #: On which side of what rows that were read say the truth lies.
 BOUNDS = {"min": "<=", "max": ">=", "bool_and": "<=", "bool_or": ">="}
 
-_ONE = re.compile(r'\(*\s*"?(a\d+)"?\s*\)*')
-
 
 def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> WindowedQuery | ScanQuery:
     """A reduced query with its estimates and the columns that tell their fidelity; a summarised one as it is."""
@@ -29,30 +26,30 @@ def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> Win
         return query
     taken = {o.name.lower() for o in query.select} | {EXACT}
     if isinstance(query, RowScan):
-        share = Output(_free("fraction", taken), f'(1 / "{WEIGHT}")', "DOUBLE")
+        share = Output(_free("fraction", taken), Expression.column_of(WEIGHT).within("(1 / ", ")"), "DOUBLE")
         return replace(query, select=(*query.select, share))
     aggregates = [replace(a, measure="estimate") for a in query.aggregates]
     by_name = {a.name: a for a in aggregates}
     added: list[Output] = []
 
-    def measured(of: Aggregate, measure: str, kind: str = "DOUBLE") -> str:
+    def measured(of: Aggregate, measure: str, kind: str = "DOUBLE") -> Expression:
         name = f"a{len(aggregates)}"
         aggregates.append(replace(of, name=name, measure=measure, type=kind))  # type: ignore[arg-type]  # a measure
-        return f'"{name}"'
+        return Expression.column_of(name)
 
     for output in query.select:
-        one = _ONE.fullmatch(output.expression)
-        found = by_name.get(one[1]) if one is not None else None
+        found = by_name.get(output.expression.column or "")
         if found is None:
             continue
         if found.function in INTERVALS and not found.distinct:
             for end in ("low", "high"):
                 added.append(Output(_free(f"{output.name}_{end}", taken), measured(found, end), "DOUBLE"))
         elif (side := bound_of(found)) is not None:
-            added.append(Output(_free(f"{output.name}_bound", taken), f"'{side}'", "VARCHAR"))
+            added.append(Output(_free(f"{output.name}_bound", taken), Expression(f"'{side}'"), "VARCHAR"))
     rows = Aggregate("", "count_star")
     added.append(Output(_free("fraction", taken), measured(rows, "share"), "DOUBLE"))
-    added.append(Output(_free("small", taken), f"({measured(rows, 'read', 'BIGINT')} < {SMALL})", "BOOLEAN"))
+    few = measured(rows, "read", "BIGINT").within("(", f" < {SMALL})")
+    added.append(Output(_free("small", taken), few, "BOOLEAN"))
     return replace(query, aggregates=tuple(aggregates), select=(*query.select, *added))
 
 

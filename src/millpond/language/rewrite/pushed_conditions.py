@@ -13,11 +13,12 @@ from sqlglot import exp
 
 from millpond.language.check.impossible import check_constants
 from millpond.language.conditions.conjuncts import conjuncts, factor
-from millpond.language.render.rendering import render
+from millpond.language.render.bound_expressions import expression_of
 from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.stream_items import InputStream
 from millpond.language.syntax.nodes import RegisteredCall
 from millpond.language.syntax.source_text import Source
+from millpond.types import Expression
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Pushed:
     """
 
     tree: exp.Expr
-    below: Mapping[str, list[str]] = field(default_factory=dict)
-    marks: Mapping[str, list[str]] = field(default_factory=dict)
+    below: Mapping[str, list[Expression]] = field(default_factory=dict)
+    marks: Mapping[str, list[Expression]] = field(default_factory=dict)
 
 
 def push_down(tree: exp.Expr, inputs: Mapping[str, InputStream], select: exp.Expr, source: Source) -> Pushed:
@@ -43,8 +44,8 @@ def push_down(tree: exp.Expr, inputs: Mapping[str, InputStream], select: exp.Exp
     items, clause = _inner_items(tree), tree.args.get("where")
     if not items or clause is None:
         return Pushed(tree)
-    below: dict[str, list[str]] = {}
-    marks: dict[str, list[str]] = {}
+    below: dict[str, list[Expression]] = {}
+    marks: dict[str, list[Expression]] = {}
     kept: list[exp.Expr] = []
     factors = conjuncts(clause.this)
     for node, negated in factors:
@@ -52,13 +53,13 @@ def push_down(tree: exp.Expr, inputs: Mapping[str, InputStream], select: exp.Exp
         if alias is None:
             kept.append(factor(node, negated))
             continue
-        own = unqualified(node)
+        own = unqualified(node, inputs[alias].stream)
         check_constants([(own, negated)], inputs[alias].stream.all_columns, [select], source)
         calls = _calls_registered(own)
         if inputs[alias].window.kind != "rows":
-            below.setdefault(alias, []).append(render(factor(own, negated)))
+            below.setdefault(alias, []).append(expression_of(factor(own, negated)))
         elif calls:
-            marks.setdefault(alias, []).append(render(factor(own, negated)))
+            marks.setdefault(alias, []).append(expression_of(factor(own, negated)))
         if not calls:
             kept.append(factor(node, negated))
     if len(kept) == len(factors):

@@ -95,7 +95,7 @@ def _condition(reader: OptionReader, text: str, columns: tuple[Column, ...], tim
         stream = StreamDefinition("s", columns, StreamOptions(time=time))
         source = Source(script)
         rows = RowScope(source, stream, "s")
-        item = Item(rows.text(where.this), where.this)
+        item = Item(rows.expression(where.this), where.this)
         typer = Typer(source, stream.all_columns, rows.text)
         typer.truth("marks", item, typer.types([item])[0])
     except StatementError as error:

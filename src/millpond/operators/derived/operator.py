@@ -82,8 +82,8 @@ class DerivedRows(Operator):
         """See `Operator`."""
         derived = self.stream.derived
         assert derived is not None
-        found = [Fact("filter", derived.where)] if derived.where else []
-        found.append(Fact("columns", ", ".join(o.expression for o in derived.select)))
+        found = [Fact("filter", str(derived.where))] if derived.where else []
+        found.append(Fact("columns", ", ".join(str(o.expression) for o in derived.select)))
         found += [*order_facts(facts, stream_subject(self.stream)), *work_facts(facts, self.owner)]
         source = self.catalog.streams[derived.sources[0]].name
         return PlanNode("derived", f"rows of stream {source}, an epoch after it", tuple(found))

@@ -27,7 +27,7 @@ from millpond.synopses import connection, query_ordered
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import bisect
 from millpond.tables import Chunk, read_chunks
-from millpond.types import Derivation, StreamDefinition, WindowQuery
+from millpond.types import Derivation, StreamDefinition, WindowQuery, columns_read
 from millpond.windows import first_end_after
 
 #: Numbers of the files that adopted back-fills give, behind those of any task.
@@ -133,9 +133,9 @@ def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table)
 
 def _projection(source: StreamDefinition, derivation: Derivation) -> str:
     outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in derivation.select]
-    texts = " ".join([*outputs, derivation.where or ""])
-    read = [c.name for c in source.all_columns if quote(c.name) in texts]
-    rows = as_declared("__rows", casts_of(source), read)
+    rows = as_declared(
+        "__rows", casts_of(source), columns_read(derivation.where, *(o.expression for o in derivation.select))
+    )
     where = f" WHERE {derivation.where}" if derivation.where else ""
     return f"SELECT {', '.join(outputs)} FROM {rows}{where}"
 

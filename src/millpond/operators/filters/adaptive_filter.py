@@ -27,11 +27,12 @@ from millpond.operators.filters.profiled_sample import Flags, Ints
 from millpond.operators.filters.profiling import Step, dropped, profile_tuples
 from millpond.support.stopwatch import Watch
 from millpond.synopses import connection, query_table
-from millpond.synopses.conjunctions import RESULT, Conjunction, Filter, columns_in, is_column, text_of
+from millpond.synopses.conjunctions import Conjunction
 from millpond.synopses.kernel import BROKEN, reset
 from millpond.synopses.partials.specs import as_declared
 from millpond.synopses.tolerance import FAILING_ROWS, is_of_rows, one_line
-from millpond.types import HOLDS
+from millpond.types import HOLDS, Call, Expression
+from millpond.types.sql_expressions import RESULT
 
 #: Rows that the time of a filter is measured with while it is not known; fewer (`SEEN`) are enough where these took so
 #: many seconds.
@@ -77,8 +78,8 @@ class Screen:
     ) -> None:
         self.conjunction, self.casts = conjunction, dict(casts)
         for each in conjunction.filters:
-            if each.reference is not None:
-                function_of(each.reference).call  # noqa: B018 - made ready now, since calls are timed
+            if each.call is not None:
+                function_of(each.call.reference).call  # noqa: B018 - made ready now, since calls are timed
         count = len(conjunction.filters)
         # A plan for another condition (it was made before a crash, say) is none.
         fits = plan is not None and len(plan.order) == count
@@ -86,6 +87,7 @@ class Screen:
         self.local = LocalOrder(self.plan)
         self.rows_in, self.rows_out, self.timed = (np.zeros(count, np.int64) for _ in range(3))
         self.seconds, self.measured = np.zeros(count), np.zeros(count)
+        self._constants: dict[tuple[str, str], pa.ChunkedArray] = {}
         self.profile = ""
         self.overhead = 0.0
         self.taken = self.kept = 0
@@ -245,7 +247,8 @@ class Screen:
         if not len(left):
             return left, Step(left, mask, left)
         each = None if number == CHEAP else self.conjunction.filters[number]
-        columns = columns_in(self.conjunction.cheap or "") if each is None else each.columns
+        asked = self.conjunction.cheap if each is None else each
+        columns = () if asked is None else asked.columns
         holds: Callable[[pa.Table], Flags] = self._cheap if each is None else partial(self._holds, each)
         part = _part(rows, left, columns)
         places: list[int] = []
@@ -281,38 +284,40 @@ class Screen:
     def _cheap(self, part: pa.Table) -> Flags:
         return self._query(f"({self.conjunction.cheap})", part)
 
-    def _holds(self, each: Filter, part: pa.Table) -> Flags:
+    def _holds(self, each: Expression, part: pa.Table) -> Flags:
         """For which rows a filter holds; NULL does not."""
-        if each.reference is None:
-            return self._query(f"({each.sql})", part)
-        function = function_of(each.reference)
-        result = function.call(*self._arguments(each, part))
-        if each.rest is not None:
-            table = part.append_column(RESULT.strip('"'), result)
-            return self._query(f"({each.rest})", table)
+        if each.call is None:
+            return self._query(f"({each})", part)
+        result = function_of(each.call.reference).call(*self._arguments(each.call, part))
+        if each.call.rest is not None:
+            return self._query(f"({each.call.rest})", part.append_column(RESULT, result))
         result = result.fill_null(False) if result.null_count else result
         return np.asarray(result.to_numpy(zero_copy_only=False), np.bool_)
 
-    def _arguments(self, each: Filter, part: pa.Table) -> list[pa.Array | pa.ChunkedArray]:
-        assert each.reference is not None
-        function = function_of(each.reference)
+    def _arguments(self, call: Call, part: pa.Table) -> list[pa.Array | pa.ChunkedArray]:
+        function = function_of(call.reference)
         found: dict[int, Any] = {}
         asked: dict[int, str] = {}
         kinds = zip(function.definition.arguments, function.takes, strict=True)
-        for n, (argument, (kind, carried)) in enumerate(zip(each.arguments, kinds, strict=True)):
-            name = argument[1:-1].replace('""', '"')
-            if is_column(argument) and argument not in self.casts and part.schema.field(name).type == carried:
+        for n, (argument, (kind, carried)) in enumerate(zip(call.arguments, kinds, strict=True)):
+            name = argument.column
+            if name is not None and argument.sql not in self.casts and part.schema.field(name).type == carried:
                 found[n] = part[name]
-            elif (text := text_of(argument)) is not None and kind == "VARCHAR":
-                found[n] = pa.repeat(pa.scalar(text), part.num_rows)
-            elif argument.isdecimal() and kind in ("INTEGER", "BIGINT") and len(argument) < 10:
-                found[n] = pa.repeat(pa.scalar(int(argument), carried), part.num_rows)
+            elif not argument.columns and not argument.registered:
+                found[n] = self._constant(argument, kind).take(pa.array(np.zeros(part.num_rows, np.int8)))
             else:
                 asked[n] = f"CAST(({argument}) AS {kind}) AS a{n}"
         if asked:
             made = query_table(connection(), f"SELECT {', '.join(asked.values())} FROM {self._source(part)}", part=part)
             found |= dict(zip(asked, made.columns, strict=True))
-        return [found[n] for n in range(len(each.arguments))]
+        return [found[n] for n in range(len(call.arguments))]
+
+    def _constant(self, value: Expression, kind: str) -> pa.ChunkedArray:
+        """The one value of an expression that reads no column."""
+        key = value.sql, kind
+        if key not in self._constants:
+            self._constants[key] = query_table(connection(), f"SELECT CAST(({value}) AS {kind}) AS a")["a"]
+        return self._constants[key]
 
     def _query(self, sql: str, part: pa.Table) -> Flags:
         made = query_table(connection(), f"SELECT coalesce({sql}, false) AS m FROM {self._source(part)}", part=part)

@@ -20,7 +20,7 @@ from millpond.operators.filters.subjects import Subject, stream_subject, subject
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.synopses.partials.specs import casts_of
 from millpond.tables import write_durably
-from millpond.types import StreamDefinition, from_json, to_json
+from millpond.types import Expression, StreamDefinition, from_json, to_json
 
 #: The file of the plan log, a JSON line each; beyond `LARGE` bytes, and twice as many as it was written with, it is
 #: written anew with what is remembered.
@@ -38,7 +38,7 @@ class Screens:
         self.plans = plans
         self._screens: dict[str, Screen] = {}
 
-    def of(self, subject: str, where: str | None, casts: Sequence[tuple[str, str]] = ()) -> Screen | None:
+    def of(self, subject: str, where: Expression | None, casts: Sequence[tuple[str, str]] = ()) -> Screen | None:
         """The screen of a condition; None for one without registered functions."""
         conjunction = conjunction_of(where)
         if conjunction is None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.operators.filters.profiled_sample import Flags, Ints, sampled
-from millpond.synopses.conjunctions import Filter
+from millpond.types import Expression
 
 Codes = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
 
@@ -39,7 +39,7 @@ class Step:
 
 def profile_tuples(
     rows: pa.Table,
-    filters: Sequence[Filter],
+    filters: Sequence[Expression],
     order: Sequence[int],
     ask: Sequence[Sequence[int]],
     groups: Sequence[Ints],

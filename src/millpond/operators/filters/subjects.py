@@ -13,7 +13,7 @@ from functools import cached_property
 
 from millpond.adapt.filter_plans import FilterOptions
 from millpond.catalog import Catalog, Standing
-from millpond.functions import display, function_of, references_in
+from millpond.functions import display, function_of
 from millpond.manifests.quarantine import Failures
 from millpond.synopses.conjunctions import Conjunction, conjunction_of
 from millpond.types import JoinPlan, QueryOptions, RelationQuery, StreamDefinition
@@ -76,7 +76,7 @@ class FilterSubject(Subject):
     def costs(self) -> list[float | None]:
         found: list[float | None] = []
         for each in self.conjunction.filters:
-            told = [function_of(r).definition.cost for r in references_in(each.sql)]
+            told = [function_of(r).definition.cost for r in each.registered]
             found.append(sum(c for c in told if c is not None) if any(c is not None for c in told) else None)
         return found
 

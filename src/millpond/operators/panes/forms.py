@@ -21,6 +21,7 @@ from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import bucketed, group_codes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts
+from millpond.types import Expression
 from millpond.windows.pane_layout import KindPanes
 
 TUPLES = "tuples"
@@ -157,7 +158,7 @@ def _places(
     tables = [tuples, *([partials] if partials.num_rows else [])]
     if any(CUT in t.column_names for t in tables):
         key = f"k{len(spec.keys)}"
-        spec = replace(spec, keys=(*spec.keys, CUT), key_types=(*spec.key_types, "BIGINT"))
+        spec = replace(spec, keys=(*spec.keys, Expression(CUT, (CUT,))), key_types=(*spec.key_types, "BIGINT"))
         tables = [
             t.rename_columns([key if n == CUT else n for n in t.column_names])
             if CUT in t.column_names

@@ -46,7 +46,7 @@ def _input(item: RelationInput, standing: Standing | None) -> Iterator[Fact]:
         whole = "" if standing is None else f"; rows from epoch {standing.first_epoch} on are live and whole"
         yield Fact("reduce", f"{reduction_text(item.reduce)}{whole}")
     if item.where:
-        yield Fact("filter below the window", item.where)
+        yield Fact("filter below the window", str(item.where))
     elif item.mark:
         asked = "asked when a row comes and kept with it, since it chooses among the rows of the window"
         yield Fact("filter", f"{item.mark}; {asked} and cannot go below it")

@@ -19,9 +19,9 @@ def row_query_plan(query: RowQuery) -> PlanNode:
     if query.join is not None:
         found.append(Fact("join", f"{query.join.left} {query.join.operator} {query.join.right}"))
     if query.query.where:
-        found.append(Fact("on joined rows", query.query.where))
+        found.append(Fact("on joined rows", str(query.query.where)))
     if isinstance(query.query, GroupScan):
-        keys = ", ".join(k.expression for k in query.query.keys)
+        keys = ", ".join(str(k.expression) for k in query.query.keys)
         found.append(said("aggregates", f"aggregates at invocation, any window{f'; keys: {keys}' if keys else ''}"))
     names = ", ".join(side.stream for side in query.sides)
     return PlanNode("row query", f"row query over {over} {names}", tuple(found), tuple(sides) if several else ())
@@ -31,7 +31,7 @@ def _side(side: Side) -> Iterator[Fact]:
     """The window of a stream, and its condition as the predicate index has it."""
     yield Fact("window", f"BEGIN {_edge(side.span.begin)} END {_edge(side.span.end)}")
     if side.where:
-        yield Fact("condition", side.where)
+        yield Fact("condition", str(side.where))
     attributes = sorted({i.attribute for box in side.boxes for i in box})
     indexed = [a for a in attributes if a.startswith('"')]
     listed = [a for a in attributes if not a.startswith('"')]

@@ -16,13 +16,13 @@ def row_window_facts(query: RowWindowQuery, spec: RowsSpec) -> list[Fact]:
         if isinstance(window, CountWindow)
         else f"the rows of the last {duration(window.range)}"
     )
-    of = f" of each {', '.join(k.expression for k in window.partition)}" if window.partition else ""
+    of = f" of each {', '.join(str(k.expression) for k in window.partition)}" if window.partition else ""
     every = "each row" if window.slide == 1 else f"every {window.slide}th row"
     found = [Fact("window", f"{extent}{of}, ending with {every} by {window.numbered}")]
     if query.where:
         found.append(Fact("filter", f"{query.where}; it chooses among the rows of a window and cannot go below it"))
     if query.keys:
-        found.append(Fact("keys", ", ".join(k.expression for k in query.keys)))
+        found.append(Fact("keys", ", ".join(str(k.expression) for k in query.keys)))
     kept, each = spec.rows, " of each partition" if window.partition else ""
     tail = f"the last {kept.rows} rows" if kept.rows else f"the rows of the last {duration(kept.range)}"
     behind = f"kept behind {duration(kept.behind)} before the watermark: {tail}{each}, and a number{each}"

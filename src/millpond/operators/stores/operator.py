@@ -23,12 +23,11 @@ from millpond.operators.relational.placing import placed
 from millpond.operators.relational.probing import marked
 from millpond.operators.stores.state import Asking, keep_silent, read_rows, row_chunk, store_runs
 from millpond.relations import Run, merge_rows, rows_of
-from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.tolerance import tolerant
 from millpond.tables import Chunk
 from millpond.tables.chunks import pack
-from millpond.types import HOLDS, StreamDefinition
+from millpond.types import HOLDS, Expression, StreamDefinition
 from millpond.types.plan_nodes import Fact, PlanNode
 from millpond.types.relation_queries import are_together
 
@@ -70,7 +69,7 @@ class StoreMapper(Mapper):
             screened = screen.screen(entered, mark=spec.mark is not None)
             entered, failing, spec = screened.rows, screened.failed, replace(spec, where=None)
             if screened.marked is not None:
-                entered, spec = screened.marked, replace(spec, mark=quote(HOLDS))
+                entered, spec = screened.marked, replace(spec, mark=Expression.column_of(HOLDS))
         table, failed = tolerant(lambda rows: rows_of(connection(), spec, rows), entered)
         both = [t for t in (failing, failed) if t is not None]
         return table, pa.concat_tables(both) if both else None

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.progress import NEVER
-from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import StreamDefinition, WindowedQuery
@@ -38,8 +37,8 @@ def group_bounds(
     """
     if stream.options.marks_by is None or not spec.spread:
         return None
-    wanted = quote(stream.options.marks_by)
-    found = next((k for k, key in zip(spec.key_names, spec.keys, strict=True) if key == wanted), None)
+    keys = zip(spec.key_names, spec.keys, strict=True)
+    found = next((name for name, key in keys if key.column == stream.options.marks_by), None)
     return GroupBounds(found, groups) if found is not None and query.keys else None
 
 

@@ -18,13 +18,12 @@ from millpond.catalog.unions import entering
 from millpond.manifests.task_reports import Operated
 from millpond.operators.contract import Mapped, Mapper, MapTask, Piece, Taken
 from millpond.operators.windowed.lookups import live_lookup, of_stream, tolerant_join
-from millpond.support.sql import quote
 from millpond.synopses import connection
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import cut
 from millpond.synopses.tolerance import tolerant
 from millpond.tables.chunks import pack
-from millpond.types import HOLDS
+from millpond.types import HOLDS, Expression
 
 
 def casts(spec: Spec) -> tuple[tuple[str, str], ...]:
@@ -86,7 +85,7 @@ class SynopsisMapper(Mapper):
             entered, failing = screened.rows, together(failing, of_stream(screened.failed, own.column_names))
             if screened.marked is not None:
                 entered = screened.marked
-            spec = replace(spec, where=None if screened.marked is None else quote(HOLDS))
+            spec = replace(spec, where=None if screened.marked is None else Expression.column_of(HOLDS))
         table, failed = tolerant(lambda rows: self.make(connection(), spec, rows), entered)
         return table, together(failing, of_stream(failed, own.column_names))
 

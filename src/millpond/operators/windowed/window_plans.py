@@ -57,9 +57,9 @@ def over(query: StreamQuery, stream: StreamDefinition) -> str:
 
 def filter_and_keys(query: StreamQuery) -> list[Fact]:
     """Its condition, and what it groups by."""
-    found = [Fact("filter", query.where)] if query.where else []
+    found = [Fact("filter", str(query.where))] if query.where else []
     if isinstance(query, Aggregation) and query.keys:
-        found.append(Fact("keys", ", ".join(k.expression for k in query.keys)))
+        found.append(Fact("keys", ", ".join(str(k.expression) for k in query.keys)))
     return found
 
 

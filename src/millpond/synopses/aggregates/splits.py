@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from millpond.types import Expression
+
 Kind = Literal[
     "add", "min", "max", "moments", "comoments", "list", "set", "counts", "frequent", "quantiles", "distinct", "steps",
     "bit_and", "bit_or", "bit_xor", "product",
@@ -30,7 +32,7 @@ class Component:
 
     name: prefix of its columns, derived from what it computes, so that equal components of several queries are one.
     kind: how two accumulators combine.
-    columns: (suffix, DuckDB aggregate SQL over stream columns) of each physical column.
+    columns: (suffix, aggregate over stream columns) of each physical column.
     safe: whether computing it cannot fail on a row: it reads bare columns. A row on which an expression fails is left
         out for the query that asked for it, so only queries with the same unsafe components can share.
     size: how many entries a sketch keeps.
@@ -38,7 +40,7 @@ class Component:
 
     name: str
     kind: Kind
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, Expression], ...]
     safe: bool = True
     size: int = 0
 

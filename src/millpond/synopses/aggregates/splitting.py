@@ -8,25 +8,25 @@ keep counts of values and sketches.
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import replace
 
 from millpond.synopses.aggregates.splits import ENTRIES, Component, Kind, Split
 from millpond.synopses.aggregates.statistics import family_of, statistic
 from millpond.synopses.aggregates.taken_back import split_of
 from millpond.synopses.aggregates.weighted import weighted
-from millpond.types import Aggregate
+from millpond.types import Aggregate, Expression, composed
 
-_BARE = re.compile(r'"(?:[^"]|"")*"')
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN"}
 _INTEGERS = _SMALL | {"BIGINT", "UBIGINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
 _WHOLE = _INTEGERS - {"BOOLEAN"}
 
 
-def _component(kind: Kind, *columns: tuple[str, str]) -> Component:
+def _component(kind: Kind, *columns: tuple[str, str], beside: tuple[str, ...] = ()) -> Component:
+    """A component of its columns' SQL. beside: what it reads beside what the aggregate does."""
     text = kind + "|" + "|".join(f"{s}={e}" for s, e in columns)
-    return Component("c" + hashlib.blake2b(text.encode(), digest_size=6).hexdigest(), kind, columns)
+    name = "c" + hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    return Component(name, kind, tuple((s, Expression(sql, beside)) for s, sql in columns))
 
 
 def is_holistic(aggregate: Aggregate) -> bool:
@@ -37,16 +37,19 @@ def is_holistic(aggregate: Aggregate) -> bool:
 def components_of(aggregate: Aggregate, time: str) -> Split:
     """Split an aggregate; `time` is the stream's event-time column, which orders first, last and lists.
 
-    >>> components_of(Aggregate("a0", "count_star"), "ts").components[0].columns
-    (('', 'count(*)'),)
+    >>> str(components_of(Aggregate("a0", "count_star"), "ts").components[0].columns[0][1])
+    'count(*)'
     """
     split = _split(aggregate, time)
     if aggregate.measure:
         split = weighted(aggregate, lambda each: _split(each, time), _component)
-    texts = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
-    if aggregate.filter is None and all(_BARE.fullmatch(t) for t in texts):
-        return split
-    return replace(split, components=tuple(replace(c, safe=False) for c in split.components))
+    given = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
+    safe = aggregate.filter is None and all(each.column is not None for each in given)
+    components = tuple(
+        replace(c, safe=safe, columns=tuple((s, composed(e.sql, [*aggregate.over, e])) for s, e in c.columns))
+        for c in split.components
+    )
+    return replace(split, components=components)
 
 
 def _split(aggregate: Aggregate, time: str) -> Split:
@@ -64,10 +67,10 @@ def _split(aggregate: Aggregate, time: str) -> Split:
     if function == "count":
         return _counted(_component("add", ("", f"count({arguments[0]}){where}")))
     if function == "sum" and _summable(types[0]):
-        total = _sum(arguments[0], types[0], where)
+        total = _sum(arguments[0].sql, types[0], where)
         return Split((total,), total.name)
     if function == "avg" and _summable(types[0]):
-        total, count = _sum(arguments[0], types[0], where), _component("add", ("", f"count({arguments[0]}){where}"))
+        total, count = _sum(arguments[0].sql, types[0], where), _component("add", ("", f"count({arguments[0]}){where}"))
         return Split((total, count), f"(CASE WHEN {count.name} > 0 THEN {total.name}::DOUBLE / {count.name} END)")
     if function in ("min", "max"):
         kind: Kind = "min" if function == "min" else "max"
@@ -168,7 +171,7 @@ def _chosen(aggregate: Aggregate, time: str) -> Split:
         parts = f"'t': {t}, 'i': {i}, 'v': {arguments[0]}"
     kind: Kind = "min" if function in ("first", "arg_min") else "max"
     where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
-    best = _component(kind, ("", f"{kind}({{{parts}}}){where}"))
+    best = _component(kind, ("", f"{kind}({{{parts}}}){where}"), beside=(time, "_id"))
     return Split((best,), f"({best.name}).v")
 
 
@@ -185,7 +188,7 @@ def _distinct(aggregate: Aggregate, where: str) -> Split:
     c = values.name
     if function == "count":
         return Split((values,), f"coalesce(len(list_filter(list_distinct({c}), lambda x: x IS NOT NULL)), 0)")
-    order = ", ".join(t.sql.replace(t.expression, "u", 1) for t in aggregate.order) or "u"
+    order = ", ".join(t.by("u") for t in aggregate.order) or "u"
     extra = "".join(f", {p}" for p in aggregate.parameters)
     calls = {
         "list": f"list(DISTINCT u ORDER BY {order})",
@@ -201,8 +204,8 @@ def _listed(aggregate: Aggregate, time: str, where: str) -> Split:
     if function in ("list", "string_agg"):
         terms = "".join(f", 'o{n}': {t.expression}" for n, t in enumerate(aggregate.order))
         element = f"{{'v': {x}, 't': epoch_us(\"{time}\"), 'i': _id{terms}}}"
-        values = _component("list", ("", f"list({element}){where}"))
-        order = [t.sql.replace(t.expression, f"u.o{n}", 1) for n, t in enumerate(aggregate.order)]
+        values = _component("list", ("", f"list({element}){where}"), beside=(time, "_id"))
+        order = [t.by(f"u.o{n}") for n, t in enumerate(aggregate.order)]
         call = f"{function}(u.v{extra} ORDER BY {', '.join([*order, 'u.t', 'u.i'])})"
         return Split((values,), f"(SELECT {call} FROM (SELECT unnest({values.name}) AS u))")
     condition = f"({x}) IS NOT NULL" + (f" AND ({aggregate.filter})" if aggregate.filter else "")

@@ -22,7 +22,7 @@ from typing import Literal
 
 from millpond.support.sql import quote
 from millpond.synopses.aggregates.splits import VALUE, Component, Kind, Split
-from millpond.types import Aggregate
+from millpond.types import Aggregate, Expression
 
 #: Relative accuracy of approximate aggregates unless the call says another: ranks and counts as shares of the rows,
 #: distinct counts as one standard error.
@@ -90,11 +90,14 @@ def statistic(aggregate: Aggregate, time: str) -> Split:
     return _distinct(aggregate) if family == "distinct" else _steps(aggregate, time)
 
 
-def entries(kind: Kind, size: int, *columns: tuple[str, str]) -> Component:
-    """A component whose entries are kept few by `millpond.synopses.aggregates.entries`."""
+def entries(kind: Kind, size: int, *columns: tuple[str, str], beside: tuple[str, ...] = ()) -> Component:
+    """A component whose entries are kept few by `millpond.synopses.aggregates.entries`.
+
+    beside: what it reads beside what the aggregate does.
+    """
     text = f"{kind}|{size}|" + "|".join(f"{s}={e}" for s, e in columns)
     name = "c" + hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    return Component(name, kind, columns, size=size)
+    return Component(name, kind, tuple((s, Expression(sql, beside)) for s, sql in columns), size=size)
 
 
 def _where(aggregate: Aggregate, *conditions: str) -> str:
@@ -105,7 +108,7 @@ def _where(aggregate: Aggregate, *conditions: str) -> str:
 def _value(aggregate: Aggregate) -> str:
     """The argument as it is kept: an ENUM as text, since Arrow does not carry its order inside of entries."""
     x = aggregate.arguments[0]
-    return f"({x})::VARCHAR" if aggregate.argument_types[0].upper().startswith("ENUM") else x
+    return f"({x})::VARCHAR" if aggregate.argument_types[0].upper().startswith("ENUM") else x.sql
 
 
 def _back(aggregate: Aggregate, value: str) -> str:
@@ -237,7 +240,7 @@ _NUMBERS |= {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"}
 
 
 def _distinct(aggregate: Aggregate) -> Split:
-    x = aggregate.arguments[0]
+    x = aggregate.arguments[0].sql
     if aggregate.argument_types[0].upper() in ("FLOAT", "DOUBLE"):
         x = f"({x} + 0.0)"  # 0.0 and -0.0 are the same value
     size = size_of("distinct", accuracy_of(aggregate))
@@ -255,7 +258,7 @@ def _steps(aggregate: Aggregate, time: str) -> Split:
     step = int(aggregate.parameters[0])
     entry = f"{{'k': {key}, 'b': {_start_of(step, f'epoch_us({quote(time)})')}, 's': ({x})::DOUBLE, 'n': 1::BIGINT}}"
     filtered = _where(aggregate, f"({x}) IS NOT NULL", f"({key}) IS NOT NULL")
-    values = entries("steps", 0, ("", f"list({entry}){filtered}"))
+    values = entries("steps", 0, ("", f"list({entry}){filtered}"), beside=(time,))
     c = values.name
     means = f"SELECT _at, u.k AS k, u.b AS b, fsum(u.s) / sum(u.n) AS m FROM {_entries(values)} GROUP BY _at, u.k, u.b"
     series = f"len(list_distinct([u.k for u in {c}]))"
@@ -334,7 +337,7 @@ def over_rows(aggregate: Aggregate, rows: str) -> tuple[str, str]:
 
 def kept_arguments(aggregate: Aggregate) -> tuple[str, ...]:
     """The arguments of a statistic as entries hold them, for `over_rows`."""
-    return (_value(aggregate), *aggregate.arguments[1:])
+    return (_value(aggregate), *(each.sql for each in aggregate.arguments[1:]))
 
 
 def kept_by(aggregate: Aggregate) -> str | None:

@@ -14,7 +14,7 @@ import hashlib
 from millpond.support.sql import quote
 from millpond.synopses.aggregates.splits import VALUE, Component, Kind, Split
 from millpond.synopses.aggregates.statistics import family_of, kept_arguments, over_rows
-from millpond.types import Aggregate
+from millpond.types import Aggregate, Expression
 
 #: 1 for a row that came, -1 for one that goes.
 SIGN = """(CASE "op" WHEN '-' THEN -1 ELSE 1 END)"""
@@ -32,7 +32,7 @@ def split_of(aggregate: Aggregate, time: str) -> Split:
     if function == "count" and not aggregate.distinct:
         return _difference(_count(f"{condition} AND ({arguments[0]}) IS NOT NULL"))
     if function in ("sum", "avg") and not aggregate.distinct and _exact(aggregate.argument_types[0]):
-        total = _total(arguments[0], aggregate.argument_types[0].upper(), condition)
+        total = _total(arguments[0].sql, aggregate.argument_types[0].upper(), condition)
         count = _count(f"{condition} AND ({arguments[0]}) IS NOT NULL")
         value = total.name if function == "sum" else f"{total.name}::DOUBLE / {count.name}"
         return Split((total, count), f"(CASE WHEN {count.name} > 0 THEN {value} END)")
@@ -63,7 +63,7 @@ def _total(x: str, kind: str, condition: str) -> Component:
 def _kept(aggregate: Aggregate, time: str, condition: str) -> Split:
     """Every row as an entry of a list; in `e` what tells it from others, in `s` its sign."""
     statistic = family_of(aggregate.function) is not None
-    arguments = kept_arguments(aggregate) if statistic else aggregate.arguments
+    arguments = kept_arguments(aggregate) if statistic else tuple(each.sql for each in aggregate.arguments)
     fields = [f"'a{n}': {x}" for n, x in enumerate(arguments)]
     fields += [f"'o{n}': {t.expression}" for n, t in enumerate(aggregate.order)]
     row = ", ".join(f"'c{n}': {column}" for n, column in enumerate(aggregate.row))
@@ -97,9 +97,9 @@ def _call(aggregate: Aggregate) -> str:
         return f"first({arguments[0]} ORDER BY {place}) FILTER (WHERE {arguments[0]} IS NOT NULL)"
     extra = "".join(f", {p}" for p in aggregate.parameters)
     if function in ("list", "string_agg"):
-        terms = [t.sql.replace(t.expression, f"e.o{n}", 1) for n, t in enumerate(aggregate.order)]
+        terms = [t.by(f"e.o{n}") for n, t in enumerate(aggregate.order)]
         if aggregate.distinct:
-            terms = [t.sql.replace(t.expression, arguments[0], 1) for t in aggregate.order] or [arguments[0]]
+            terms = [t.by(arguments[0]) for t in aggregate.order] or [arguments[0]]
             return f"{function}(DISTINCT {arguments[0]}{extra} ORDER BY {', '.join(terms)})"
         return f"{function}({arguments[0]}{extra} ORDER BY {', '.join([*terms, place])})"
     kind = aggregate.argument_types[0].upper() if aggregate.argument_types else ""
@@ -116,7 +116,7 @@ def _call(aggregate: Aggregate) -> str:
 
 def _component(kind: Kind, sql: str) -> Component:
     name = "c" + hashlib.blake2b(f"{kind}|={sql}".encode(), digest_size=6).hexdigest()
-    return Component(name, kind, (("", sql),))
+    return Component(name, kind, (("", Expression(sql)),))
 
 
 __all__ = ["SIGN", "split_of"]

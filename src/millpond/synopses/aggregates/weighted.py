@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from millpond.synopses.aggregates.estimates import count_interval_sql, quantile_sql
 from millpond.synopses.aggregates.splits import Component, Kind, Split
-from millpond.types import WEIGHT, Aggregate
+from millpond.types import WEIGHT, Aggregate, composed
 
 _W = f'"{WEIGHT}"'
 _ONE, _MORE = f"{_W} = 1", f"{_W} > 1"
@@ -52,7 +52,8 @@ def _where(aggregate: Aggregate, *conditions: str) -> str:
 
 def _and(aggregate: Aggregate, condition: str) -> Aggregate:
     """The aggregate over rows of weight 1 alone, as it is split without weights."""
-    return replace(aggregate, measure="", filter=_where(aggregate, condition))
+    given = [] if aggregate.filter is None else [aggregate.filter]
+    return replace(aggregate, measure="", filter=composed(_where(aggregate, condition), given, (WEIGHT,)))
 
 
 def _fitting(estimate: str, aggregate: Aggregate) -> str:
@@ -152,7 +153,7 @@ def _moments(split: Split, make: Make) -> Split:
     sums = ("n", "s") if names == "moments" else ("n", "b", "a", "c")
     # A segment has one weight, so that all its rows count alike.
     scaled = tuple(
-        (suffix, f"(({sql}) * {_WEIGHT})::DOUBLE" if suffix in sums else sql) for suffix, sql in columns.items()
+        (suffix, f"(({sql}) * {_WEIGHT})::DOUBLE" if suffix in sums else sql.sql) for suffix, sql in columns.items()
     )
     made = make(names, *scaled)
     return Split((made,), split.final.replace(component.name, made.name))

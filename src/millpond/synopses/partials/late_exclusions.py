@@ -19,6 +19,7 @@ from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.pane_partials import regroup
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.row_partials import RowsSpec
+from millpond.types import Expression
 
 CUT = "cut"
 
@@ -60,7 +61,7 @@ def regroup_cuts(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table)
 
 def _wider(spec: PanesSpec) -> PanesSpec:
     """The cut as one more key of the group."""
-    return replace(spec, keys=(*spec.keys, CUT), key_types=(*spec.key_types, "BIGINT"))
+    return replace(spec, keys=(*spec.keys, Expression(CUT, (CUT,))), key_types=(*spec.key_types, "BIGINT"))
 
 
 def _keyed(wider: PanesSpec, part: pa.Table) -> pa.Table:

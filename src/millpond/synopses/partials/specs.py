@@ -14,7 +14,18 @@ import pyarrow as pa
 from millpond.support.sql import quote
 from millpond.synopses.aggregates.splits import Component
 from millpond.synopses.aggregates.splitting import components_of
-from millpond.types import WEIGHT, Aggregation, Feed, Lookup, Reduction, StreamDefinition, Variant, to_json
+from millpond.types import (
+    WEIGHT,
+    Aggregation,
+    Expression,
+    Feed,
+    Lookup,
+    Reduction,
+    StreamDefinition,
+    Variant,
+    columns_read,
+    to_json,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +42,8 @@ class SynopsisSpec(Variant):
 
     stream: int
     time: str
-    where: str | None
-    keys: tuple[str, ...]
+    where: Expression | None
+    keys: tuple[Expression, ...]
     key_types: tuple[str, ...]
     components: tuple[Component, ...]
     casts: tuple[tuple[str, str], ...] = ()
@@ -68,14 +79,14 @@ class SynopsisSpec(Variant):
         return self.reduce is not None and self.reduce.samples
 
     @property
-    def texts(self) -> str:
-        """The expressions that it evaluates over rows, together."""
-        return " ".join([self.where or "", *self.keys, *(sql for c in self.components for _, sql in c.columns)])
+    def reads(self) -> frozenset[str]:
+        """The columns of rows that its expressions read."""
+        return columns_read(self.where, *self.keys, *(each for c in self.components for _, each in c.columns))
 
     def columns_of(self, stream: StreamDefinition) -> list[str]:
         """The stream's columns that the synopsis reads."""
         own = {self.time, *(["op"] if self.signed else []), *(self.lookup.needs if self.lookup is not None else ())}
-        return [c.name for c in stream.all_columns if quote(c.name) in self.texts or c.name in own]
+        return [c.name for c in stream.all_columns if c.name in self.reads | own]
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -92,7 +103,8 @@ class SynopsisSpec(Variant):
 
     def digest(self, head: tuple[object, ...], own: Sequence[object], form: Sequence[str], kind: Sequence[str]) -> str:
         """A stable text for what it is: its parts, and what its kind has of its own."""
-        parts = (self.stream, self.time, self.where, self.keys, *head)
+        where = None if self.where is None else self.where.sql
+        parts = (self.stream, self.time, where, [each.sql for each in self.keys], *head)
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
         reduced = [] if self.reduce is None else [to_json(self.reduce)]
         joined = [] if self.lookup is None else [to_json(replace(self.lookup, seen=()))]
