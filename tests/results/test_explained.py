@@ -107,13 +107,13 @@ def _over_http(url: str, statement: str) -> Any:
 
 
 def test_what_was_done_stands_with_who_did_it(pond: Any) -> None:
-    for name in ("panes", "rows", "relation", "pairs"):
+    for name in ("panes", "rows", "relation", "pairs", '"over pairs"'):
         before, plan = pond.explain(name), pond.explain(name, analyze=True)
-        assert pond.query(name).explain(analyze=True).operator == plan.operator
+        assert pond.query(name.strip('"')).explain(analyze=True).operator == plan.operator
         states = [node for node in plan.nodes() if node.operator in ("synopsis", "store")]
         assert states and all(node.value("work") for node in states)
         assert plan.value("answers") and before.value("answers") is None
-        assert [node.operator for node in plan.children][-1] == "epochs"
+        assert [node.operator for node in plan.nodes() if node.operator == "epochs"] == ["epochs"]
         assert not any(node.value("work") for node in before.nodes())
     counted = pond.explain("SELECT count(*) FROM s REDUCE sample(0.5)", analyze=True)
     assert [node.value("exact") for node in counted.children] == ["not exact: counts, sums and averages are estimates"]

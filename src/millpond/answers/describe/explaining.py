@@ -52,7 +52,9 @@ def explained(core: Core, subject: Explained, analyze: bool) -> PlanNode:
         analyze: and what that took in the last epochs; an ad hoc query that is reduced is answered for it.
     """
     with core.pinned():
-        return _Explaining(core, analyze).explained(subject).reworded(display)
+        node = _Explaining(core, analyze).explained(subject).reworded(display)
+    timed = analyze and isinstance(subject, Standing | StreamDefinition)
+    return node.with_more(children=(epochs_node(core),)) if timed else node
 
 
 class _Explaining:
@@ -119,8 +121,10 @@ class _Explaining:
             did, known = facts.done.get(owner, Done()), facts.published.queries.get(str(standing.id), QueryProgress())
             reported = f"{known.windows}, revised: {known.revisions}, rows too late: {known.too_late}"
             more += [Fact("answers", f"{did.rows_out} rows, {did.seconds:.3f} s"), Fact("rows reported", reported)]
-            parts.append(epochs_node(self.core))
-        return self.labelled(node.with_more(tuple(more), tuple(parts)), inner)
+        node = node.with_more(tuple(more), tuple(parts))
+        for stream in inner:
+            node = node.reworded(partial(_called, stream.name, stream.label))
+        return node
 
     def inner(self, reader: Standing, stream: StreamDefinition) -> PlanNode:
         """How a stream is made that stands without a name in a query's FROM."""
@@ -131,12 +135,6 @@ class _Explaining:
         shared = f"shared with {', '.join(others)}" if others else "its own"
         change = "take others back" if stream.takes_back else "stay as they are"
         return _titled(made, f"query over {stream.label}, an epoch after they form; they {change}, {shared}")
-
-    def labelled(self, node: PlanNode, inner: list[StreamDefinition]) -> PlanNode:
-        """A plan that calls streams without a name as people do."""
-        for stream in inner:
-            node = node.reworded(partial(_called, stream.name, stream.label))
-        return node
 
     def registered(self, registered: Registered) -> PlanNode:
         """A row query: how it is answered, how much of the answer is kept ready, and how often it is asked for."""
