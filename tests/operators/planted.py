@@ -32,33 +32,32 @@ def with_bystander(case: Case) -> Case:
     return replace(case, beside=f"CREATE QUERY {BYSTANDER} AS {text}")
 
 
-def doomed_in(kind: type[Operator], driver: Driver) -> tuple[set[str], set[str]]:
-    """The operators of a kind that do not work for the bystander, and the names of the queries that fail with them."""
+def doomed_in(kind: type[Operator], driver: Driver) -> dict[str, set[str]]:
+    """The operators of a kind that do not work for the bystander, and the names of the queries that fail with each."""
     found = [o for o in driver.operators if isinstance(o, kind)]
     found = [o for o in found if BYSTANDER not in {q.definition.name for q in o.users()}]
-    users = {q.definition.name for o in found for each in (o, *o.readers) for q in each.users()}
-    return {o.owner for o in found}, users
+    return {o.owner: {q.definition.name for each in (o, *o.readers) for q in each.users()} for o in found}
 
 
 @contextmanager
-def told(kind: type[Operator], owners: Container[str], tell: Callable[[str], None]) -> Iterator[None]:
-    """While it is open, a function is told the name of each method that is called of some operators of a kind."""
+def told(kind: type[Operator], owners: Container[str], tell: Callable[[str, str], None]) -> Iterator[None]:
+    """While it is open, a function is told each method that is called of some operators of a kind, and of which."""
 
     def wrapped(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(operator: Operator, *args: Any, **named: Any) -> Any:
             if operator.owner in owners:
-                tell(name)
+                tell(name, operator.owner)
             made = method(operator, *args, **named)
             if name == "mapper" and made is not None and operator.owner in owners:
                 for part in ("add", "finish"):
-                    setattr(made, part, told_first(f"mapper.{part}", getattr(made, part)))
+                    setattr(made, part, told_first(f"mapper.{part}", operator.owner, getattr(made, part)))
             return made
 
         return call
 
-    def told_first(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def told_first(name: str, owner: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            tell(name)
+            tell(name, owner)
             return method(*args)
 
         return call

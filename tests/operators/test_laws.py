@@ -212,17 +212,18 @@ def test_operators_explain_themselves_as_data(entry: Entry, data: st.DataObject)
 def test_whatever_a_method_raises_fails_its_queries_and_nobody_elses(entry: Entry, data: st.DataObject) -> None:
     case, shards = with_bystander(data.draw(entry.cases)), data.draw(SHARDS)
     epochs = data.draw(arrivals(case))
-    called: set[str] = set()
+    called: dict[str, set[str]] = {}
     with driven(case, shards) as driver:
-        doomed, failing = doomed_in(entry.kind, driver)
-        with told(entry.kind, doomed, called.add):
+        doomed = doomed_in(entry.kind, driver)
+        with told(entry.kind, doomed, lambda name, owner: called.setdefault(name, set()).add(owner)):
             lived(driver, epochs)
         assert not driver.failures
         expected = last_answers(driver)[BYSTANDER]
     assume(called)  # the bystander may share all there is
     method = data.draw(st.sampled_from(sorted(called)))
+    failing = set().union(*(doomed[owner] for owner in called[method]))
 
-    def fault(name: str) -> None:
+    def fault(name: str, owner: str) -> None:
         if name == method:
             raise RuntimeError("planted")
 
