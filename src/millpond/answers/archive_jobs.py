@@ -220,7 +220,7 @@ class _Plain:
         first, stream = self.streams[0], self.streams[scan.place]
         schema, union = row_schema(first), Union(first.id, query.feeds)
         reader = ArchiveReader(self.pond, stream, weighted=self.weighted, at_hand=at_hand)
-        outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in query.select]
+        outputs = [o.sql for o in query.select]
         outputs += [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
         outputs += [] if query.distinct else [f"epoch_us({quote(first.options.time)}) AS _t", "_id"]
         where = f" WHERE ({query.where})" if query.where else ""

@@ -168,10 +168,7 @@ def _versions(core: Core, standing: Standing, published: Published, instant: int
 
 
 def outputs_of(query: RelationalQuery) -> str:
-    names = [o.name.replace('"', '""') for o in query.select]
-    return ", ".join(
-        f'CAST(c{n} AS {o.type}) AS "{name}"' for n, (o, name) in enumerate(zip(query.select, names, strict=True))
-    )
+    return ", ".join(o.sql for o in query.select)
 
 
 def _end(core: Core, item: RelationInput, published: Published) -> int:

@@ -6,7 +6,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import STATUS, Relational
 
@@ -21,7 +20,7 @@ def shown(db: duckdb.DuckDBPyConnection, query: Relational, found: pa.Table) -> 
         found: `_at`, `_sign`, c0, …, `_n`, `_revision`; a negative `_n` takes rows back. Its order is kept. With
             `_status`, the rows have a status, too.
     """
-    outputs = [f"CAST(c{n} AS {o.type}) AS {quote(o.name)}" for n, o in enumerate(query.select)]
+    outputs = [o.sql for o in query.select]
     if not query.makes_stream:
         outputs.append("CASE WHEN _sign > 0 THEN '+' ELSE '-' END AS change")
     status = f" _status AS {STATUS}," if "_status" in found.column_names else ""

@@ -29,6 +29,7 @@ from millpond.types import (
     Window,
     WindowedQuery,
     WindowQuery,
+    projected,
 )
 from millpond.windows import Cover, KindPanes, Rows
 from millpond.windows.candidates import Ints
@@ -193,8 +194,8 @@ def _of_window(components: Sequence[Component], spec: PanesSpec, query: WindowQu
 
 def finish_windows(db: duckdb.DuckDBPyConnection, query: WindowedQuery, time: str, folded: pa.Table) -> pa.Table:
     """Answers from folded windows: the window's columns, the select list, hidden identity columns `_k*`."""
-    finals = [f"({_final(a, time, folded, query)})::{a.type} AS {a.name}" for a in query.aggregates]
-    keys = [f"{k.name}::{k.type} AS {k.name}" for k in query.keys]
+    finals = [projected(_final(a, time, folded, query), a.type, a.name) for a in query.aggregates]
+    keys = [projected(k.name, k.type, k.name) for k in query.keys]
     window = query.window
     start = f'"end" - {window.range}' if isinstance(window, TimeWindow) else '"start"'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
@@ -247,11 +248,11 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table, query: WindowedQue
 
 
 def _outer(query: WindowedQuery, inner: str) -> str:
-    outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in query.select]
+    outputs = [o.sql for o in query.select]
     number, partition = _of_row_window(query)
     if query.distinct:
         hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(partition)]
-        hidden += [f"({o.expression})::{o.type} AS _k{i}" for i, o in enumerate(query.select)]
+        hidden += [projected(o.expression, o.type, f"_k{i}") for i, o in enumerate(query.select)]
     else:
         hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
     window = ["window_start", "window_end", *(c.name for c in number)]
@@ -276,5 +277,5 @@ def _outer(query: WindowedQuery, inner: str) -> str:
 
 def empty_answers(db: duckdb.DuckDBPyConnection, columns: Sequence[Column]) -> pa.Table:
     """An empty table with the given columns."""
-    listed = ", ".join(f"NULL::{c.type} AS {quote(c.name)}" for c in columns)
+    listed = ", ".join(projected("NULL", c.type, c.name) for c in columns)
     return query_table(db, f"SELECT {listed} LIMIT 0")

@@ -31,7 +31,7 @@ from millpond.types.function_definitions import FunctionDefinition
 from millpond.types.instants import EPOCH, Landmark, micros_of, moment_of
 from millpond.types.json_records import Variant, from_json, to_json, union_from_json
 from millpond.types.options.query_options import QueryOptions
-from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output
+from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output, projected
 from millpond.types.queries import (
     Aggregation,
     Answer,
@@ -175,6 +175,7 @@ __all__ = [
     "micros_of",
     "moment_of",
     "outer_of",
+    "projected",
     "to_json",
     "union_from_json",
 ]

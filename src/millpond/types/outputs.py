@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from millpond.support.sql import quote
 from millpond.types.instants import Landmark
 from millpond.types.sql_expressions import Expression
 
@@ -83,6 +84,20 @@ class Output:
     name: str
     expression: Expression
     type: str
+
+    @property
+    def sql(self) -> str:
+        """The column as a SELECT list of DuckDB has it."""
+        return projected(self.expression, self.type, self.name)
+
+
+def projected(value: Expression | str, kind: str, name: str) -> str:
+    """An item of a SELECT list: a value as a type, under a name.
+
+    >>> projected("NULL", "BIGINT", "n")
+    '(NULL)::BIGINT AS "n"'
+    """
+    return f"({value})::{kind} AS {quote(name)}"
 
 
 #: Bits of a row's id that say its place in its stream; the place of the stream in a union stands above.

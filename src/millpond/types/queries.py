@@ -24,7 +24,7 @@ from millpond.types.relation_queries import (
     RelationPlan,
 )
 from millpond.types.selections import JoinFactor, Side
-from millpond.types.sql_expressions import Expression, columns_read
+from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, expressions_in
 from millpond.types.window_definitions import RowWindow, Window
 
 
@@ -34,6 +34,11 @@ class Answer(Variant):
 
     select: tuple[Output, ...]
     text: str = ""
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """The registered functions that it calls, by reference."""
+        return frozenset(each for found in expressions_in(self) for each in found.registered)
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -88,6 +93,11 @@ class StreamQuery(Answer):
     signed: bool = False
     lookup: Lookup | None = None
 
+    @property
+    def registered(self) -> frozenset[str]:
+        """The registered functions that it calls, by reference."""
+        return super().registered.union(() if self.lookup is None else calls_of_statement(self.lookup.sql))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregation(StreamQuery):
@@ -138,6 +148,7 @@ class Relational(Answer):
     sql: over the inputs' aliases as they are at one instant.
     lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
         called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
+    calls: the registered functions that `sql` calls, by reference; None: it was bound before that was written down.
     """
 
     inputs: tuple[RelationInput, ...]
@@ -145,6 +156,13 @@ class Relational(Answer):
     sql: str
     lifted: str | None
     instants: str
+    calls: tuple[str, ...] | None = None
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """The registered functions that it calls, by reference."""
+        stated = calls_of_statement(self.sql) if self.calls is None else self.calls
+        return super().registered.union(stated)
 
     @property
     def stream(self) -> str:

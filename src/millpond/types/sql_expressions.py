@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from millpond.support.sql import quote
@@ -141,6 +141,18 @@ def columns_read(*expressions: Expression | None) -> frozenset[str]:
     return frozenset([column for each in expressions if each is not None for column in each.columns])
 
 
+def expressions_in(value: Any) -> Iterator[Expression]:
+    """The expressions that a query, a spec or another value is made of, at whatever depth."""
+    if isinstance(value, Expression):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from expressions_in(each)
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from expressions_in(getattr(value, each.name))
+
+
 # -- SQL from before expressions said what they are made of ------------------------------------------------------------
 
 #: A part of the syntax tree that DuckDB's parser gives, as JSON.
@@ -167,6 +179,14 @@ def parsed(sql: str) -> Expression:
         listed[0] = part
         conjuncts.append(_told(part, _asked("json_deserialize_sql", json.dumps(tree)).removeprefix("SELECT ")))
     return replace(whole, conjuncts=tuple(conjuncts) if len(conjuncts) > 1 else ())
+
+
+@functools.lru_cache(maxsize=1024)
+def calls_of_statement(sql: str) -> tuple[str, ...]:
+    """The registered functions that a SELECT calls of which only the SQL was written down, by reference."""
+    tree = json.loads(_asked("json_serialize_sql", sql))
+    names = [n["function_name"] for n in _walk(tree) if n.get("class") == "FUNCTION"]
+    return tuple(name for name in dict.fromkeys(names) if is_reference(name))
 
 
 def _asked(function: str, value: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from millpond.engine.core import Core
-from millpond.types import to_json
+from millpond.types.sql_expressions import expressions_in
 
 
 def show_functions(core: Core) -> pa.Table:
@@ -33,24 +32,24 @@ def show_functions(core: Core) -> pa.Table:
 
 
 def users_of(core: Core, references: Sequence[str]) -> list[list[str]]:
-    """Of each function the names of the queries, streams and summaries whose text calls it, in order.
+    """Of each function the names of the queries, streams and summaries that call it, in order.
 
     Arguments:
-        references: what the functions are called in bound text.
+        references: of the functions.
     """
     catalog, register = core.catalog, core.register
-    texts = [(n, json.dumps(to_json(q))) for q in catalog.queries.values() for n in catalog.known_as(q)]
-    texts += [(s.name, json.dumps(to_json(s))) for s in catalog.shown_streams()]
-    summaries = catalog.summaries.values()
-    texts += [(f"a summary of {catalog.streams[s.stream].name}", json.dumps(to_json(s))) for s in summaries]
-    found = [{name for name, text in texts if reference in text} for reference in references]
+    users = [(n, q.definition.query.registered) for q in catalog.queries.values() for n in catalog.known_as(q)]
+    users += [(s.name, _called(s.derived)) for s in catalog.shown_streams()]
+    users += [(f"a summary of {catalog.streams[s.stream].name}", _called(s.spec)) for s in catalog.summaries.values()]
     for number in register.listing()["id"].to_pylist() if len(register) and references else ():
         registered = register.get(number)
-        text = repr(registered.selection)
-        for names, reference in zip(found, references, strict=True):
-            if reference in text:
-                names.add(registered.name)
-    return [sorted(names) for names in found]
+        users.append((registered.name, _called(registered.selection)))
+    return [sorted({name for name, called in users if reference in called}) for reference in references]
+
+
+def _called(value: object) -> frozenset[str]:
+    """The registered functions that the expressions in a value call, by reference."""
+    return frozenset(each for found in expressions_in(value) for each in found.registered)
 
 
 __all__ = ["show_functions", "users_of"]

@@ -278,7 +278,7 @@ def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Ta
     query = selection.query
     db = connection()
     shown = [_q(o.name) for o in query.select]
-    outputs = [f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select]
+    outputs = [o.sql for o in query.select]
     order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
     distinct = "DISTINCT " if query.distinct else ""
     hidden = [] if query.distinct else ["_id AS _n"]

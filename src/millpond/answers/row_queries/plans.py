@@ -92,7 +92,7 @@ def _direct(query: ScanQuery, stream: StreamDefinition) -> tuple[str, ...] | Non
 def _sql(selection: RowQuery, stream: StreamDefinition) -> str:
     query = selection.query
     source = as_declared("rows", casts_of(stream), _read(selection, stream))
-    outputs = ", ".join(f"({o.expression})::{o.type} AS {_q(o.name)}" for o in query.select)
+    outputs = ", ".join(o.sql for o in query.select)
     if not query.distinct and not query.order_by:
         return f"SELECT {outputs} FROM {source}"
     order = "".join(f", ({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by))

@@ -16,7 +16,7 @@ from millpond.language.resolve.relation_refs import RelationRef
 from millpond.language.syntax.source_text import Source, nearest, own_span
 from millpond.support.errors import StatementError
 from millpond.support.sql import quote
-from millpond.types import Column
+from millpond.types import Column, projected
 
 #: What DuckDB says of an ASOF join that compares nothing by order.
 _NO_ORDER = "missing ASOF JOIN inequality"
@@ -36,8 +36,7 @@ def describe_over(
         refs: what it is over. select: as it was written.
     """
     ctes = ", ".join(
-        f"{quote(r.alias)} AS (SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {quote(c.name)}' for c in r.columns)})"
-        for r in refs
+        f"{quote(r.alias)} AS (SELECT {', '.join(projected('NULL', c.type, c.name) for c in r.columns)})" for r in refs
     )
 
     def question(tree: exp.Expr) -> str:

@@ -13,7 +13,7 @@ import duckdb
 
 from millpond.functions import display, install
 from millpond.support.sql import quote
-from millpond.types import Column
+from millpond.types import Column, projected
 
 _LOCK = threading.Lock()
 
@@ -72,7 +72,7 @@ class Refused(Exception):
 
 def empty_relation(columns: Iterable[Column]) -> str:
     """SQL of a derived table with these columns."""
-    fields = ", ".join(f"CAST(NULL AS {c.type}) AS {quote(c.name)}" for c in columns)
+    fields = ", ".join(projected("NULL", c.type, c.name) for c in columns)
     return f"(SELECT {fields or '1'})"
 
 

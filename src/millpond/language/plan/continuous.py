@@ -62,7 +62,9 @@ from millpond.types import (
     RelationQuery,
     RelationWindow,
     all_of,
+    projected,
 )
+from millpond.types.function_definitions import is_reference
 
 #: Whether what is asked of a row that stays in its window holds for it.
 _HOLDS = Column(HOLDS, "BOOLEAN")
@@ -138,6 +140,7 @@ class _Binder:
             "inputs": tuple(self.input(r, pushed, checks.get(r.alias, ())) for r in refs if r.kind == "stream"),
             "tables": tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream"),
             **self.rendered(tree, refs),
+            "calls": tuple(dict.fromkeys(c.name for c in tree.find_all(exp.Anonymous) if is_reference(c.name))),
         }
         whole = self.elements(tree) or bool(self.reduced)
         joined = (
@@ -246,7 +249,7 @@ class _Binder:
         sql = f'SELECT {i}."{INSTANT}", q.* FROM {i}, LATERAL ({inner}) AS q'
         empty = [f'{i} AS (SELECT CAST(NULL AS BIGINT) AS "{INSTANT}")']
         for ref in refs:
-            fields = [f"CAST(NULL AS {c.type}) AS {quote(c.name)}" for c in ref.columns]
+            fields = [projected("NULL", c.type, c.name) for c in ref.columns]
             if ref.kind == "stream":
                 fields.append(f'CAST(NULL AS BIGINT) AS "{INSTANT}"')
             empty.append(f"{quote(ref.alias)} AS (SELECT {', '.join(fields)})")

@@ -22,7 +22,6 @@ from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived_stream import Reached, derived_folder, write_part
 from millpond.sources.intake_log import Item
-from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import bisect
@@ -132,7 +131,7 @@ def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table)
 
 
 def _projection(source: StreamDefinition, derivation: Derivation) -> str:
-    outputs = [f"({o.expression})::{o.type} AS {quote(o.name)}" for o in derivation.select]
+    outputs = [o.sql for o in derivation.select]
     rows = as_declared(
         "__rows", casts_of(source), columns_read(derivation.where, *(o.expression for o in derivation.select))
     )

@@ -30,11 +30,10 @@ from millpond.operators.windowed.numbers import REVISIONS, numbers_in
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Rows, Run
 from millpond.support.errors import SourceError
-from millpond.support.sql import quote
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
 from millpond.tables import Chunk
-from millpond.types import QueryOptions, Relational, RelationInput
+from millpond.types import QueryOptions, Relational, RelationInput, projected
 from millpond.types.plan_nodes import PlanNode
 from millpond.types.relation_queries import are_together
 
@@ -385,7 +384,7 @@ class Needed:
 def empty_rows(db: duckdb.DuckDBPyConnection, columns: Sequence[Any]) -> pa.Table:
     """A store without rows."""
     own = ["NULL::BIGINT AS _t", "NULL::BIGINT AS _id", "NULL::BIGINT AS _epoch", "NULL::BIGINT AS _cut"]
-    fields = [*own, *(f"NULL::{c.type} AS {quote(c.name)}" for c in columns)]
+    fields = [*own, *(projected("NULL", c.type, c.name) for c in columns)]
     return query_table(db, f"SELECT {', '.join(fields)} LIMIT 0")
 
 
