@@ -385,6 +385,12 @@ class Register(Reading):
     # --- names and ids ------------------------------------------------------------------------------------------------
 
     @property
+    def version(self) -> int:
+        """How many events it has seen."""
+        with self._lock:
+            return self._seq
+
+    @property
     def next_id(self) -> int:
         """From it on ids are free, until somebody reserves one."""
         with self._lock:

@@ -20,6 +20,7 @@ from millpond.engine.control.controllers import Controllers
 from millpond.engine.control.reporting import Reporter, Work
 from millpond.engine.control.sizes import StateSizes
 from millpond.engine.control.telemetry import Telemetry
+from millpond.engine.damage import check_files
 from millpond.engine.intake.admission import Pace
 from millpond.engine.intake.stream_sources import StreamSources
 from millpond.engine.jobs.backfill_queue import Backfills
@@ -269,6 +270,7 @@ def open_core(
         core = _assembled(ownership, executor(ownership.path), clock or wall_clock, given)
         for definition in core.catalogs.catalog.streams.values():
             core.storage.open_stream(definition)
+        check_files(core.path, core.catalogs, core.epochs, core.storage)
         core.catalogs.reconcile()
         return core
     except BaseException:

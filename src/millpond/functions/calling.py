@@ -75,9 +75,11 @@ def over_arrays(name: str, function: Callable[..., Any], vectorised: bool, retur
         if not count:
             return pa.nulls(rows, returns)
         try:
-            made = function(*columns) if vectorised else list(map(function, *(c.to_pylist() for c in columns)))
+            # Not by `map`, for which a StopIteration of the function would be the end of the rows.
+            lists = [c.to_pylist() for c in columns]
+            made = function(*columns) if vectorised else [function(*row) for row in zip(*lists, strict=True)]
             result = _array(made, returns)
-        except (Exception, SystemExit) as error:  # a function that calls exit() must not end the pond's process
+        except (Exception, SystemExit, GeneratorExit) as error:  # none of them may end the pond's process
             raise UserFunctionError(f"{FAILED}{name} failed: {_told(error, own)}") from None
         if len(result) != count:
             raise UserFunctionError(f"{FAILED}{name} failed: it gave {len(result)} values for {count} rows")
