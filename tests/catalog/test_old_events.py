@@ -26,12 +26,17 @@ def folded(path: Path) -> Catalog:
 
 
 def alike(catalog: Catalog) -> Catalog:
-    """A catalog without what differs between places and versions: folders, and how keys of streams are written."""
+    """A catalog without what differs between places and versions: folders, and how keys of streams are written.
+
+    A delimiter that was not said was a comma, and is told by a file's name now.
+    """
     tables = {n: replace(t, path=Path(t.path).name) for n, t in catalog.tables.items()}
     streams = {
         n: replace(s, derived=replace(s.derived, inner=key_as_written_now(s.derived.inner))) if s.derived else s
         for n, s in catalog.streams.items()
     }
+    said = {n: replace(s.options, delimiter=s.options.delimiter or ",") for n, s in streams.items()}
+    streams = {n: replace(s, options=said[n]) for n, s in streams.items()}
     return replace(catalog, tables=tables, streams=streams)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millpond.progress import NEVER
@@ -186,6 +186,8 @@ CHANGING = [
     cuts=st.sets(st.integers(1, END - 1), max_size=3),
     window=st.sampled_from(["[NOW]", "[RANGE 3 MICROSECONDS]", "[ROWS 2]"]),
 )  # fmt: skip
+@example(rows=[(6, 0)], first=[], later={7: [(0, 0, None, None)]}, cuts=set(), window="[NOW]")
+@example(rows=[(6, 0)], first=[(0, 0, None, None)], later={6: []}, cuts={6}, window="[NOW]")
 @settings(max_examples=max(5, settings.default.max_examples // 12), deadline=None)
 def test_tables_that_change_change_relations(
     text: str, rows: list[Any], first: list[Row], later: dict[int, list[Row]], cuts: set[int], window: str

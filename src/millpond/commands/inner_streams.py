@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from millpond.commands.planned import Event, Ids, MakeStream, Step
 from millpond.commands.pond_facts import Facts
@@ -177,8 +177,15 @@ class _Settling:
 
 def _key(each: InnerStream, query: StandingQuery, options: QueryOptions) -> str:
     """What a stream is made of, and what of it is kept: equal for queries that can share one."""
-    what = [to_json(replace(query, text="")), each.revisions, to_json(replace(options, since=None))]
+    what = [_made_of(replace(query, text="")), each.revisions, to_json(replace(options, since=None))]
     return json.dumps(what, sort_keys=True)
+
+
+def _made_of(query: StandingQuery) -> dict[str, Any]:
+    """A query as JSON, without what its SQL says besides."""
+    found: dict[str, Any] = to_json(query)
+    found.pop("calls", None)
+    return found
 
 
 def key_as_written_now(key: str) -> str:
@@ -186,7 +193,7 @@ def key_as_written_now(key: str) -> str:
     if not key:
         return ""
     query, *others = json.loads(key)
-    return json.dumps([to_json(union_from_json(StandingQuery, query)), *others], sort_keys=True)
+    return json.dumps([_made_of(union_from_json(StandingQuery, query)), *others], sort_keys=True)
 
 
 def _since(query: StandingQuery, since: Since, bound: int) -> Since:

@@ -64,11 +64,13 @@ def _changes(
     if len(stretches) == 1 and not switches:
         return _changes_within(db, query, contents, stretches[0][2], low, high, observer)
     c = _list(query)
+    # What leaves at the instant of a switch cancels what the new tables make of it, whichever of them is asked for.
+    both = replace(query, operator=None)
     parts = [
         query_table(
             db,
             f"SELECT _at, {c}, _net FROM d",
-            d=_changes_within(db, query, contents, found, start, stop, observer)[0],
+            d=_changes_within(db, both, contents, found, start, stop, observer)[0],
         )
         for start, stop, found in stretches
     ]

@@ -6,7 +6,7 @@ kinds of queries matches them all (`typing.assert_never`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from millpond.types.json_records import TAG, Variant
@@ -156,7 +156,7 @@ class Relational(Answer):
     sql: str
     lifted: str | None
     instants: str
-    calls: tuple[str, ...] | None = None
+    calls: tuple[str, ...] | None = field(default=None, compare=False)
 
     @property
     def registered(self) -> frozenset[str]:

@@ -475,6 +475,12 @@ class BoxTable:
         slot_first, count = (queries[n].to_numpy() for n in ("first", "count"))
         last = {q: i for i, q in enumerate(ids)}
         table._append(_Added(attribute, low, high, flags, first, end, ids, slot_first, count, last))
+        # Intervals of dead queries were written, too.
+        slots, size = np.flatnonzero(count), len(attribute) + 1
+        starts, stops = first[slot_first[slots]], end[slot_first[slots] + count[slots] - 1]
+        live = np.cumsum(np.bincount(starts, minlength=size) - np.bincount(stops, minlength=size))[:-1] > 0
+        for number, surplus in enumerate(np.bincount(attribute[~live], minlength=len(table._attributes)).tolist()):
+            table._attributes[number].uses -= surplus
         table.version = int(tables["attributes"].schema.metadata[b"version"])
         return table
 
