@@ -121,8 +121,8 @@ def play(shape: str, operator: str, windows: list[list[str]], drawn: Any, option
                 expected = getattr(query, operator.lower())(-1, END)
                 found = story.answers(number)
                 if operator == "RSTREAM":  # it begins with the first row, and ends when everything has happened
-                    stamps = [r.stamp for rows in story.rows.values() for r in rows] or [0]
-                    seen = range(min(stamps), max(stamps) + 1)
+                    stamps = [r.stamp for rows in story.rows.values() for r in rows]
+                    seen = range(min(stamps), max(stamps) + 1) if stamps else range(0)
                     expected, found = (
                         Counter({(at, row): n for (at, row), n in all_.items() if at in seen})
                         for all_ in (expected, found)
@@ -232,7 +232,7 @@ def test_a_handle_asks_a_relation(tmp_path: Path) -> None:
         pond.ingest("s", [{"ts": EPOCH + dt.timedelta(microseconds=t), "a": t} for t in (1, 2, 9)])
         pond.drain()
         answer = handle.result()
-        assert (answer.now, answer.progress, answer.final) == (9, 4, False)
+        assert (answer.now, answer.watermark, answer.final) == (9, 4, False)
         assert answer.table["total"].to_pylist() == [9]
         assert handle.result(as_of="watermark").table["total"].to_pylist() == [3]  # at 3, the last final instant
         assert handle.result(as_of=1).table["total"].to_pylist() == [9]  # epoch 1

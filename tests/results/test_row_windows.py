@@ -88,7 +88,7 @@ def test_explain_says_what_is_kept(inline_pond: Factory) -> None:
     lines = [r["plan"] for r in pond.sql(f"EXPLAIN {COUNT} [ROWS 10 SLIDE 2] WHERE v > 1").table.to_pylist()]
     assert "window: the last 10 rows, ending with every 2th row by rank" in lines
     assert any(line.startswith("filter: ") and line.endswith("cannot go below it") for line in lines)
-    assert "kept behind 1d before progress: the last 10 rows, and a number" in lines
+    assert "kept behind 1d before the watermark: the last 10 rows, and a number" in lines
     assert "shards: one has all rows, since numbers run through them" in lines
 
 

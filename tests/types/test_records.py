@@ -97,7 +97,9 @@ def values(hint: Any, depth: int = 0) -> st.SearchStrategy[Any]:
         missing = types.NoneType in arguments and depth >= DEPTH
         return st.none() if missing else st.one_of([values(a, depth) for a in some])
     if origin is tuple and arguments[1:] == (...,):
-        return st.lists(values(arguments[0], depth + 1), min_size=depth < DEPTH, max_size=depth < DEPTH).map(tuple)
+        if depth >= DEPTH:  # a class may hold others of itself
+            return st.just(())
+        return st.tuples(values(arguments[0], depth + 1))
     if origin is tuple:
         return st.tuples(*(values(a, depth + 1) for a in arguments))
     if origin is dict:

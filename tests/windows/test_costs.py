@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.answers import archive_jobs
+from millpond.operators.panes import operator as panes_operator
 from millpond.windows.costs import Measured, Weights, decide
 from tests.oracle import assert_rows_equal
 from tests.oracle.revisions import final_answers
@@ -69,9 +69,9 @@ def test_when_panes_do_not_pay(
 def test_classes_of_aggregates(function: str, kind: str | None, differential: bool, bounded: bool) -> None:
     from millpond.synopses import connection, is_holistic, partial, spec_of
     from millpond.synopses.folds import is_exact
-    from millpond.types import Aggregate, Column, StreamDefinition, StreamOptions, TimeWindow, WindowQuery
+    from millpond.types import Aggregate, Column, Expression, StreamDefinition, StreamOptions, TimeWindow, WindowQuery
 
-    arguments = ('"v"',) if kind else ()
+    arguments = (Expression.column_of("v"),) if kind else ()
     aggregate = Aggregate("a0", function, arguments, (kind,) if kind else (), type="DOUBLE")
     stream = StreamDefinition("s", (Column("ts", "TIMESTAMP"), Column("v", kind or "DOUBLE")), StreamOptions(time="ts"))
     spec = spec_of(WindowQuery(stream="s", window=TimeWindow(3, 1), select=(), aggregates=(aggregate,)), stream)
@@ -87,15 +87,15 @@ def test_without_panes_the_answers_are_the_same(data: st.DataObject) -> None:
     """The engine made to answer straight from rows gives what the definitions give."""
     stream = data.draw(streams(max_rows=16, gaps=False))
     case = data.draw(cases(stream.unit))
-    before = archive_jobs.decision_for
+    before = panes_operator.decision_for
     with pond(options(lateness=stream.unit)) as p:
         p.feed(data.draw(cuts(stream.rows)))
         p.finish()
-        archive_jobs.decision_for = lambda *_: SimpleNamespace(plan="direct")
+        panes_operator.decision_for = lambda *_: SimpleNamespace(plan="direct")
         try:
             table = p.sql(case.query()).table
         finally:
-            archive_jobs.decision_for = before
+            panes_operator.decision_for = before
         names = ["window_start", "window_end", *(f"c{i}" for i in range(len(case.select)))]
         expected = wanted(final_answers(case, stream.table))
         assert_rows_equal(expected, table_rows(table.select(names)), floor=floor(stream.rows), what=case.query())

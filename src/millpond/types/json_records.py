@@ -94,7 +94,7 @@ def _reader(hint: Any) -> Reader:
     origin = typing.get_origin(hint)
     if origin is types.UnionType or origin is typing.Union:
         inner = [a for a in typing.get_args(hint) if a is not type(None) and typing.get_origin(a) is not Literal]
-        return _record_reader(inner[0]) if len(inner) == 1 else _variant_reader(tuple(inner))
+        return _reader(inner[0]) if len(inner) == 1 else _variant_reader(tuple(inner))
     if origin is tuple:
         items = typing.get_args(hint)
         if len(items) > 1 and items[1] is not Ellipsis:
