@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -139,3 +140,22 @@ def test_tail_times(tmp_path: Path) -> None:
     assert times.tolist() == [n * 1_000_000 for n in range(2900, 3000)]
     (tmp_path / "b.ndjson").write_text('{"ts":"1970-01-01 00:00:01"}\n{oops\n\n{"ts":"x"}\n')
     assert tail_times(item_of(tmp_path / "b.ndjson"), S, engine_db(), 100).tolist() == [1_000_000]
+
+
+@pytest.mark.parametrize("more", ["", "\n", "no JSON\n", '{"ts": "2020-01-01", "l": [1]}\n'])
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [("DECIMAL(38,10)", t) for t in ("1871826.2200106972", "12345678901234567890.1234567891", "-0.0000000001", "1e3")]
+    + [("DECIMAL(38,10)", t) for t in ("1" * 28, "1" * 29, "1" * 45, "0.12345678905", "0.12345678904")]
+    + [("DECIMAL(4,2)", t) for t in ("99.99", "100", "400", "-99.99", "655.36")]
+    + [("DECIMAL(18,0)", t) for t in ("999999999999999999", "1000000000000000000", "123456789012345678")]
+    + [("HUGEINT", t) for t in ("12345678901234567890123456789", "-" + "9" * 30)],
+)
+def test_decimals_have_all_their_digits(tmp_path: Path, declared: str, text: str, more: str) -> None:
+    """As numbers and as texts, and whatever stands beside them."""
+    shown = engine_db().sql(f"SELECT TRY_CAST('{text}' AS {declared})::VARCHAR AS v").fetchall()[0][0]
+    right = [] if shown is None else [Decimal(shown)]
+    for written in (text, f'"{text}"'):
+        content = f'{{"ts": "2020-01-01", "d": {written}}}\n{more}'
+        result = read_text(tmp_path, "a.ndjson", content, stream("ts TIMESTAMP", f"d {declared}", "l INTEGER[]"))
+        assert [v for v in result.rows["d"].to_pylist() if v is not None] == right, written

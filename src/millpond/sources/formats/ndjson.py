@@ -20,6 +20,8 @@ from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition
 
 _BLOCK: Final = 4 << 20
+#: Numbers that fit no decimal, as DuckDB shows them.
+_LARGE: Final = r"^-?[0-9]{38}|[eE][+]?(3[7-9]|[4-9][0-9]|[0-9]{3})"
 _BLANKS: Final = "' ' || chr(9) || chr(10) || chr(13)"
 
 
@@ -57,7 +59,7 @@ def split_lines(data: bytes) -> pa.Array:
 
 def _fast(data: bytes, lines: pa.Array, known: dict[str, Carrier]) -> Found | None:
     """All by Arrow; None when a line, a key or a value is not as it should be."""
-    kinds = [c.arrow if _direct(c.arrow) and not c.checked else pa.string() for c in known.values()]
+    kinds = [_wide(c.arrow) if _direct(c.arrow) and not c.checked else pa.string() for c in known.values()]
     schema = pa.schema([(c.name, kind) for c, kind in zip(known.values(), kinds, strict=True)])
     try:
         table = pajson.read_json(
@@ -73,8 +75,25 @@ def _fast(data: bytes, lines: pa.Array, known: dict[str, Carrier]) -> Found | No
         return None
     if any(table.schema.field(i).type != schema.field(i).type for i in range(len(schema))):
         return None
-    columns = {name: table.column(i) for i, name in enumerate(known)}
+    try:
+        columns = {n: _narrow(table.column(i), c.arrow) for i, (n, c) in enumerate(known.items())}
+    except pa.ArrowInvalid:  # a decimal is too large
+        return None
     return Found(columns, len(table), lambda rows: _records(lines, rows), unknown=len(others))
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """A type that Arrow reads without harm: of a decimal that is too large it would take the lower 128 bits."""
+    return pa.decimal256(76, kind.scale) if pa.types.is_decimal(kind) else kind
+
+
+def _narrow(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column that was read as `_wide` says. Raises: ArrowInvalid for a decimal that does not fit."""
+    if not pa.types.is_decimal(column.type):
+        return column
+    found = column.cast(kind)
+    found.validate(full=True)
+    return found
 
 
 def _direct(kind: pa.DataType) -> bool:
@@ -84,6 +103,8 @@ def _direct(kind: pa.DataType) -> bool:
         return _direct(kind.value_type)
     if types.is_struct(kind):
         return all(_direct(kind.field(i).type) for i in range(kind.num_fields))
+    if types.is_decimal(kind):
+        return True
     return bool(types.is_integer(kind) or types.is_float64(kind) or types.is_boolean(kind) or is_text(kind))
 
 
@@ -113,6 +134,7 @@ def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnect
     good = np.flatnonzero(state == "ok")
     bad = np.flatnonzero((state != "ok") & (state != ""))
     columns, unknown = _extract(checked.column("line").take(pa.array(good)), known, db)
+    columns |= _decimals(lines.take(pa.array(good)), {n: c for n, c in known.items() if n in columns}, columns)
     rejected = None
     if len(bad):
         reasons = [f"line {i + 1}: {state[i]}" for i in bad]
@@ -127,6 +149,37 @@ def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnect
         unknown,
         json=True,
     )
+
+
+def _decimals(
+    lines: pa.Array, known: dict[str, Carrier], texts: dict[str, pa.ChunkedArray]
+) -> dict[str, pa.ChunkedArray]:
+    """The texts of decimals with all their digits: DuckDB makes doubles of JSON's numbers before it shows them.
+
+    Args:
+        lines: one object each. texts: what DuckDB gave, which stays where Arrow finds nothing.
+    """
+    wanted = {name: carrier for name, carrier in known.items() if pa.types.is_decimal(carrier.arrow)}
+    if not wanted or not len(lines):
+        return {}
+    schema = pa.schema([(c.name, pa.decimal256(76, 38)) for c in wanted.values()])
+    try:
+        table = pajson.read_json(
+            pa.BufferReader(lines.buffers()[2]),
+            read_options=pajson.ReadOptions(use_threads=False, block_size=_BLOCK),
+            parse_options=pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return {}
+    if len(table) != len(lines):
+        return {}
+    found = {}
+    for name, carrier in wanted.items():
+        large = pc.fill_null(pc.match_substring_regex(texts[name], _LARGE), False)
+        found[name] = pc.if_else(
+            large, texts[name], pc.coalesce(table.column(carrier.name).cast(pa.string()), texts[name])
+        )
+    return found
 
 
 def _extract(
