@@ -23,12 +23,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,17 +88,24 @@ def run(case: str, data: Path) -> dict[str, Any]:
             selects = SMALL if case == "small" else QUERIES[case]
             for number, select in enumerate(selects):
                 pond.sql(f"CREATE QUERY q{number} AS {select}")
-            work: Callable[[], object] = lambda: pond.drain(final=True)  # noqa: E731  # two lines are enough
-            if case == "small":
-                rows = pq.read_table(data / "0.parquet")
-                work = lambda: [(pond.ingest("s", rows.slice(i * 500, 500)), pond.step()) for i in range(100)]  # noqa: E731
+            rows = pq.read_table(data / "0.parquet")
+
+            def drain() -> None:
+                pond.drain(final=True)
+
+            def step() -> None:
+                for part in range(100):
+                    pond.ingest("s", rows.slice(part * 500, 500))
+                    pond.step()
+
+            work = step if case == "small" else drain
             begun = _cpu()
             work()
             spent = _cpu() - begun
             last = f"q{len(selects) - 1}"
             asked = f"INVOKE {last}" if case == "matching" else f"SELECT * FROM {last}"
             table = pond.sql(asked).table
-            total = sum(int(x) for x in table["n"].to_pylist())
+            total = int(pc.sum(table["n"]).as_py())
             return {"cpu": spent, "answers": [table.num_rows, total]}
     finally:
         shutil.rmtree(folder, ignore_errors=True)

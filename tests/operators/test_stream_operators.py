@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import millpond
+from millpond.answers import stream_operators
 from millpond.operators import registry
 from millpond.operators.contract import Mapped, Mapper, MapTask, MergeTask, Step, Taken
 from millpond.operators.stream_operator import StreamOperator
@@ -107,4 +108,23 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path: Path, asked: str, message
         with pytest.raises(millpond.StatementError, match=f"(?s){message}"):
             pond.sql(SCRIPT.replace("Counter", asked))
         with pytest.raises(millpond.QueryError, match="there is no stream 's'"):
+            pond.answer("s", "counter")
+
+
+@pytest.mark.parametrize("asked", ["", "count er", "counter + counter2", "counter(1)"])
+def test_what_it_is_not_asked_for_as_is_refused(tmp_path: Path, asked: str) -> None:
+    with millpond.open(tmp_path / "pond", executor="inline") as pond:
+        pond.sql(SCRIPT)
+        with pytest.raises(millpond.QueryError, match=r"stream 's' has no operator .*; it has counter\(\)"):
+            pond.answer("s", asked)
+
+
+def test_state_that_is_too_much_to_read_at_once_is_refused(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", executor="inline") as pond:
+        pond.sql(SCRIPT)
+        for part in (rows(1, 2), rows(3)):
+            pond.ingest("s", part)
+            pond.drain()
+        refused = pytest.raises(millpond.QueryError, match="counter keeps more than 1 rows, the most that are read")
+        with mock.patch.object(stream_operators, "MOST_ROWS", 1), refused:
             pond.answer("s", "counter")

@@ -142,11 +142,16 @@ def test_tail_times(tmp_path: Path) -> None:
     assert tail_times(item_of(tmp_path / "b.ndjson"), S, engine_db(), 100).tolist() == [1_000_000]
 
 
-@pytest.mark.parametrize("more", ["", "\n", "no JSON\n", '{"ts": "2020-01-01", "l": [1]}\n'])
+@pytest.mark.parametrize(
+    "more",
+    ["", "\n", "no JSON\n", '{"ts": "2020-01-01", "l": [1]}\n']
+    + [f'{{"ts": "2020-01-01", "d": {bad}}}\n' for bad in ("true", "[1]", "{}", '"a 1.5"', "1e-50")],
+)
 @pytest.mark.parametrize(
     ("declared", "text"),
     [("DECIMAL(38,10)", t) for t in ("1871826.2200106972", "12345678901234567890.1234567891", "-0.0000000001", "1e3")]
     + [("DECIMAL(38,10)", t) for t in ("1" * 28, "1" * 29, "1" * 45, "0.12345678905", "0.12345678904")]
+    + [("DECIMAL(38,10)", t) for t in ("1" * 80, "1" * 77, "0." + "1" * 80, "1" * 60 + "e-50", "1e60", "1e100", "1e28")]
     + [("DECIMAL(4,2)", t) for t in ("99.99", "100", "400", "-99.99", "655.36")]
     + [("DECIMAL(18,0)", t) for t in ("999999999999999999", "1000000000000000000", "123456789012345678")]
     + [("HUGEINT", t) for t in ("12345678901234567890123456789", "-" + "9" * 30)],
@@ -158,4 +163,25 @@ def test_decimals_have_all_their_digits(tmp_path: Path, declared: str, text: str
     for written in (text, f'"{text}"'):
         content = f'{{"ts": "2020-01-01", "d": {written}}}\n{more}'
         result = read_text(tmp_path, "a.ndjson", content, stream("ts TIMESTAMP", f"d {declared}", "l INTEGER[]"))
-        assert [v for v in result.rows["d"].to_pylist() if v is not None] == right, written
+        assert [v for v in result.rows["d"].to_pylist() if v] == right, written
+
+
+@pytest.mark.parametrize("more", ["", "no JSON\n"])
+@pytest.mark.parametrize(
+    "text", ["1234567890123456789.0123456789", "0.12345678901234567890", "1" * 27, "655.36", "1e60"]
+)
+def test_decimals_inside_of_values_have_all_their_digits(tmp_path: Path, text: str, more: str) -> None:
+    s = stream(
+        "ts TIMESTAMP", "l DECIMAL(38,10)[]", 'p STRUCT("k""y" DECIMAL(38,10), t VARCHAR)', "small DECIMAL(4,2)[]"
+    )
+    t = r'a \" "1.2345678901234567890\\'.replace(' "', r" \"")
+    content = f'{{"ts": "2020-01-01", "l": [1, {text}], "p": {{"k\\"y": {text}, "t": "{t}"}}}}\n{more}'
+    right = engine_db().sql(f"SELECT TRY_CAST('{text}' AS DECIMAL(38,10))::VARCHAR AS v").fetchall()[0][0]
+    got = read_text(tmp_path, "a.ndjson", content, s).rows.to_pylist()
+    if right is None:
+        assert got == []
+    else:
+        assert got[0]["l"] == [1, Decimal(right)]
+        assert got[0]["p"] == {'k"y': Decimal(right), "t": json.loads(f'"{t}"')}
+    small = read_text(tmp_path, "b.ndjson", f'{{"ts": "2020-01-01", "small": [{text}]}}\n{more}', s)
+    assert [r["small"] for r in small.rows.to_pylist()] == ([[Decimal("0.12")]] if text.startswith("0") else [])

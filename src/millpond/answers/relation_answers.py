@@ -168,6 +168,7 @@ def _versions(core: Core, standing: Standing, published: Published, instant: int
 
 
 def outputs_of(query: RelationalQuery) -> str:
+    """The SELECT list as DuckDB SQL over c0, c1, …"""
     return ", ".join(o.sql for o in query.select)
 
 

@@ -254,7 +254,7 @@ class Catalog:
     @cached_property
     def asked(self) -> dict[str, tuple[StreamDefinition, AskedOperator]]:
         """The operators that streams ask for, by the name that their state is stored under."""
-        return {f"{asked} {stream.id}": (stream, asked)
+        return {asked.owner(stream.id): (stream, asked)
                 for stream in self.streams.values() for asked in parse_operators(stream.options.operators)}  # fmt: skip
 
     def derived_from(self, stream: int) -> list[StreamDefinition]:

@@ -454,11 +454,9 @@ class _Reader:
     def as_of(self) -> AsOf:
         # A text alone is an instant, as behind BEGIN.
         text = self.token is not None and self.token.token_type == TokenType.STRING
-        word = "TIMESTAMP" if text else self.word()
-        if word == "PROGRESS":
+        if not text and self.word() == "PROGRESS":
             self.fail("AS OF PROGRESS is called AS OF WATERMARK now", expected="AS OF WATERMARK")
-        if not text:
-            self.expect("WATERMARK", "TIMESTAMP", "EPOCH")
+        word = "TIMESTAMP" if text else self.expect("WATERMARK", "TIMESTAMP", "EPOCH")
         if word == "WATERMARK":
             return "watermark"
         token = self.token

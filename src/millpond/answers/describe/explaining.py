@@ -148,14 +148,14 @@ class _Explaining:
         more = (
             Fact("materialize", f"{registered.options.materialize}; now {form}: {reason}"),
             said("invoked", f"invoked {calls} times since the pond was opened{at}"),
-            Fact("status", f"{registered.status}; registered behind epoch {registered.registered_epoch}"),
+            Fact("status", f"{registered.status}; registered after epoch {registered.registered_epoch}"),
             said("index", f"the predicate index holds {' and '.join(map(str, others))} queries of the stream"),
         )
         if query.query.reduce is None:
             return node.with_more(more)
         if self.facts.analyzed:
             return node.with_more(more, tuple(analyzed_reduction(evaluate(core, registered).table)))
-        whole = f"rows behind epoch {registered.registered_epoch} are whole; those before are read reduced"
+        whole = f"rows after epoch {registered.registered_epoch} are whole; earlier ones are read reduced"
         reduced = PlanNode("reduce", f"reduce: {reduction_text(query.query.reduce)}", (said("whole", whole),))
         return node.with_more(more, (reduced,))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.support.errors import StatementError
-from millpond.types.options import OptionFault, Table, unknown
+from millpond.types.options import OptionFault, Table, stays, unknown
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,9 @@ class OptionReader:
 
     def _check_name(self, option: Written, fixed: Collection[str]) -> None:
         if option.name in fixed:
-            word = next(iter(self.known.values())).word
-            if word == "setting":
-                message = f"setting '{option.name}' cannot change while the pond is open"
-                raise self.fault(message, option.place, f"millpond.open(…, {option.name}=…)")
-            message = f"option '{option.name}' stays as it was created"
-            raise self.fault(message, option.place, f"one that can change: {', '.join(self.known)}")
+            raise self._at(option.place, stays(option.name, self.known))
         if option.name not in self.known:
-            fault = unknown(option.name, self.known)
-            raise self.fault(fault.message, option.place, fault.expected, fault.nearest)
+            raise self._at(option.place, unknown(option.name, self.known))
         if option.name in self.options:
             raise self.fault(f"{self.known[option.name].called} is given twice", option.place)
 
@@ -70,7 +64,10 @@ class OptionReader:
             if fault.within is not None:
                 at = start + (self.script[start] in "'\"")
                 start, end = at + fault.within[0], min(end, at + fault.within[1])
-            raise self.fault(fault.message, (start, end), fault.expected, fault.nearest) from None
+            raise self._at((start, end), fault) from None
+
+    def _at(self, place: tuple[int, int], fault: OptionFault) -> StatementError:
+        return self.fault(fault.message, place, fault.expected, fault.nearest)
 
     def fault(self, message: str, place: tuple[int, int], expected: str = "", like: str = "") -> StatementError:
         """An error at `place`."""

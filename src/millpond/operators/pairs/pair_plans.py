@@ -23,7 +23,7 @@ def _plan(query: PairsQuery) -> list[Fact]:
     found = [
         Fact("plan", f"paired; {join.kind} join, each pair once, when the second of its rows is there"),
         Fact("keys", keys),
-        said("let go", going),
+        said("dropped", going),
     ]
     if join.kind in ("asof", "asof left"):
         latest = f"a row of {first} is joined with its latest partner when {second} has passed it"

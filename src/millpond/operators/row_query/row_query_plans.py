@@ -36,7 +36,9 @@ def _side(side: Side) -> Iterator[Fact]:
     indexed = [a for a in attributes if a.startswith('"')]
     listed = [a for a in attributes if not a.startswith('"')]
     if indexed:
-        yield said("predicate index", f"predicate index on {', '.join(indexed)}; {len(side.boxes)} alternatives")
+        count = len(side.boxes)
+        alternatives = f"{count} alternative{'' if count == 1 else 's'}"
+        yield said("predicate index", f"predicate index on {', '.join(indexed)}; {alternatives}")
     if listed:
         yield Fact("predicate list", ", ".join(listed))
 

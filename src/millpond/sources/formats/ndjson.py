@@ -20,8 +20,16 @@ from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition
 
 _BLOCK: Final = 4 << 20
-#: Numbers that fit no decimal, as DuckDB shows them.
-_LARGE: Final = r"^-?[0-9]{38}|[eE][+]?(3[7-9]|[4-9][0-9]|[0-9]{3})"
+#: Numbers that Arrow could make wrong decimals of, even with 256 bits.
+_LARGE: Final = r"[0-9]{39}|[\s:,\[]-?[0-9][0-9.]*[eE][+]?[0-9]"
+#: An object's strings, numbers, and what is between them.
+_TOKENS: Final = r'(?s)"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|[^"0-9-]+|-'
+#: A line in which the numbers that are no doubles are strings: DuckDB makes doubles of them before it shows them.
+_EXACT: Final = (
+    f"CASE WHEN NOT regexp_matches(line, '[-+.0-9eE]{{17}}') THEN line ELSE array_to_string(list_transform("
+    f"regexp_extract_all(line, '{_TOKENS}'), lambda x: CASE WHEN regexp_full_match(x, '-?[0-9].*[.eE].*')"
+    " AND length(x) > 16 THEN '\"' || x || '\"' ELSE x END), '') END"
+)
 _BLANKS: Final = "' ' || chr(9) || chr(10) || chr(13)"
 
 
@@ -59,7 +67,9 @@ def split_lines(data: bytes) -> pa.Array:
 
 def _fast(data: bytes, lines: pa.Array, known: dict[str, Carrier]) -> Found | None:
     """All by Arrow; None when a line, a key or a value is not as it should be."""
-    kinds = [_wide(c.arrow) if _direct(c.arrow) and not c.checked else pa.string() for c in known.values()]
+    kinds = [_read_as(c) for c in known.values()]
+    if any(map(pa.types.is_decimal, kinds)) and pc.any(pc.match_substring_regex(lines, _LARGE)).as_py():
+        return None
     schema = pa.schema([(c.name, kind) for c, kind in zip(known.values(), kinds, strict=True)])
     try:
         table = pajson.read_json(
@@ -82,13 +92,17 @@ def _fast(data: bytes, lines: pa.Array, known: dict[str, Carrier]) -> Found | No
     return Found(columns, len(table), lambda rows: _records(lines, rows), unknown=len(others))
 
 
-def _wide(kind: pa.DataType) -> pa.DataType:
+def _read_as(carrier: Carrier) -> pa.DataType:
     """A type that Arrow reads without harm: of a decimal that is too large it would take the lower 128 bits."""
-    return pa.decimal256(76, kind.scale) if pa.types.is_decimal(kind) else kind
+    if carrier.checked:
+        return pa.string()
+    if pa.types.is_decimal(carrier.arrow):
+        return pa.decimal256(76, carrier.arrow.scale)
+    return carrier.arrow if _direct(carrier.arrow) else pa.string()
 
 
 def _narrow(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column that was read as `_wide` says. Raises: ArrowInvalid for a decimal that does not fit."""
+    """A column that was read as `_read_as` says. Raises: ArrowInvalid for a decimal that does not fit."""
     if not pa.types.is_decimal(column.type):
         return column
     found = column.cast(kind)
@@ -103,8 +117,6 @@ def _direct(kind: pa.DataType) -> bool:
         return _direct(kind.value_type)
     if types.is_struct(kind):
         return all(_direct(kind.field(i).type) for i in range(kind.num_fields))
-    if types.is_decimal(kind):
-        return True
     return bool(types.is_integer(kind) or types.is_float64(kind) or types.is_boolean(kind) or is_text(kind))
 
 
@@ -134,7 +146,6 @@ def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnect
     good = np.flatnonzero(state == "ok")
     bad = np.flatnonzero((state != "ok") & (state != ""))
     columns, unknown = _extract(checked.column("line").take(pa.array(good)), known, db)
-    columns |= _decimals(lines.take(pa.array(good)), {n: c for n, c in known.items() if n in columns}, columns)
     rejected = None
     if len(bad):
         reasons = [f"line {i + 1}: {state[i]}" for i in bad]
@@ -151,37 +162,6 @@ def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnect
     )
 
 
-def _decimals(
-    lines: pa.Array, known: dict[str, Carrier], texts: dict[str, pa.ChunkedArray]
-) -> dict[str, pa.ChunkedArray]:
-    """The texts of decimals with all their digits: DuckDB makes doubles of JSON's numbers before it shows them.
-
-    Args:
-        lines: one object each. texts: what DuckDB gave, which stays where Arrow finds nothing.
-    """
-    wanted = {name: carrier for name, carrier in known.items() if pa.types.is_decimal(carrier.arrow)}
-    if not wanted or not len(lines):
-        return {}
-    schema = pa.schema([(c.name, pa.decimal256(76, 38)) for c in wanted.values()])
-    try:
-        table = pajson.read_json(
-            pa.BufferReader(lines.buffers()[2]),
-            read_options=pajson.ReadOptions(use_threads=False, block_size=_BLOCK),
-            parse_options=pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return {}
-    if len(table) != len(lines):
-        return {}
-    found = {}
-    for name, carrier in wanted.items():
-        large = pc.fill_null(pc.match_substring_regex(texts[name], _LARGE), False)
-        found[name] = pc.if_else(
-            large, texts[name], pc.coalesce(table.column(carrier.name).cast(pa.string()), texts[name])
-        )
-    return found
-
-
 def _extract(
     lines: pa.ChunkedArray, known: dict[str, Carrier], db: duckdb.DuckDBPyConnection
 ) -> tuple[dict[str, pa.ChunkedArray], int]:
@@ -195,25 +175,33 @@ def _extract(
             spelled.setdefault(key.lower(), []).append(key)
         # one call for all keys of a kind: every call parses the line again
         values: dict[str, tuple[str, list[str]]] = {}
-        pointers: dict[str, list[str]] = {"json_extract_string": [], "json_extract": []}
+        pointers: dict[tuple[str, str], list[str]] = {}
         for name, carrier in known.items():
             names = spelled.get(name, [])
             own = [n for n in names if n == carrier.name] + [n for n in names if n != carrier.name]
             if own:
                 whole_value = carrier.nested or carrier.declared.upper() == "JSON"
                 function = "json_extract" if whole_value else "json_extract_string"
-                places = range(len(pointers[function]) + 1, len(pointers[function]) + len(own) + 1)
-                pointers[function] += [pointer(n) for n in own]
-                values[name] = function, [f"{function}_[{place}]" for place in places]
+                text = "exact" if _has_decimal(carrier.arrow) else "line"
+                listed = pointers.setdefault((function, text), [])
+                places = range(len(listed) + 1, len(listed) + len(own) + 1)
+                listed += [pointer(n) for n in own]
+                values[name] = function, [f"{function}_{text}[{place}]" for place in places]
         if not values:
             return {}, len(spelled)
-        calls = [f"{f}(line, [{', '.join(p)}]) AS {f}_" for f, p in pointers.items() if p]
+        calls = [f"{f}({text}, [{', '.join(p)}]) AS {f}_{text}" for (f, text), p in pointers.items()]
         outputs = [f"coalesce({', '.join(_texts(f, v))})" for f, v in values.values()]
-        table = db.sql(f"SELECT {', '.join(outputs)} FROM (SELECT {', '.join(calls)} FROM {view})").to_arrow_table()
+        objects = f"(SELECT line, {_EXACT} AS exact FROM {view})"
+        table = db.sql(f"SELECT {', '.join(outputs)} FROM (SELECT {', '.join(calls)} FROM {objects})").to_arrow_table()
     finally:
         db.unregister(view)
     unknown = sum(name not in known for name in spelled)
     return {name: table.column(i) for i, name in enumerate(values)}, unknown
+
+
+def _has_decimal(kind: pa.DataType) -> bool:
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return pa.types.is_decimal(kind) or any(map(_has_decimal, inner))
 
 
 def _texts(function: str, values: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ An option is added as a field of `QueryOptions`, `StreamTerms`, `DerivedTerms`, 
 SQL, Python keywords, HTTP, ALTER, SHOW SETTINGS, the OpenAPI document, completion and docs/options.md have it by that.
 """
 
-from millpond.types.options.declared import Option, Table, live, option, options_of, read, unknown
+from millpond.types.options.declared import Option, Table, live, option, options_of, read, stays, unknown
 from millpond.types.options.pond_settings import Settings, read_settings
 from millpond.types.options.query_options import QueryOptions
 from millpond.types.options.server_limits import Limits
@@ -29,5 +29,6 @@ __all__ = [
     "options_of",
     "read",
     "read_settings",
+    "stays",
     "unknown",
 ]

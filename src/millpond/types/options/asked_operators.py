@@ -24,6 +24,10 @@ class AskedOperator:
     def __str__(self) -> str:
         return f"{self.word}({', '.join(self.arguments)})"
 
+    def owner(self, stream: int) -> str:
+        """The name that its state is stored under, for a stream by its id."""
+        return f"{self} {stream}"
+
 
 @lru_cache(maxsize=256)
 def parse_operators(text: str) -> tuple[AskedOperator, ...]:

@@ -95,6 +95,12 @@ RENAMED = {"progress": "event_time"}
 #: What other systems call them.
 _MEANT = {"watermark": "event_time", "timestamp": "event_time", "rowtime": "event_time", "allowed_lateness": "lateness"}
 
+#: Of each word that options are called by: what is said of one that cannot change, and what would be right.
+_STAYS = {
+    "setting": ("setting '{}' cannot change while the pond is open", "millpond.open(…, {0}=…)"),
+    "option": ("option '{}' stays as it was created", "one that can change: {1}"),
+}
+
 
 def unknown(name: str, known: Table) -> OptionFault:
     """The fault for a name that there is not."""
@@ -103,6 +109,12 @@ def unknown(name: str, known: Table) -> OptionFault:
         return OptionFault(f"{word} '{name}' is called {now} now", f"{now}=…")
     here = " here" if word == "option" else ""
     return OptionFault(f"there is no {word} '{name}'{here}", f"one of {', '.join(known)}", _meant(name, known))
+
+
+def stays(name: str, known: Table) -> OptionFault:
+    """The fault for an option that stays as it is. known: those that can change."""
+    message, expected = _STAYS[next(iter(known.values())).word]
+    return OptionFault(message.format(name), expected.format(name, ", ".join(known)))
 
 
 def _meant(name: str, known: Table) -> str:
