@@ -16,6 +16,7 @@ from millpond.operators.relation.operator import RelationOperator
 from millpond.operators.relational.readers import RowReader
 from millpond.operators.row_query.operator import RowQueries
 from millpond.operators.rows.operator import RowsOperator
+from millpond.operators.sessions.operator import SessionsOperator
 from millpond.operators.stores.operator import StoreOperator
 from millpond.operators.stream_operator import StreamOperator
 from millpond.operators.summaries.operator import SummaryOperator
@@ -31,6 +32,7 @@ KINDS: tuple[type[Operator], ...] = (
     Copies,
     PanesOperator,
     RowsOperator,
+    SessionsOperator,
     SummaryOperator,
     StoreOperator,
     RelationOperator,

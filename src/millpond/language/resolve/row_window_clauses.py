@@ -7,6 +7,7 @@ from sqlglot import exp
 from millpond.language.resolve.from_items import check_attribute
 from millpond.language.syntax.nodes import window_of
 from millpond.language.syntax.source_text import Source, nearest
+from millpond.language.syntax.window_clause import WindowClause
 from millpond.types import CountWindow, Expression, Key, RowWindow, SpanWindow, StreamDefinition
 
 
@@ -16,6 +17,15 @@ def bound_row_window(table: exp.Table, stream: StreamDefinition, source: Source)
     if clause is None or clause.slide_rows is None:
         return None
     check_attribute(clause, stream, source)
+    own = (clause.slide_rows, bound_partition(clause, stream, source), clause.numbered, stream.options.time)
+    return CountWindow(clause.rows, *own) if clause.extent == "rows" else SpanWindow(clause.range, *own)
+
+
+def bound_partition(clause: WindowClause, stream: StreamDefinition, source: Source) -> tuple[Key, ...]:
+    """The columns of PARTITION BY as keys.
+
+    Raises: StatementError for one that the stream does not have.
+    """
     partition: dict[str, Key] = {}
     for name, place in clause.partition:
         column = stream.column(name)
@@ -24,5 +34,4 @@ def bound_row_window(table: exp.Table, stream: StreamDefinition, source: Source)
             raise source.error(f"there is no column '{name}' in {stream.name}", place, "a column of the stream", like)
         if column.name not in partition:
             partition[column.name] = Key(f"k{len(partition)}", Expression.column_of(column.name), column.type)
-    own = (clause.slide_rows, tuple(partition.values()), clause.numbered, stream.options.time)
-    return CountWindow(clause.rows, *own) if clause.extent == "rows" else SpanWindow(clause.range, *own)
+    return tuple(partition.values())
