@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final, cast
 
 import pyarrow.parquet as pq
 
+from millpond.sources.formats.columns_there import lacks
+from millpond.sources.formats.lacking import Lacking
+from millpond.sources.formats.opening import Unreadable
 from millpond.sources.intake_log import HEAD_BYTES, Format, IntakeLog, Item, checksum
 from millpond.sources.listing import Seen, check_path, folder_time, list_path
 from millpond.support.errors import SourceError
@@ -38,6 +41,10 @@ FORMATS: Final[dict[str, Format]] = {
 }
 _COMPRESSED: Final = (".gz", ".zst")
 _TEXT: Final = ("csv", "ndjson")
+
+#: So many files are looked at when a stream is declared: a wrong name is seen at once, and others are when they are
+#: read.
+_LOOKED_AT: Final = 16
 
 #: The folders' times are trusted once they are this much older than the clock (their resolution).
 _RESOLUTION_NS: Final = 50_000_000
@@ -235,6 +242,26 @@ class FileSource:
         return Item(0, "file", seen.path, kind, seen.size, seen.mtime_ns, head, rows, "", clock_us)
 
 
+def lacking_files(definition: StreamDefinition) -> Lacking | None:
+    """The first file that is there and lacks a declared column; of many files some are looked at, from both ends.
+
+    Raises: SourceError: a folder cannot be read, or the header of a CSV file names no column of the stream.
+    """
+    options = definition.options
+    paths = sorted(list_path(os.path.abspath(os.path.expanduser(options.path or ""))).files)
+    if len(paths) > _LOOKED_AT:
+        paths = [*paths[: _LOOKED_AT // 2], *paths[-_LOOKED_AT // 2 :]]
+    for path in paths:
+        kind = options.format or format_of(path)
+        try:
+            found = None if kind is None else lacks(path, kind, definition)
+        except Unreadable as error:
+            raise SourceError(f"{path}: {error}") from None
+        if found is not None:
+            return replace(found, file=path)
+    return None
+
+
 def format_of(path: str) -> Format | None:
     """The format that a file's name tells, .gz and .zst aside; None: it tells none.
 
@@ -265,4 +292,4 @@ def _rows(path: str) -> int | None:
         return None
 
 
-__all__ = ["FORMATS", "FileSource", "check_path", "format_of"]
+__all__ = ["FORMATS", "FileSource", "check_path", "format_of", "lacking_files"]

@@ -21,6 +21,7 @@ from millpond.commands.planned import (
     AlterColumns,
     AlterStream,
     ChangeSettings,
+    CheckColumns,
     CheckHistory,
     CheckPath,
     Drain,
@@ -42,9 +43,11 @@ from millpond.commands.planned import (
 from millpond.commands.pond_facts import Facts
 from millpond.engine.core import Core
 from millpond.engine.jobs.readable import check_relation, check_windows
+from millpond.sources.files import lacking_files
 from millpond.sources.listing import check_path
 from millpond.support.errors import QueryError, Refusal, SourceError
 from millpond.tables.locations import reason_of
+from millpond.types import StreamDefinition
 from millpond.windows import registered
 
 #: Ids that are kept for a plan which others were quicker than.
@@ -109,6 +112,8 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
             _record(core, step)
         case CheckPath(path):
             _check_path(path)
+        case CheckColumns(definition):
+            _check_columns(definition)
         case CheckHistory(standing, synopsis):
             if synopsis is None:
                 check_relation(core, standing)
@@ -180,6 +185,15 @@ def _check_path(path: str) -> None:
         check_path(path)
     except SourceError as error:
         raise Refusal(str(error), words=(path,), expected="a path whose folder exists") from None
+
+
+def _check_columns(definition: StreamDefinition) -> None:
+    try:
+        fault = lacking_files(definition)
+    except SourceError as error:
+        raise Refusal(str(error), words=(definition.options.path or "",)) from None
+    if fault is not None:
+        raise Refusal(str(fault), words=(fault.column,), expected=fault.remedy)
 
 
 def _make_stream(core: Core, step: MakeStream) -> None:
