@@ -54,9 +54,13 @@ class CheckPath:
 
 @dataclass(frozen=True)
 class CheckColumns:
-    """The files of a stream, or of a table as one, that are there have the columns that are declared."""
+    """The files of a stream, or of a table as one, that are there have the columns that are declared.
+
+    said: what there is to say, before what is found.
+    """
 
     definition: StreamDefinition
+    said: str
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,14 @@ def create_stream(facts: Facts, statement: lang.CreateStream) -> Plan:
     if summaries := parse_design(definition.options.archive).summaries:
         events.append(set_summaries(facts, ids, definition, summaries))
     steps: list[Step] = []
+    message = f"stream {definition.name} created"
     if definition.options.source == "files":
-        steps += [CheckPath(definition.options.path or ""), CheckColumns(definition)]
+        steps += [
+            CheckPath(definition.options.path or ""),
+            CheckColumns(definition, message),
+        ]
     steps += [MakeStream(definition, asked), Record(tuple(events), (definition.name,))]
-    return Plan(f"stream {definition.name} created", tuple(steps), ids.used)
+    return Plan(message, tuple(steps), ids.used)
 
 
 def with_design(definition: StreamDefinition) -> StreamDefinition:

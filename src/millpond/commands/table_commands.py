@@ -25,7 +25,7 @@ def create_table(facts: Facts, statement: lang.CreateTable) -> Plan:
     if definition.format is not None:
         steps.append(CheckPath(definition.path))
         definition = replace(definition, path=facts.sight.absolute(definition.path))
-        steps.append(CheckColumns(as_stream(definition)))
+        steps.append(CheckColumns(as_stream(definition), f"table {definition.name} created"))
     definition = replace(definition, id=ids.take())
     record = Record(({"do": "create_table", "definition": to_json(definition)},), (definition.name,))
     asked = "query" if "query" in statement.places else "uri"

@@ -242,24 +242,40 @@ class FileSource:
         return Item(0, "file", seen.path, kind, seen.size, seen.mtime_ns, head, rows, "", clock_us)
 
 
-def lacking_files(definition: StreamDefinition) -> Lacking | None:
-    """The first file that is there and lacks a declared column; of many files some are looked at, from both ends.
+@dataclass(frozen=True)
+class Looked:
+    """What a look at the files of a stream finds: how many there are, how many whose names tell no format.
+
+    lacks: the first that lacks a declared column; of many files some are looked at, from both ends.
+    """
+
+    files: int
+    unrecognised: int
+    lacks: Lacking | None
+
+    def __str__(self) -> str:
+        files = "1 file is" if self.files == 1 else f"{self.files:,} files are"
+        more = f", {self.unrecognised:,} more whose names tell no format" if self.unrecognised else ""
+        return f"{files} there{more}"
+
+
+def look_at(definition: StreamDefinition) -> Looked:
+    """The files of a stream that is about to be declared.
 
     Raises: SourceError: a folder cannot be read, or the header of a CSV file names no column of the stream.
     """
     options = definition.options
-    paths = sorted(list_path(os.path.abspath(os.path.expanduser(options.path or ""))).files)
-    if len(paths) > _LOOKED_AT:
-        paths = [*paths[: _LOOKED_AT // 2], *paths[-_LOOKED_AT // 2 :]]
-    for path in paths:
-        kind = options.format or format_of(path)
+    every = sorted(list_path(os.path.abspath(os.path.expanduser(options.path or ""))).files)
+    known = [(path, kind) for path in every if (kind := options.format or format_of(path)) is not None]
+    some = known if len(known) <= _LOOKED_AT else [*known[: _LOOKED_AT // 2], *known[-_LOOKED_AT // 2 :]]
+    for path, kind in some:
         try:
-            found = None if kind is None else lacks(path, kind, definition)
+            found = lacks(path, kind, definition)
         except Unreadable as error:
             raise SourceError(f"{path}: {error}") from None
         if found is not None:
-            return replace(found, file=path)
-    return None
+            return Looked(len(known), len(every) - len(known), replace(found, file=path))
+    return Looked(len(known), len(every) - len(known), None)
 
 
 def format_of(path: str) -> Format | None:
@@ -292,4 +308,4 @@ def _rows(path: str) -> int | None:
         return None
 
 
-__all__ = ["FORMATS", "FileSource", "check_path", "format_of", "lacking_files"]
+__all__ = ["FORMATS", "FileSource", "Looked", "check_path", "format_of", "look_at"]

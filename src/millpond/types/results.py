@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millpond.support.errors import QueryError
 from millpond.support.texts.text_table import text_table
+from millpond.types.happenings import DrainReport
 from millpond.types.plan_nodes import PlanNode, plan_in
 
 #: Which answers a subscription carries: all of them; none of windows that are open; only what can no longer change.
@@ -21,13 +22,14 @@ class StatementResult:
     """What a statement gave: a message, or rows. Printed, it is the message, or a small table of the rows; what SHOW
     gives is printed whole.
 
-    kind: 'message' or 'rows'. table: the rows. statement: its text.
+    kind: 'message' or 'rows'. table: the rows. statement: its text. report: what DRAIN tells.
     """
 
     kind: Literal["message", "rows"]
     message: str = ""
     table: pa.Table | None = None
     statement: str = ""
+    report: DrainReport | None = None
 
     def __repr__(self) -> str:
         if self.table is None:
