@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.answers.describe.happening import causes
-from millpond.types.happenings import DrainReport, QueryReport, StreamReport
 from millpond.types.json_records import from_json
+from millpond.types.results import DrainReport, QueryReport, StreamReport
 
 DAY = "CREATE QUERY daily AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 DAY]"
 STREAM = "CREATE STREAM s (ts TIMESTAMP, n INTEGER, x TEXT) WITH (event_time='ts')"

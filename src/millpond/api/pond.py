@@ -53,10 +53,9 @@ from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.tables.executors import Executor, InlineExecutor
 from millpond.types import QueryOptions, RowQuery, to_json
-from millpond.types.happenings import DrainReport
 from millpond.types.options import OptionFault, options_of, read
 from millpond.types.plan_nodes import PlanNode, explain_statement
-from millpond.types.results import AnswerBatch, Cursor, StatementResult
+from millpond.types.results import AnswerBatch, Cursor, DrainReport, StatementResult
 from millpond.windows.protocol import WindowKind
 
 if TYPE_CHECKING:

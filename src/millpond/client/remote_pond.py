@@ -26,12 +26,11 @@ from millpond.support.sql import quote
 from millpond.types import Edge, QueryOptions, micros_of, moment_of
 from millpond.types.as_of import as_of_moment, not_an_edge
 from millpond.types.batches import Shape, array_of, columns_of
-from millpond.types.happenings import DrainReport
 from millpond.types.instants import FOREVER, NEVER
 from millpond.types.json_records import from_json
 from millpond.types.options import OptionFault, options_of, read
 from millpond.types.plan_nodes import PlanNode, explain_statement
-from millpond.types.results import Answer, AnswerBatch, Cursor, StatementResult
+from millpond.types.results import Answer, AnswerBatch, Cursor, DrainReport, StatementResult
 
 #: How long a subscription tries to find a server again that it has lost, seconds.
 _PATIENCE = 120.0

@@ -20,7 +20,7 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.sources.files import FileSource
 from millpond.tables.storage_types import from_storage
 from millpond.types import StreamDefinition, WindowQuery
-from millpond.types.happenings import DeadCause, DrainReport, QueryReport, StreamReport
+from millpond.types.results import DeadCause, DrainReport, QueryReport, StreamReport
 
 #: What is a value in the reason of a dead letter, and what stands in its place: causes are told, not values.
 _VALUES = (

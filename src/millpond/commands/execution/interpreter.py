@@ -16,8 +16,7 @@ from millpond.commands.planned import Plan
 from millpond.commands.pond_facts import Facts
 from millpond.engine.core import Core
 from millpond.support.errors import MillpondError, PondError, without_secrets
-from millpond.types.happenings import DrainReport
-from millpond.types.results import StatementResult
+from millpond.types.results import DrainReport, StatementResult
 
 
 class Interpreter:

@@ -48,7 +48,7 @@ from millpond.sources.listing import check_path
 from millpond.support.errors import QueryError, Refusal, SourceError
 from millpond.tables.locations import reason_of
 from millpond.types import StreamDefinition
-from millpond.types.happenings import DrainReport
+from millpond.types.results import DrainReport
 from millpond.windows import registered
 
 #: Ids that are kept for a plan which others were quicker than.
