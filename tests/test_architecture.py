@@ -289,8 +289,6 @@ def test_syntax_nodes_carry_nothing_loose() -> None:
     """What a node of a syntax tree is lies in its fields; where its token stands, sqlglot keeps in `meta`."""
     nodes = ((name, node) for name, tree in modules().items() for node in ast.walk(tree))
     found = {name for name, node in nodes if isinstance(node, ast.Attribute) and node.attr == "meta"}
-        n for n, tree in modules().items() for a in ast.walk(tree) if isinstance(a, ast.Attribute) and a.attr == "meta"
-    }
     assert found == {"language.syntax.source_text"}
 
 
