@@ -174,7 +174,7 @@ WRONG = [
     (f"{Q} SELECT ts FROM reading WHERE n = «'abc'»", "not a value of type INTEGER", ""),
     (f"{Q} SELECT ts FROM reading WHERE d IN ('2024-01-01', «'2024-13-01'»)", "not a value of type DATE", ""),
     (f"{Q} SELECT * FROM reading a, «clicks c»", "no condition joins them", ""),
-    ("SELECT * FROM reading a, «clicks c» WHERE a.sensor <> c.page", "no condition between them can join", ""),
+    (f"{Q} SELECT * FROM reading a, «clicks c» WHERE a.sensor <> c.page", "no condition between them can join", ""),
     (f"{Q} SELECT * FROM reading, «reading» WHERE n = n", "both streams are called", ""),
     (f"{Q} SELECT «n» FROM reading a, reading b WHERE a.n = b.n", "in both streams", ""),
     (f"{Q} SELECT a.«mhp» FROM reading a, reading b WHERE a.n = b.n", "no column 'mhp' in a", "mph"),
