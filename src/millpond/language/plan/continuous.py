@@ -31,7 +31,6 @@ from millpond.language.resolve.expressions import column, unqualified
 from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.relation_outputs import outputs_of
 from millpond.language.resolve.relation_refs import RelationRef
-from millpond.language.resolve.relation_values import with_values
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.stream_items import StreamItems
 from millpond.language.rewrite.pushed_conditions import Pushed, item_of, push_down
@@ -126,7 +125,6 @@ class _Binder:
     def bind(self) -> RelationalQuery:
         refuse_over_joins(self.select, self.text, self.source)
         tree, refs = bound_tree(self.select, self.source, self.schema, self.items.bind)
-        tree = with_values(tree, refs, self.source)
         self.check_inputs(refs)
         tree = weighed(tree, self.reduced, self.source)
         columns = self.described(tree, refs)

@@ -7,7 +7,7 @@ those columns that the SELECT may mean, and those rows that its conditions on th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -22,11 +22,12 @@ from millpond.language.resolve.aggregate_windows import windowed_calls
 from millpond.language.resolve.expressions import column
 from millpond.language.resolve.from_items import find, side_stream
 from millpond.language.resolve.relation_refs import RelationRef, free_prefix, with_relations
+from millpond.language.resolve.relation_values import with_values
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.select_list import with_names
 from millpond.language.resolve.stream_items import StreamItems
 from millpond.language.rewrite.scanned_conditions import scanned_conditions
-from millpond.language.syntax.nodes import suffix_of, window_of
+from millpond.language.syntax.nodes import CheckedCast, suffix_of, window_of
 from millpond.language.syntax.source_text import Source
 from millpond.language.syntax.walks import tables_of
 from millpond.support.errors import StatementError
@@ -77,12 +78,14 @@ class _Binder:
             return items.bind(table, stream, alias)
 
         tree, refs = with_relations(tree, self.prefix, self.source, self.schema, stream_item, self.refs)
+        tree = with_values(tree, refs, self.source)
         conditions = scanned_conditions(tree, items.inputs)
         for alias, each in items.inputs.items():
             outputs = tuple(Output(c.name, Expression.column_of(c.name), c.type) for c in each.columns)
             where = all_of(conditions.get(alias, ()))
             scan = RowScan(stream=each.stream.name, select=outputs, where=where, feeds=each.feeds, text=self.text)
             self.asked[alias] = scan
+        tree = _typed(tree, {ref.alias: ref.columns for ref in refs if ref.kind == "stream"})
         return replace(finished(tree, refs, self.select, self.text, self.source), asked=self.asked)
 
     def asked_apart(self, tree: exp.Expr) -> exp.Expr:
@@ -139,6 +142,24 @@ class _Binder:
                 f"REDUCE stands in a SELECT that is about {table.name} alone", suffix.reduce.place,
                 f"FROM (SELECT … FROM {table.name} REDUCE …) AS x JOIN …",
             )  # fmt: skip
+
+
+def _typed(tree: exp.Expr, columns: Mapping[str, Sequence[Column]]) -> exp.Expr:
+    """The tree with what is read of streams as derived tables of columns with their declared types."""
+    for table in list(tree.find_all(exp.Table)):
+        if table.name not in columns:
+            continue
+        fields: list[exp.Expr] = [
+            exp.Alias(
+                this=CheckedCast(this=column(c.name), kind=c.type), alias=exp.Identifier(this=c.name, quoted=True)
+            )
+            for c in columns[table.name]
+        ]
+        read = exp.Table(this=exp.Identifier(this=table.name, quoted=True))
+        inner = exp.Select(expressions=fields, from_=exp.From(this=read))
+        name = table.args.get("alias") or exp.TableAlias(this=exp.Identifier(this=table.name, quoted=True))
+        table.replace(exp.Subquery(this=inner, alias=name, pivots=table.args.get("pivots")))
+    return tree
 
 
 def _has_window(select: exp.Select, text: str) -> bool:

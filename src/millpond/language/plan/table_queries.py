@@ -55,7 +55,6 @@ def finished(tree: exp.Expr, refs: tuple[RelationRef, ...], select: exp.Expr, te
         select: as it was written, for errors.
     Raises: StatementError for a type that does not fit.
     """
-    tree = with_values(tree, refs, source)
     ends = {ref.alias: ends_asked(tree, ref.alias) for ref in refs if ref.kind in ("query", "revisions")}
     open_ended = any(pivot.args.get("using") and not _listed(pivot) for pivot in tree.find_all(exp.Pivot))
     columns = None if open_ended else describe_over(tree, render, refs, select, source)
@@ -81,4 +80,5 @@ def bound_tree(
     if stream_item is not None:
         tree = hold_in_time(tree, source, schema)
     check_conditions(tree, source)
-    return with_relations(tree, free_prefix(select), source, schema, stream_item)
+    tree, refs = with_relations(tree, free_prefix(select), source, schema, stream_item)
+    return with_values(tree, refs, source), refs
