@@ -54,7 +54,7 @@ class FakePond:
                     yield Result("rows", table=pa.table({"a": list(range(5000))}))
             elif word == "sleep":
                 print("sleeping", flush=True)
-                time.sleep(60)
+                time.sleep(600)
 
     def check(self, script: str) -> None:
         """What is wrong shows when it is executed."""

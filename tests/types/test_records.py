@@ -24,7 +24,21 @@ import millpond
 from millpond.catalog import Catalog
 from millpond.manifests.query_progress import OwnProgress, QueryProgress, Unread
 from millpond.manifests.records import Manifest, Published
-from millpond.types import Call, Expression, QueryDefinition, Variant, WindowQuery, from_json, to_json
+from millpond.types import (
+    Call,
+    Expression,
+    LatestRowsWindow,
+    QueryDefinition,
+    RangeWindow,
+    RelationWindow,
+    TumblingWindow,
+    UnboundedWindow,
+    Variant,
+    WindowQuery,
+    from_json,
+    to_json,
+    union_from_json,
+)
 from millpond.types.json_records import TAG, Written
 
 #: How deep values are filled; below it fields that may be missing are.
@@ -151,3 +165,13 @@ def test_expressions_are_read_back_with_what_they_are_made_of(value: Expression)
     for each in dataclasses.fields(value):
         assert getattr(read, each.name) == getattr(value, each.name)
     assert [part.columns for part in read.conjuncts] == [part.columns for part in value.conjuncts]
+
+
+def test_windows_of_relations_that_said_their_kind_by_a_text_are_read() -> None:
+    def read(**value: Any) -> Any:
+        return union_from_json(RelationWindow, {"range": 0, "rows": 0, "partition": [], "origin": 0, **value})
+
+    assert read(kind="range", range=7) == RangeWindow(7)
+    assert read(kind="tumbling", range=7, origin=2) == TumblingWindow(7, 2)
+    assert read(kind="rows", rows=3, partition=["a"]) == LatestRowsWindow(3, ("a",))
+    assert read(kind="unbounded") == UnboundedWindow()

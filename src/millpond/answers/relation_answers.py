@@ -178,4 +178,5 @@ def _end(core: Core, item: RelationInput, published: Published) -> int:
     high = max((published.progress[str(s.id)].high for s in streams if str(s.id) in published.progress), default=NEVER)
     if high <= NEVER:
         return NEVER
-    return high + (item.window.range + 1 if item.window.kind == "range" else 0)
+    reach = item.window.reach
+    return high if reach is None else high + reach + 1

@@ -21,6 +21,7 @@ from millpond.types import (
     Grouped,
     Joined,
     JoinPlan,
+    LatestRowsWindow,
     PairsQuery,
     QueryDefinition,
     QueryOptions,
@@ -169,11 +170,11 @@ def _rate_of(facts: Facts, item: RelationInput) -> float | None:
 def _rows_in(facts: Facts, item: RelationInput) -> float:
     """About how many rows a window holds, judged by all that has come; of streams without rows, how long it is."""
     window, there = item.window, _archived(facts, item)
-    if window.kind == "rows":
+    if isinstance(window, LatestRowsWindow):
         return float(window.rows)
     if there.low is None or there.high is None:
-        return window.range / FOREVER if window.kind == "range" else 1.0
-    share = min(1.0, window.range / (there.high - there.low + 1)) if window.kind == "range" else 1.0
+        return 1.0 if window.reach is None else window.reach / FOREVER
+    share = 1.0 if window.reach is None else min(1.0, window.reach / (there.high - there.low + 1))
     return there.rows * share
 
 

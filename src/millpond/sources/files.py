@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, cast
@@ -60,6 +60,8 @@ class FileSource:
         settle: microseconds after which a file that is not modified counts as complete.
         stable: microseconds for which a file that looks whole must be unchanged.
         recheck: microseconds between looks at the known files for changes, while folders stay the same.
+        clock: nanoseconds since 1970, of the clock that files are compared with. ticks: nanoseconds of one that never
+            goes back.
 
     Attributes:
         changed: paths of files whose content changed after they were taken; they are not taken again.
@@ -77,6 +79,8 @@ class FileSource:
         settle: int = SECOND,
         stable: int = 50_000,
         recheck: int = 5 * SECOND,
+        clock: Callable[[], int] = time.time_ns,
+        ticks: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         if not definition.options.path:
             raise SourceError(f"stream '{definition.name}' has no path: WITH (source='files', path='…')")
@@ -85,6 +89,7 @@ class FileSource:
         self.changed: list[str] = []
         self.unrecognised = 0
         self._settle, self._stable, self._recheck = settle * 1000, stable * 1000, recheck * 1000
+        self._clock, self._ticks = clock, ticks
         self._known: dict[str, Item] = {}
         self._read_to = 0
         self._pending: dict[str, _Pending] = {}
@@ -114,7 +119,7 @@ class FileSource:
         if settle and self._quiet():
             return []
         self._learn()
-        now = time.time_ns()
+        now = self._clock()
         listing = list_path(self.path)
         fresh: list[Seen] = []
         changed: list[str] = []
@@ -138,7 +143,7 @@ class FileSource:
         self._learn()
         self._tell(changed, unrecognised)
         self._pending, self.changed, self.unrecognised = pending, sorted(changed), len(unrecognised)
-        self._listed = time.monotonic_ns()
+        self._listed = self._ticks()
         # a folder that was changed just now may change again without showing it
         self._folders = {f: t for f, t in listing.folders.items() if t is None or now - t > _RESOLUTION_NS}
         if len(self._folders) < len(listing.folders):
@@ -163,7 +168,7 @@ class FileSource:
 
     def _quiet(self) -> bool:
         """Whether no file can have come since the last look."""
-        if self._pending or not self._folders or time.monotonic_ns() - self._listed > self._recheck:
+        if self._pending or not self._folders or self._ticks() - self._listed > self._recheck:
             return False
         return all(folder_time(folder) == then for folder, then in self._folders.items())
 

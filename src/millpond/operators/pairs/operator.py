@@ -147,7 +147,7 @@ class PairsOperator(RowReader[PairsProgress]):
     @staticmethod
     def reach(query: Any, item: RelationInput, now: int) -> int | None:
         """See `RowReader`."""
-        return _since(query, now) - item.window.range
+        return _since(query, now) - (item.window.reach or 0)
 
     @staticmethod
     def past_at(reader: Any, query: Any, now: int, tables: Constants, options: QueryOptions | None = None) -> pa.Table:
@@ -186,5 +186,4 @@ class PairsOperator(RowReader[PairsProgress]):
 
 def _since(relation: PairsQuery, now: int) -> int:
     """Where the window of a stream of pairs begins that ends at `now`: of its streams' windows the longer counts."""
-    window = max((i.window for i in relation.inputs), key=lambda w: w.range)
-    return now - ((now - window.origin) % window.range if window.kind == "tumbling" else window.range)
+    return max(relation.windows, key=lambda window: window.range).since(now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import duckdb
 import numpy as np
@@ -291,9 +291,9 @@ class AllRows:
         """See `Evaluation`."""
         seen, query = self.seen, self.seen.query
         low, until = seen.low, seen.progress.closed
-        if until < FOREVER and all(item.window.kind == "range" for item in query.inputs):
-            touched = zip(seen.touched, query.inputs, strict=True)
-            highs = [int(t.max()) + item.window.range + 2 for t, item in touched if len(t)]
+        reaches = [item.window.reach for item in query.inputs]
+        if until < FOREVER and None not in reaches:
+            highs = [int(t.max()) + (reach or 0) + 2 for t, reach in zip(seen.touched, reaches, strict=True) if len(t)]
             until = min(until, max(highs)) if query.operator != "rstream" else until
         old = self._answers(seen.known(seen.since - 1), low, until, seen.ticks_before)
         return difference(seen.db, query, old, self._answers(seen.contents, low, until, seen.ticks))
@@ -378,9 +378,10 @@ def _fresh(each: Input, since: int, _db: duckdb.DuckDBPyConnection) -> pa.Table:
     return merge_rows([rows, *(t for t in each.past.read(everywhere, first=since) if t.num_rows)])
 
 
-def _last(item: Any, high: int) -> int:
+def _last(item: RelationInput, high: int) -> int:
     """The last instant at which something happens, when nothing follows."""
-    return high + (item.window.range + 1 if item.window.kind == "range" else 0)
+    reach = item.window.reach
+    return high if reach is None else high + reach + 1
 
 
 def _high(rows: pa.Table, since: int) -> int:

@@ -51,12 +51,20 @@ from millpond.operators.windowed.early import EARLY, due
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Known, Run, all_rows, answers, kept, needed, snapshot, spare_of
+from millpond.relations import Known, Run, all_rows, answers, kept, snapshot, spare_of
 from millpond.relations.sums import total
 from millpond.synopses import connection
 from millpond.synopses.partners import finding
 from millpond.tables import Chunk
-from millpond.types import Grouped, Query, QueryOptions, RelationInput, RelationQuery, StreamDefinition
+from millpond.types import (
+    Grouped,
+    LatestRowsWindow,
+    Query,
+    QueryOptions,
+    RelationInput,
+    RelationQuery,
+    StreamDefinition,
+)
 from millpond.types.plan_nodes import PlanNode
 from millpond.types.relation_queries import EVERYWHERE
 
@@ -100,7 +108,7 @@ class RelationOperator(RowReader[RelationProgress]):
 
     def lows(self, known: Progress, horizon: int) -> Sequence[int | None]:
         """See `RowReader`."""
-        return [needed(item, horizon - 1) for item in self.relation.inputs]
+        return [item.window.since(horizon - 1) for item in self.relation.inputs]
 
     def needed_of(
         self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: Progress, needed: Needed
@@ -184,7 +192,7 @@ class RelationOperator(RowReader[RelationProgress]):
     @staticmethod
     def reach(query: Any, item: RelationInput, now: int) -> int | None:
         """See `RowReader`."""
-        return now - item.window.range if item.window.kind == "range" else None
+        return item.window.since(now)
 
     @staticmethod
     def past_at(reader: Any, query: Any, now: int, tables: Constants, options: QueryOptions | None = None) -> pa.Table:
@@ -273,7 +281,7 @@ class RelationOperator(RowReader[RelationProgress]):
         if sum(sizes) <= self.options.held_rows:
             return
         for n, (item, each) in enumerate(zip(self.relation.inputs, inputs, strict=True)):
-            if item.window.kind == "rows":  # some of those at hand may be needed no more
+            if isinstance(item.window, LatestRowsWindow):  # some of those at hand may be needed no more
                 spare = spare_of(self.relation, self.options) if revises(self.options, each.late) else 0
                 seen = floored(each.rows, before, self.options, each.late)
                 mine = kept(task.db, self.relation, item, seen, spare, horizon, task.manifest.epoch)
