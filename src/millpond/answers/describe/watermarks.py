@@ -131,19 +131,7 @@ def _query_row(
     standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
 ) -> dict[str, Any]:
     high = now([s for _, s in streams])
-    waiting: str = standing.status if standing.status != "live" else ""
-    query = standing.definition.query
-    if not waiting and known.closed < FOREVER:
-        streams = [(s, p) for s, p in streams if not p.idle] or streams
-        least = min(s.bound for _, s in streams)
-        held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
-        end = ""
-        if isinstance(query, WindowQuery) and known.closed > NEVER:
-            window, since = query.window, known.closed
-            if window.landmarks and not window.range:  # no window ends up to the first landmark
-                since = max(since, min(landmark_zero(mark) for mark in window.landmarks))
-            end = moment(first_end_after(window, since))
-        waiting = ", ".join(held) + (f" to reach {end}" if end else "")
+    waiting = standing.status if standing.status != "live" else waits_for(standing, known, streams, clock)
     return {
         "kind": "query",
         "name": standing.definition.name,
@@ -153,6 +141,25 @@ def _query_row(
         "late": known.too_late,
         "waiting_for": waiting,
     }
+
+
+def waits_for(
+    standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
+) -> str:
+    """The streams that hold a query up and, of windows that end at instants, what they must reach; '': nothing is."""
+    query = standing.definition.query
+    if known.closed >= FOREVER:
+        return ""
+    streams = [(s, p) for s, p in streams if not p.idle] or streams
+    least = min(s.bound for _, s in streams)
+    held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
+    end = ""
+    if isinstance(query, WindowQuery) and known.closed > NEVER:
+        window, since = query.window, known.closed
+        if window.landmarks and not window.range:  # no window ends up to the first landmark
+            since = max(since, min(landmark_zero(mark) for mark in window.landmarks))
+        end = moment(first_end_after(window, since))
+    return ", ".join(held) + (f" to reach {end}" if end else "")
 
 
 def _mark_rows(standing: Standing, known: QueryProgress, streams: Sequence[StreamDefinition]) -> list[dict[str, Any]]:
