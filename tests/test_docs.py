@@ -36,6 +36,7 @@ PAGES = [
     "docs/adaptive.md",
     "docs/joins.md",
     "docs/plans.md",
+    "docs/sql.md",
 ]
 
 

@@ -15,7 +15,8 @@ from millpond.archive.storage import StreamRuntime
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Published, QueryProgress, StreamCounts
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.files import FileSource
 from millpond.tables.storage_types import from_storage

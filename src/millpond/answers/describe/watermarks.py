@@ -10,7 +10,8 @@ import pyarrow as pa
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.pairs.pairs_progress import PairsProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
 from millpond.relations.bands import marks_of
@@ -164,13 +165,16 @@ def waits_for(
 def _mark_rows(standing: Standing, known: QueryProgress, streams: Sequence[StreamDefinition]) -> list[dict[str, Any]]:
     """What the bounds of its inputs say of a stream of pairs (individual and joint marks)."""
     relation = standing.definition.query
-    if not isinstance(relation, PairsQuery) or len(known.sides) != 2:
+    if not isinstance(relation, PairsQuery):
+        return []
+    sides = known.read(PairsProgress).own.sides
+    if len(sides) != 2:
         return []
     by_name = {s.name: s for s in streams}
     times = [f"{i.stream}.{by_name[i.stream].options.time}" for i in relation.inputs]
     if times[0] == times[1]:
         times = [f"{times[0]} (first)", f"{times[1]} (second)"]
-    marks, name = marks_of(relation, (known.sides[0], known.sides[1])), standing.definition.name
+    marks, name = marks_of(relation, (sides[0], sides[1])), standing.definition.name
     rows = [
         {"kind": "side", "name": name, "source": time, "watermark": moment(side)}
         for time, side in zip(times, marks.sides, strict=True)

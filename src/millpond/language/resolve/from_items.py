@@ -88,7 +88,7 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source, sch
     """The window behind a stream's name with its column checked and ALIGN START folded into the origin."""
     clause = window_of(table)
     if clause is None or clause.slide_rows is not None or clause.extent == "session":
-        return None  # see `row_window_clauses` and `session_clauses`
+        return None  # see `row_window_clauses`
     if clause.extent == "kind":
         check_attribute(clause, stream, source)
         reference, length = _kind(clause, source, schema)

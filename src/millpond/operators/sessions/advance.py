@@ -16,10 +16,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import Advanced, advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import difference
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import SessionsSpec, finish_windows
 from millpond.synopses.session_partials import CUT, between, stack, touched
@@ -50,7 +50,7 @@ class ShownSessions(SessionRows, Protocol):
 
 def advance(
     db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: SessionRows, closing: Closing[SessionQuery]
-) -> Advanced:
+) -> Advanced[WindowProgress]:
     """Report sessions that are over, and revise those before that late rows of the delta change."""
     changed, fresh = None, None
     query, closed, delta = closing.query, closing.before.closed, state.delta
@@ -73,7 +73,7 @@ def catch_up(
     state: ShownSessions,
     parts: Sequence[pa.Table],
     closing: Closing[SessionQuery],
-) -> Advanced:
+) -> Advanced[WindowProgress]:
     """Report the sessions that nobody reported, and revise those before; cuts are a matter of the rows.
 
     Args:
@@ -103,7 +103,7 @@ def open_answers(
     spec: SessionsSpec,
     query: SessionQuery,
     state: SessionRows,
-    progress: QueryProgress,
+    progress: Windowed,
 ) -> pa.Table | None:
     """What the sessions that are not over would answer now."""
     return session_answers(db, spec, query, state.after(progress.closed), progress.closed, 2**62)

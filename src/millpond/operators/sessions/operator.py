@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
@@ -21,10 +21,10 @@ from millpond.operators.sessions.state import SessionState, session_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.needs import needed_since
 from millpond.operators.windowed.operator import WindowOperator
 from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.window_plans import window_plan
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses.session_partials import (
     SessionsSpec,
@@ -65,7 +65,7 @@ class SessionsMapper(SynopsisMapper):
 class SessionsOperator(WindowOperator):
     """Sessions over the rows of one synopsis."""
 
-    spec_kind = SessionsSpec
+    spec_kind, query_kind = SessionsSpec, SessionQuery
     spec: SessionsSpec
 
     @classmethod
@@ -102,20 +102,20 @@ class SessionsOperator(WindowOperator):
         """See `WindowOperator`."""
         return self._state(task, state.delta, since)
 
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced:
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return catch_up(db, self.spec, state, parts, closing)
 
     @staticmethod
     def close_past(
         db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """See `WindowKind`."""
         return catch_up(db, spec, HistoryState(whole=True), by_own_bound(parts, spec.sessions.behind), closing)
 
@@ -132,7 +132,7 @@ class SessionsOperator(WindowOperator):
         return session_chunk(owner, epoch, rows)
 
     def open_now(
-        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
+        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: Windowed
     ) -> pa.Table | None:
         """See `WindowOperator`."""
         query = standing.windowed
@@ -157,7 +157,7 @@ class SessionsOperator(WindowOperator):
 
     def settle(self, task: MergeTask, state: SessionState) -> None:
         """See `WindowOperator`."""
-        state.floor = needed_since(task.manifest, self.catalog, self.synopsis, task.failures)
+        state.floor = self.needed_since(task)
 
     def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
         """See `WindowOperator`."""
