@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millpond.language.inference.widening import is_wider, wider_than
+    from millpond.language.parameters import Filled, Parameters, with_parameters
     from millpond.language.plan.binding import bind_query
     from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
     from millpond.language.plan.table_queries import TableQuery
@@ -79,8 +80,11 @@ _HOMES = {
     "parse": "script",
     "pointing": "syntax.token_places",
     "pointing_into": "syntax.token_places",
+    "Filled": "parameters",
+    "Parameters": "parameters",
     "token_place": "syntax.token_places",
     "wider_than": "inference.widening",
+    "with_parameters": "parameters",
     "with_window": "rewindow",
 }
 
@@ -99,7 +103,9 @@ __all__ = [
     "Drain",
     "Drop",
     "Explain",
+    "Filled",
     "Invoke",
+    "Parameters",
     "RefreshTable",
     "RelationRef",
     "Schema",
@@ -117,6 +123,7 @@ __all__ = [
     "pointing_into",
     "token_place",
     "wider_than",
+    "with_parameters",
     "with_window",
 ]
 
