@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millpond.language.inference.widening import is_wider, wider_than
-    from millpond.language.parameters import Filled, Parameters, with_parameters
+    from millpond.language.filled_scripts import Filled, Parameters, with_parameters
     from millpond.language.plan.binding import bind_query
     from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
     from millpond.language.plan.table_queries import TableQuery
@@ -80,11 +80,11 @@ _HOMES = {
     "parse": "script",
     "pointing": "syntax.token_places",
     "pointing_into": "syntax.token_places",
-    "Filled": "parameters",
-    "Parameters": "parameters",
+    "Filled": "filled_scripts",
+    "Parameters": "filled_scripts",
     "token_place": "syntax.token_places",
     "wider_than": "inference.widening",
-    "with_parameters": "parameters",
+    "with_parameters": "filled_scripts",
     "with_window": "rewindow",
 }
 
