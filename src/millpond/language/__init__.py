@@ -17,8 +17,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.filled_scripts import Filled, Parameters, with_parameters
+    from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
     from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
     from millpond.language.plan.table_queries import TableQuery
