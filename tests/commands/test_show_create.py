@@ -24,7 +24,8 @@ STREAMS = [
     "CREATE STREAM x (ts TIMESTAMP, k INT) WITH (marks = 'record:k = 1', marks_by = 'k', marks_groups = 5,"
     " guard = 'reject', lateness = '5s')",
     "CREATE STREAM x (ts TIMESTAMP, \"a b\" STRUCT(\"x y\" INT, z TEXT[]), e ENUM('a', 'it''s'), m MAP(TEXT, INT))",
-    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}/*.csv', header = false, delimiter = ';', null = 'NA')",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}/*.csv', header = false, delimiter = ';',"
+    " null = 'NA')",
     "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}/*.tsv', order = 'mtime', missing = 'null')",
     "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}', operators = '')",
     "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}/a', format = 'ndjson')",
