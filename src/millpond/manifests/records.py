@@ -10,6 +10,7 @@ from typing import Any
 
 from millpond.adapt.filter_plans import FilterPlan
 from millpond.adapt.matching_pace import UNLIMITED
+from millpond.manifests.owed import Owed, all_owed
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment, read_json, write_json
 from millpond.tables.shard_cache import Version
@@ -87,9 +88,9 @@ def as_before(before: Any, _after: Sequence[Any]) -> Any:
     return before
 
 
-def ended(_before: Any, _after: Sequence[Any]) -> None:
-    """A query that answers is not paused."""
-    return None
+def alike(_before: Any, after: Sequence[Any]) -> Any:
+    """What every shard that has something to say knows alike: a query that answers is not paused."""
+    return after[0]
 
 
 def by_shard(rule: Rule, default: Any) -> Any:
@@ -129,6 +130,10 @@ class QueryProgress:
     sides: of a stream of pairs, the bound of each input; side_groups: those of its groups that are further. edges: what
         `revise_for` is measured from for each of them.
     summed: of aggregates over a join, whether what is known of groups is kept (`group_sums`).
+    floor: before it state is not complete, though `revise_for` reaches further: it was raised (microseconds).
+    owed: what rows have come for that state no longer covers, until it is recomputed from the archive.
+    missed: (low, high): windows that end, or instants that lie, in such stretches lack rows that came when retention
+        had removed what they were made of.
     """
 
     closed: int = by_shard(largest, NEVER)
@@ -137,7 +142,7 @@ class QueryProgress:
     windows: int = by_shard(added_up, 0)
     revisions: int = by_shard(added_up, 0)
     too_late: int = by_shard(added_up, 0)
-    paused: int | None = by_shard(ended, None)
+    paused: int | None = by_shard(alike, None)
     covered: int = by_shard(as_before, NEVER)
     groups: dict[str, int] = field(default_factory=dict, metadata={"rule": news})
     early_at: int = by_shard(largest, NEVER)
@@ -155,6 +160,9 @@ class QueryProgress:
     side_groups: tuple[dict[str, int], ...] = by_shard(news, ())
     tables: tuple[TableStretch, ...] = by_shard(news, ())
     summed: bool = by_shard(largest, False)
+    floor: int = by_shard(as_before, NEVER)
+    owed: tuple[Owed, ...] = by_shard(all_owed, ())
+    missed: tuple[tuple[int, int], ...] = by_shard(news, ())
 
     @property
     def answered(self) -> int:
@@ -194,7 +202,8 @@ class Manifest:
     whose rows of earlier epochs every shard takes over. tables: versions of the tables that queries read, by id;
     unread: of those that never could be read, why. lookups: per synopsis whose rows are joined with tables, which
     versions rows see, by their event time. opening: which opening of the pond wrote it, so that what processes keep is
-    told from what they kept of another history; '': it was not said yet.
+    told from what they kept of another history; '': it was not said yet. mended: queries, as their state is owned, for
+    which recomputed answers become visible with this epoch.
     """
 
     epoch: int
@@ -225,6 +234,7 @@ class Manifest:
     unread: dict[str, str] = field(default_factory=dict)
     lookups: dict[str, tuple[TableStretch, ...]] = field(default_factory=dict)
     opening: str = ""
+    mended: tuple[str, ...] = ()
 
     def state_version(self, pond: str) -> Version:
         """The version that it makes of the state of the pond in a folder."""

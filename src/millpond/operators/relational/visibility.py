@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from millpond.manifests.records import Floor, QueryProgress
 from millpond.progress import NEVER
+from millpond.relations import spare_of
 from millpond.relations.spans import visible_from
 from millpond.support.distinct import distinct
-from millpond.types import QueryOptions
+from millpond.types import QueryOptions, Relational
 
 
 def revises(options: QueryOptions, late: str) -> bool:
@@ -39,6 +40,16 @@ def floor_of(progress: QueryProgress, revising: bool, spare: int) -> int:
     if progress.closed <= progress.start:  # it has reported nothing yet
         return NEVER
     return max(NEVER, progress.edge - spare) if revising else progress.closed
+
+
+def covered_from(query: Relational, options: QueryOptions, progress: QueryProgress) -> int:
+    """The instant from which on state covers what rows bring; NEVER: there is nothing before it that could change.
+
+    Where answers leave out rows that are later than `revise_for`, nothing does.
+    """
+    if options.limited or progress.closed <= progress.start:  # it has reported nothing yet
+        return NEVER
+    return max(NEVER, progress.start, progress.edge - spare_of(query, options))
 
 
 def new_floor(
@@ -95,4 +106,4 @@ def _ignores_cuts(options: QueryOptions, late: str) -> bool:
     return bool(options.delay) and late == "revise"
 
 
-__all__ = ["floor_of", "floored", "new_floor", "pruned", "revises"]
+__all__ = ["covered_from", "floor_of", "floored", "new_floor", "pruned", "revises"]
