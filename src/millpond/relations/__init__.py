@@ -18,7 +18,7 @@ from millpond.relations.in_time import Tables, TablesInTime, Ticks
 from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import net_changes, numbered, numbers_of, shown
 from millpond.relations.runs import Run, all_rows, only_needed, with_rows
-from millpond.relations.spans import FOR_EVER, needed
+from millpond.relations.spans import FOR_EVER
 from millpond.relations.stored_rows import UNLIMITED, Rows, kept, merge_rows, rows_needed, rows_of, sight_of, spare_of
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "difference",
     "kept",
     "merge_rows",
-    "needed",
     "net_changes",
     "numbered",
     "numbers_of",

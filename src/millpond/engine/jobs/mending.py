@@ -24,7 +24,7 @@ from millpond.manifests.adoptions import Adoption
 from millpond.manifests.owed import Owed
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.quarantine import Failures, quarantine
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import Answering, Past, Retold
 from millpond.operators.registry import operators_of
 from millpond.operators.windowed.advance import without_replaced

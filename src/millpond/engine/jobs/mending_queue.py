@@ -11,7 +11,7 @@ from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.owed import Owed, settled
 from millpond.manifests.places import query_owner, results_folder
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import operators_of
 from millpond.tables import read_json, remove_file, write_json
 from millpond.types import from_json, to_json

@@ -46,7 +46,7 @@ from millpond.language.rewrite.unnamed_streams import (
 from millpond.language.rewrite.validity import with_tolerances
 from millpond.language.syntax.bounds_clause import BoundsClause
 from millpond.language.syntax.nodes import window_of
-from millpond.language.syntax.source_text import Source, nearest
+from millpond.language.syntax.source_text import Source, nearest, token_span
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.errors import StatementError
 from millpond.support.sql import text_literal
@@ -242,10 +242,10 @@ def marked(node: exp.Expr, marks: Marks | None) -> exp.Expr:
     """A copy of a condition with marks in the places of its constants."""
     if not marks:
         return node
-    by_place = {literal.meta.get("start"): mark for mark, (_, literal) in marks.items()}
+    by_place = {token_span(literal): mark for mark, (_, literal) in marks.items()}
     copy = node.copy()
     for literal in list(copy.find_all(exp.Literal)):
-        if (mark := by_place.get(literal.meta.get("start", -1))) is not None:
+        if (mark := by_place.get(token_span(literal))) is not None:
             literal.set("this", mark)
     return copy
 

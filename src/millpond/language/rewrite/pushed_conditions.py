@@ -18,7 +18,7 @@ from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.stream_items import InputStream
 from millpond.language.syntax.nodes import RegisteredCall
 from millpond.language.syntax.source_text import Source
-from millpond.types import Expression
+from millpond.types import Expression, LatestRowsWindow
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def push_down(tree: exp.Expr, inputs: Mapping[str, InputStream], select: exp.Exp
         own = unqualified(node, inputs[alias].stream)
         check_constants([(own, negated)], inputs[alias].stream.all_columns, [select], source)
         calls = _calls_registered(own)
-        if inputs[alias].window.kind != "rows":
+        if not isinstance(inputs[alias].window, LatestRowsWindow):
             below.setdefault(alias, []).append(expression_of(factor(own, negated)))
         elif calls:
             marks.setdefault(alias, []).append(expression_of(factor(own, negated)))

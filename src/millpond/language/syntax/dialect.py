@@ -28,6 +28,7 @@ from millpond.language.syntax.nodes import (
     with_suffix,
 )
 from millpond.language.syntax.reduce_clause import begins_reduce, parse_reduce
+from millpond.language.syntax.source_text import token_span
 from millpond.language.syntax.window_clause import begins_window, parse_window
 
 _SELECTS = ("SELECT", "WITH", "FROM", "VALUES")
@@ -266,7 +267,7 @@ class MillpondParser(DuckDBParser):
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         token = self._curr
         found = super()._parse_function_call(*args, **kwargs)
-        if isinstance(found, exp.Expr) and "start" not in found.meta and not isinstance(found, exp.Identifier):
+        if isinstance(found, exp.Expr) and token_span(found) is None and not isinstance(found, exp.Identifier):
             found.update_positions(token)
         return found
 

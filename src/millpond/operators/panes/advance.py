@@ -11,19 +11,21 @@ import duckdb
 import pyarrow as pa
 
 from millpond.manifests.owed import Owed, owed_together
-from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
 from millpond.operators.windowed.group_bounds import Edges
 from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
 from millpond.types import QueryOptions, WindowQuery
 from millpond.windows import Cover, first_end_after
 
 
-def advance(db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, closing: Closing[WindowQuery]) -> Advanced:
+def advance(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, closing: Closing[WindowQuery]
+) -> Advanced[WindowProgress]:
     """Close windows, and revise closed ones that rows of the delta touch."""
     query, progress, bound, high = closing.query, closing.before, closing.until, closing.known
     task = Evaluation(db, spec, query, closing.options, state, closing.given)
@@ -34,26 +36,24 @@ def advance(db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, closin
     horizon = end_pane(spec, task.window, horizon_of(query, closing.options, progress, high)) if revising else closed
     owes = revising and closing.owes
     start = end_pane(spec, task.window, progress.start) if owes else horizon
-    first = earliest(progress.first, first_end(spec, task.window, state.delta, start))
+    first = earliest(progress.own.first, first_end(spec, task.window, state.delta, start))
     owed: tuple[Owed, ...] = ()
     changed, fresh, too_late = None, None, 0
     if revising and state.delta.num_rows:
         touched, lost = behind(state.delta, task.cover, horizon, before)
         if owes:
-            owed = task.owed(state.delta, start, horizon, (progress.first, first), closing.epoch)
+            owed = task.owed(state.delta, start, horizon, (progress.own.first, first), closing.epoch)
         else:
             too_late = lost
         if touched.num_rows:
-            changed = task.revise(touched, horizon, furthest, progress.first, first, before if own else None)
+            changed = task.revise(touched, horizon, furthest, progress.own.first, first, before if own else None)
     if after != before:
         pair = (before, after) if own else None
         fresh = task.close(closed, max(until, after.most), first, bound >= FOREVER, pair)
     return advanced(closing, [changed], [fresh], first, too_late, owed)
 
 
-def owed(
-    db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table, closing: Closing[WindowQuery]
-) -> QueryProgress:
+def owed(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table, closing: Closing[WindowQuery]) -> Windowed:
     """The progress before an epoch, with what it owes for its rows of windows that state does not cover."""
     query, progress = closing.query, closing.before
     if progress.closed <= NEVER:
@@ -61,9 +61,10 @@ def owed(
     task = Evaluation(db, spec, query, closing.options, HistoryState(rows), closing.given)
     start = end_pane(spec, task.window, progress.start)
     horizon = end_pane(spec, task.window, horizon_of(query, closing.options, progress, closing.known))
-    first = earliest(progress.first, first_end(spec, task.window, rows, start))
-    found = task.owed(rows, start, horizon, (progress.first, first), closing.epoch)
-    return replace(progress, first=first, owed=owed_together([*progress.owed, *found])) if found else progress
+    first = earliest(progress.own.first, first_end(spec, task.window, rows, start))
+    found = task.owed(rows, start, horizon, (progress.own.first, first), closing.epoch)
+    own = replace(progress.own, first=first)
+    return replace(progress, own=own, owed=owed_together([*progress.owed, *found])) if found else progress
 
 
 def behind(rows: pa.Table, cover: Cover, horizon: int, closed: int | Edges) -> tuple[pa.Table, int]:
@@ -83,7 +84,7 @@ def open_answers(
     options: QueryOptions,
     state: State,
     high: int,
-    progress: QueryProgress,
+    progress: Windowed,
 ) -> pa.Table | None:
     """What the windows on panes that are open now would answer: those that end up to the first end behind `high`.
 

@@ -33,7 +33,8 @@ from millpond.manifests.adoptions import Adoption
 from millpond.manifests.owed import Owed, owed_together
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import QueryProgress, start_of
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import start_of
 from millpond.operators.announcing import announced
 from millpond.operators.contract import Past, Retold
 from millpond.operators.past_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
@@ -43,6 +44,7 @@ from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.history import HistoryMap, merge_history
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.operators.windowed.needs import keep_since, read_since
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import EngineError, QueryError
 from millpond.support.file_cache import FileCache
@@ -85,16 +87,18 @@ class HistoryState:
 class WindowKind(ABC):
     """What each kind of windows knows of its past: a class of operators.
 
+    progress_kind: as of `Answering`.
     ends_open: 1 where a window is closed when progress is beyond its end, 0 where it is when progress is at it.
     """
 
+    progress_kind: type[WindowProgress] = WindowProgress
     ends_open: ClassVar[int] = 0
 
     @staticmethod
     @abstractmethod
     def close_past(
         db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """Answers of the windows that end after what `closing` says was answered, and until its bound.
 
         A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that
@@ -166,11 +170,14 @@ def _adoption(past: _Past) -> Adoption | None:
     if owner in failures:
         raise QueryError(failures.reasons[owner])
     good = [str(q.id) for q in past.users if failures.reason(q) is None]
-    shards = {q: [from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]] for q in good}
+    own = past.kind.progress_kind
+    shards = {
+        q: [from_json(QueryProgress, r["progress"][q]).read(own) for r in reports if q in r["progress"]] for q in good
+    }
     adoption = Adoption(
         owner,
         tuple(int(q) for q in good),
-        {q: starts[q].after(shards[q]) for q in good},
+        {q: starts[q].read(own).after(shards[q]) for q in good},
         tuple(from_json(Segment, s) for r in reports for s in r["state"]),
         tuple(from_json(Segment, s) for r in reports for s in r["results"]),
         letters_of(reports),
@@ -272,18 +279,19 @@ class _Past:
 
     def starts(self, scan: Scan, plan: ScanPlan) -> dict[str, QueryProgress]:
         """The progress from which each query starts, by id."""
-        covered, found = NEVER if plan.removed is None else plan.removed, {}
+        covered = NEVER if plan.removed is None else plan.removed
+        found: dict[str, QueryProgress] = {}
         if self.stretch is not None:
             so_far = self.past.known.queries
             return {str(q.id): so_far.get(str(q.id), QueryProgress()) for q in self.users}
         for query in self.users:
             start = start_of(query.definition.options, self.state.bound)
-            known = QueryProgress(closed=start, start=start, covered=covered)
+            own = self.kind.progress_kind(covered=covered)
             if scan.reduced:
-                known = replace(
-                    known, reduced=scan.stretches, dropped=scan.most, scanned=scan.summary(), coarse=scan.coarse
+                own = replace(
+                    own, reduced=scan.stretches, dropped=scan.most, scanned=scan.summary(), coarse=scan.coarse
                 )
-            found[str(query.id)] = known
+            found[str(query.id)] = QueryProgress(closed=start, start=start, own=own)
         return found
 
     def job(self, starts: dict[str, QueryProgress], plan: ScanPlan, fraction: float | None) -> dict[str, Any]:
@@ -427,9 +435,9 @@ def _close(plan: Any, kind: type[WindowKind], synopsis: Synopsis, standing: Stan
     """Answer the windows of a query that closed before its first live epoch."""
     stream = from_json(StreamDefinition, plan["streams"][0])
     query, options = standing.windowed, standing.definition.options
-    start = from_json(QueryProgress, plan["starts"][str(standing.id)])
     if plan["owed"]:
         return _told(plan, kind, synopsis, standing, parts)
+    start = from_json(QueryProgress, plan["starts"][str(standing.id)]).read(kind.progress_kind)
     groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
     bound = announced(options, plan["bound"])
     closing = Closing(query, options, "drop", start, bound, bound, plan["high"], groups)
@@ -447,10 +455,10 @@ def _close(plan: Any, kind: type[WindowKind], synopsis: Synopsis, standing: Stan
 def _told(plan: Any, kind: type[WindowKind], synopsis: Synopsis, standing: Standing, parts: list[pa.Table]) -> _Closed:
     """Answer the windows that are owed of a query, of each stretch by itself."""
     query, options = standing.windowed, standing.definition.options
-    known, chunks = from_json(QueryProgress, plan["starts"][str(standing.id)]), []
+    known, chunks = from_json(QueryProgress, plan["starts"][str(standing.id)]).read(kind.progress_kind), []
     for each in (from_json(Owed, value) for value in plan["owed"].get(str(standing.id), [])):
         low, high = each.low - 1 + kind.ends_open, each.high - 1 + kind.ends_open
-        start = replace(known, closed=low, start=low, groups={}, held=())
+        start = replace(known, closed=low, start=low, own=replace(known.own, groups={}, held=()))
         closing = Closing(query, options, "drop", start, high, high, high)
         answers = kind.close_past(connection(), synopsis.spec, parts, closing).answers
         chunks += [_chunk(plan, standing, answers)] if answers is not None and answers.num_rows else []
