@@ -10,6 +10,9 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.derived_history import caught_up
 from millpond.manifests.records import Published
 from millpond.progress import StreamProgress
+from millpond.support.event_log import event_log
+
+LOG = event_log(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class Drain:
                 if runtime.source is not None:
                     runtime.source.poll(clock, settle=False)
                 if final and runtime.definition.options.source != "system":
+                    if runtime.definition.options.late == "drop" and not runtime.log.ended:
+                        LOG.warning(
+                            "DRAIN FINAL shuts all windows: what comes later is dropped", stream=runtime.definition.name
+                        )
                     runtime.log.end()
             ended = tuple(s for s, r in streams.items() if r.log.ended)
             self._goal = Goal({s: r.log.length for s, r in streams.items()}, ended)
