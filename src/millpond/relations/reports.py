@@ -6,6 +6,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import STATUS, Relational
 
@@ -75,3 +76,37 @@ def numbers_of(reported: pa.Table) -> pa.Table:
     """The numbers of instants as they are remembered, from rows of `shown`: columns end, revision."""
     table = pa.table({"end": reported["at"].cast(pa.int64()), "revision": reported["revision"]})
     return table.group_by(["end", "revision"], use_threads=False).aggregate([])
+
+
+def net_changes(db: duckdb.DuckDBPyConnection, reported: pa.Table, told: pa.Table) -> pa.Table | None:
+    """What is to be reported where other rows hold than were reported: what is missing as '+', what is too much as '-'.
+
+    Arguments:
+        reported, told: rows of `shown`, of some instants; one of them may be a table without columns.
+    Returns: rows like these, each with the number behind the last one of its instant; None: both say the same.
+    """
+    model = told if told.num_rows else reported
+    names = [n for n in model.column_names if n not in ("revision", "op", STATUS)]
+    count = next(n for n in ("n", "n_", "n__", *(f"n{i}" for i in range(len(names)))) if n not in names)
+    listed = ", ".join(map(quote, names))
+    sources = {"told": told, "reported": reported}
+    counted = [
+        f"SELECT {listed}, CASE op WHEN '+' THEN {sign} ELSE {-sign} END AS {count} FROM {name}"
+        for name, sign in (("told", 1), ("reported", -1))
+        if sources[name].num_rows
+    ]
+    changes = (
+        f"SELECT {listed}, sum({count})::BIGINT AS {count} FROM ({' UNION ALL '.join(counted)})"
+        f" GROUP BY {listed} HAVING sum({count}) <> 0"
+    )
+    given = 'SELECT "at" AS given_at, max(revision) AS given FROM reported GROUP BY "at"'
+    if not reported.num_rows:
+        given = "SELECT NULL::TIMESTAMP AS given_at, NULL::BIGINT AS given LIMIT 0"
+    sql = (
+        f"SELECT {', '.join('c.' + quote(n) for n in names)}, coalesce(g.given, 0)::BIGINT + 1 AS revision,"
+        f" CASE WHEN c.{count} > 0 THEN '+' ELSE '-' END AS op"
+        f" FROM (SELECT *, unnest(range(abs({count}))) AS {count}_th FROM ({changes})) c"
+        f' LEFT JOIN ({given}) g ON g.given_at = c."at" ORDER BY ALL'
+    )
+    found = query_table(db, sql, **{name: table for name, table in sources.items() if table.num_rows})
+    return found if found.num_rows else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,10 +13,11 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
+from millpond.manifests.owed import owed_together
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
+from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers, owed
 from millpond.operators.sessions.session_plans import session_facts
 from millpond.operators.sessions.state import WHOLE, SessionState, living, session_chunk
 from millpond.operators.windowed.advance import Advanced
@@ -67,6 +69,7 @@ class SessionsOperator(WindowOperator):
     """Sessions over the rows of one synopsis."""
 
     spec_kind, query_kind = SessionsSpec, SessionQuery
+    ends_open = 1
     spec: SessionsSpec
 
     @classmethod
@@ -106,6 +109,10 @@ class SessionsOperator(WindowOperator):
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
+
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """See `WindowOperator`."""
+        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed(rows, closing)]))
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
