@@ -33,6 +33,15 @@ class Variant:
         raise ValueError(f"a {cls.__name__} without its name: {value}")
 
 
+class Renewed:
+    """A class whose fields have changed: what an earlier version wrote of it is read as this one writes it."""
+
+    @classmethod
+    @abstractmethod
+    def renewed(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """JSON of this class, whichever version wrote it, with the fields of now."""
+
+
 class Written(ABC):
     """A class that says itself how it is written as JSON."""
 
@@ -68,6 +77,8 @@ def from_json(kind: type[T], value: Any) -> T:
     """The dataclass `kind` from what `to_json` gave; unknown fields are ignored, missing ones take their default."""
     if issubclass(kind, Variant) and TAG not in value:
         value = kind.upgraded(value)
+    if issubclass(kind, Renewed):
+        value = kind.renewed(value)
     readers = _readers(typing.cast(Any, kind))
     return kind(**{name: _read(readers[name], v) for name, v in value.items() if name in readers})
 

@@ -23,6 +23,6 @@ def bound_row_window(table: exp.Table, stream: StreamDefinition, source: Source)
             like = nearest(name, [c.name for c in stream.all_columns])
             raise source.error(f"there is no column '{name}' in {stream.name}", place, "a column of the stream", like)
         if column.name not in partition:
-            partition[column.name] = Key(f"k{len(partition)}", Expression.column_of(column.name), column.type)
+            partition[column.name] = Key(f"k{len(partition)}", Expression.column_of(column.name, column.type))
     own = (clause.slide_rows, tuple(partition.values()), clause.numbered, stream.options.time)
     return CountWindow(clause.rows, *own) if clause.extent == "rows" else SpanWindow(clause.range, *own)

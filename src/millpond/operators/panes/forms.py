@@ -158,7 +158,7 @@ def _places(
     tables = [tuples, *([partials] if partials.num_rows else [])]
     if any(CUT in t.column_names for t in tables):
         key = f"k{len(spec.keys)}"
-        spec = replace(spec, keys=(*spec.keys, Expression(CUT, (CUT,))), key_types=(*spec.key_types, "BIGINT"))
+        spec = replace(spec, keys=(*spec.keys, Expression(CUT, (CUT,))))
         tables = [
             t.rename_columns([key if n == CUT else n for n in t.column_names])
             if CUT in t.column_names

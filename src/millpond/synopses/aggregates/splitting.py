@@ -56,7 +56,7 @@ def _split(aggregate: Aggregate, time: str) -> Split:
     if aggregate.row:
         return split_of(aggregate, time)
     function, arguments = aggregate.function, aggregate.arguments
-    types = tuple(t.upper() for t in aggregate.argument_types)
+    types = tuple(a.type.upper() for a in arguments)
     where = f" FILTER (WHERE {aggregate.filter})" if aggregate.filter else ""
     if family_of(function) is not None:
         return statistic(aggregate, time)
@@ -220,7 +220,7 @@ def _listed(aggregate: Aggregate, time: str, where: str) -> Split:
 
 def _unnested(aggregate: Aggregate, values: str) -> str:
     """The kept values, a row each. Wide whole numbers come from Arrow as decimals, which have no bits to combine."""
-    cast = f"::{aggregate.argument_types[0]}" if aggregate.function in ("bit_and", "bit_or", "bit_xor") else ""
+    cast = f"::{aggregate.arguments[0].type}" if aggregate.function in ("bit_and", "bit_or", "bit_xor") else ""
     return f"unnest({values}){cast}"
 
 

@@ -44,7 +44,6 @@ class SynopsisSpec(Variant):
     time: str
     where: Expression | None
     keys: tuple[Expression, ...]
-    key_types: tuple[str, ...]
     components: tuple[Component, ...]
     casts: tuple[tuple[str, str], ...] = ()
     feeds: tuple[Feed, ...] = ()
@@ -127,7 +126,6 @@ def common_parts(query: Aggregation, stream: StreamDefinition) -> dict[str, Any]
         "time": stream.options.time,
         "where": query.where,
         "keys": tuple(k.expression for k in query.keys),
-        "key_types": tuple(k.type for k in query.keys),
         "components": tuple(components.values()),
         "feeds": query.feeds,
         "reduce": query.reduce,
