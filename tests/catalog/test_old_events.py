@@ -28,11 +28,11 @@ def folded(path: Path) -> Catalog:
 def alike(catalog: Catalog) -> Catalog:
     """A catalog without what differs between places and versions: folders, and keys of streams as they are written.
 
-    A delimiter that was not said was a comma, and is told by a file's name now.
+    A delimiter that was not said was a comma, and is told by a file's name now. A column that a file lacks was NULL.
     """
-    tables = {n: replace(t, path=Path(t.path).name) for n, t in catalog.tables.items()}
+    tables = {n: replace(t, path=Path(t.path).name, missing="error") for n, t in catalog.tables.items()}
     streams = {n: replace(s, derived=s.derived and replace(s.derived, inner="")) for n, s in catalog.streams.items()}
-    said = {n: replace(s.options, delimiter=s.options.delimiter or ",") for n, s in streams.items()}
+    said = {n: replace(s.options, delimiter=s.options.delimiter or ",", missing="error") for n, s in streams.items()}
     streams = {n: replace(s, options=said[n]) for n, s in streams.items()}
     return replace(catalog, tables=tables, streams=streams)
 

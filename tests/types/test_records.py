@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.catalog import Catalog
-from millpond.manifests.records import Manifest, Published, QueryProgress
+from millpond.manifests.query_progress import OwnProgress, QueryProgress, Unread
+from millpond.manifests.records import Manifest, Published
 from millpond.types import (
     Call,
     Expression,
@@ -47,8 +48,11 @@ _CALL = Call("udf__f", (Expression.column_of("a"), Expression("1")), Expression(
 _EXPRESSIONS = (
     Expression.column_of("a"),
     Expression("1"),
+    Expression.column_of("a", "INTEGER"),
     Expression('"a" > 1', ("a",)),
+    Expression('"a" > 1', ("a",), type="BOOLEAN"),
     Expression('sum("a")', ("a",), ("sum",)),
+    Expression('sum("a")', ("a",), ("sum",), type="HUGEINT"),
     Expression('udf__f("a", 1) > 1', ("a",), ("udf__f",), (), _CALL),
     Expression('"a" AND udf__f("b")', ("a", "b"), ("udf__f",), (Expression("a", ("b",)), Expression("1"))),
 )
@@ -61,6 +65,9 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     Expression: st.sampled_from(_EXPRESSIONS),
     Any: st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
 }
+
+#: The part of a record that a kind of operators owns, as everybody else sees it.
+_OWN = st.builds(Unread, st.sampled_from(["windows", "pairs"]), st.fixed_dictionaries({"first": st.integers(0, 9)}))
 
 
 def read_in_source() -> Iterator[type]:
@@ -76,7 +83,8 @@ def read_in_source() -> Iterator[type]:
             for alias in node.names
         }
         own = ".".join(("millpond", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
-        for name in {ast.unparse(call.args[0]) for call in calls}:
+        # What a parameter names are the parts that kinds of operators own: see `tests/operators/test_own_progress.py`.
+        for name in {ast.unparse(call.args[0]) for call in calls} - {"kind"}:
             yield getattr(importlib.import_module(homes.get(name, own)), name)
 
 
@@ -104,6 +112,10 @@ def values(hint: Any, depth: int = 0) -> st.SearchStrategy[Any]:
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is OwnProgress:
+        return _OWN
+    if isinstance(hint, TypeVar):
+        return values(hint.__bound__, depth)
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin in (types.UnionType, typing.Union):

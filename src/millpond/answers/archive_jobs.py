@@ -21,7 +21,7 @@ from millpond.archive.reading.counters import SCAN, counted_parcel, take_counter
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import windows_over
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.history import HistoryMap
@@ -168,7 +168,8 @@ class _Grouped:
         else:
             bound, high = self.ends.bound, self.ends.high
             reached = bound if high is None else high
-            closing = Closing(query, QueryOptions(since="start"), "drop", QueryProgress(), bound, bound, reached)
+            start = QueryProgress(own=kind.progress_kind())
+            closing = Closing(query, QueryOptions(since="start"), "drop", start, bound, bound, reached)
             answers = kind.close_past(db, spec, parts, closing).answers
         return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 

@@ -13,7 +13,8 @@ from millpond.answers.row_queries.moments import Inputs, now_of, progress_of, re
 from millpond.archive.planning.scans import Scan, described
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.manifests.records import Published, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Published
 from millpond.operators.registry import relations_over
 from millpond.operators.relation.table_use import version_at
 from millpond.operators.relational.history import InputReader

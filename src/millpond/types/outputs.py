@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from millpond.support.sql import quote
 from millpond.types.instants import Landmark
-from millpond.types.json_records import Renewed
+from millpond.types.json_records import Upgraded
 from millpond.types.sql_expressions import Expression, retyped
 
 
@@ -29,7 +29,7 @@ class OrderTerm:
         return f"{sql} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
-class _Valued(Renewed):
+class _Valued(Upgraded):
     """What is a name for an expression, whose type is its own."""
 
     expression: Expression
@@ -40,7 +40,7 @@ class _Valued(Renewed):
         return self.expression.type
 
     @classmethod
-    def renewed(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
         """The type stood beside the expression."""
         return {**value, "expression": retyped(value["expression"], value["type"])} if "type" in value else value
 
@@ -54,7 +54,7 @@ class Key(_Valued):
 
 
 @dataclass(frozen=True)
-class Aggregate(Renewed):
+class Aggregate(Upgraded):
     """One aggregate call of a query.
 
     name: how `select`, `having` and `order_by` of the bound query refer to it (a0, a1, …).
@@ -86,7 +86,7 @@ class Aggregate(Renewed):
     since: Landmark | None = None
 
     @classmethod
-    def renewed(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
         """Types of arguments stood beside these."""
         kinds = value.get("argument_types")
         return {**value, "arguments": [*map(retyped, value["arguments"], kinds)]} if kinds else value

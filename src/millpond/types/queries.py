@@ -96,7 +96,7 @@ class StreamQuery(Answer):
     @property
     def registered(self) -> frozenset[str]:
         """The registered functions that it calls, by reference."""
-        return super().registered.union(() if self.lookup is None else calls_of_statement(self.lookup.sql))
+        return super().registered.union(() if self.lookup is None else self.lookup.registered)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from millpond.language import TableQuery
 from millpond.language.rewrite.unnamed_streams import stream_of
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.plan_facts import Done, PlanFacts
 from millpond.operators.registry import KINDS, Operators, operators_of
 from millpond.operators.windowed.window_plans import filter_and_keys, over, summary_facts

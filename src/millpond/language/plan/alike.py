@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from millpond.support.sql import quote
 from millpond.types import Column, JoinEquality
 
 #: Types between whose columns equality is transitive, by what stands for all that can be compared with each other.
@@ -20,10 +19,13 @@ def alike_of(equalities: Sequence[JoinEquality], columns: Sequence[Sequence[Colu
     Arguments:
         columns: of each item.
     """
-    kinds = [{quote(c.name.lower()): _TRANSITIVE.get(c.type) for c in each} for each in columns]
+    kinds = [{c.name.lower(): _TRANSITIVE.get(c.type) for c in each} for each in columns]
     groups: list[tuple[set[tuple[int, str]], list[int]]] = []
     for number, each in enumerate(equalities):
-        ends = {(i, _named(each.side(i))) for i in (each.left, each.right)}
+        left, right = each.left_side.column, each.right_side.column
+        if left is None or right is None:
+            continue
+        ends = {(each.left, left.lower()), (each.right, right.lower())}
         found = {kinds[i].get(name) for i, name in ends}
         if None in found or len(found) > 1:
             continue
@@ -35,8 +37,3 @@ def alike_of(equalities: Sequence[JoinEquality], columns: Sequence[Sequence[Colu
         for members, numbers in groups
         if len(members) > 2 and len({i for i, _ in members}) == len(members)
     )
-
-
-def _named(sql: str) -> str:
-    """A column as it is called in small letters and quotes; an expression stays what it is."""
-    return sql.lower() if sql.startswith('"') else quote(sql.lower())

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.plan.alike import alike_of
+from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.item_owners import Owners
@@ -131,9 +132,8 @@ def _conditions(
         if isinstance(node, exp.EQ) and not negated:
             left, right = owners.of(node.this), owners.of(node.expression)
         if left is not None and right is not None and left != right:
-            equalities.append(
-                JoinEquality(left, render(unqualified(node.this)), right, render(unqualified(node.expression)))
-            )
+            sides = expression_of(unqualified(node.this)), expression_of(unqualified(node.expression))
+            equalities.append(JoinEquality(left, sides[0], right, sides[1]))
         else:
             about = owners.all_of(node)
             known = range(count) if about is None else sorted(about)

@@ -276,6 +276,7 @@ def bound_lookup(
         one,
         met if one else "",
         ", ".join(_said(t) for t in joined.tables),
+        calls=relation.calls,
     )
 
 

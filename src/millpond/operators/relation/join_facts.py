@@ -67,7 +67,7 @@ def place_facts(relation: RelationQuery, plan: JoinPlan) -> list[Fact]:
             f" every shard gets those of {others}"
         )
         return [Fact("rows", _together(relation, plan)), said("exchange", dealt)]
-    placed = [(names[alias], sql) for alias, sql in zip(plan.items, plan.spread, strict=True) if sql]
+    placed = [(names[alias], sql) for alias, sql in zip(plan.items, plan.spread, strict=True) if sql is not None]
     spread = ", ".join(f"{name} by {sql}" for name, sql in placed if sql != EVERYWHERE)
     copies = ", ".join(name for name, sql in placed if sql == EVERYWHERE)
     if copies:

@@ -106,7 +106,8 @@ class SynopsisSpec(Variant):
         parts = (self.stream, self.time, where, [each.sql for each in self.keys], *head)
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
         reduced = [] if self.reduce is None else [to_json(self.reduce)]
-        joined = [] if self.lookup is None else [to_json(replace(self.lookup, seen=()))]
+        lookup = {} if self.lookup is None else to_json(replace(self.lookup, seen=()))
+        joined = [{name: value for name, value in lookup.items() if name != "calls"}] if lookup else []
         names = [c.name for c in self.components]
         text = json.dumps([parts, names, *own, *union, *form, *reduced, *kind, *joined])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
