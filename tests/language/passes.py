@@ -329,7 +329,7 @@ def _kind(query: Any) -> str:
         case WindowQuery(window=window) | RowWindowQuery(window=window):
             return f"{name} over {type(window).__name__} {_fields(window)}"
         case RelationQuery(plan=Joined(join=join) | Grouped(join=join) as plan):
-            spread = "spread by " + ", ".join(s or "nothing" for s in join.spread) if join.spread else "together"
+            spread = "spread by " + ", ".join(str(s or "nothing") for s in join.spread) if join.spread else "together"
             return f"{name} {query.operator} {type(plan).__name__} {join.kind} of {len(join.items)}, {spread}"
         case RelationQuery(plan=Driven(driver=driver, probes=probes)):
             return f"{name} {query.operator} Driven by {driver}, probes {', '.join(p.alias for p in probes)}"
