@@ -19,6 +19,7 @@ from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of, is_retained
 from millpond.catalog.unions import Union, progress_of
 from millpond.engine.core import Core
+from millpond.language.plan.event_time_bounds import event_times
 from millpond.operators.windowed.coverage import with_coverage
 from millpond.operators.windowed.evaluation import no_panes
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
@@ -33,6 +34,7 @@ from millpond.types import (
     RowScan,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
     StreamDefinition,
     StreamQuery,
     WindowedQuery,
@@ -71,8 +73,11 @@ def _retained(core: Core, stream: StreamDefinition, query: ScanQuery, scan: Scan
     published = core.published
     streams = streams_read(core, query, stream)
     latest = now_of(published, [streams]) if query.feeds else None
-    wanted = Range(epoch=published.epoch, high=None if latest is None else latest + 1)
-    lows = [retained_from(s, published) for s in streams]
+    # The streams of a union have event times of their own.
+    first, beyond = (None, None) if query.feeds else event_times(query.where, stream.options.time)
+    highs = [each for each in (None if latest is None else latest + 1, beyond) if each is not None]
+    wanted = Range(epoch=published.epoch, low=first, high=min(highs, default=None))
+    lows = [max(retained_from(s, published), NEVER if first is None else first) for s in streams]
     if scan.reduced:  # copies may be kept for longer than the rows: each is seen as long as its own retention says
         ranges = [wanted] * len(streams)
         scan.floors = {s.id: floors_of(s, low) for s, low in zip(streams, lows, strict=True)}
@@ -87,9 +92,10 @@ def _windows(
     core: Core, stream: StreamDefinition, query: WindowedQuery, progress: StreamProgress, scan: Scan
 ) -> pa.Table:
     """One row per group and window that ends until now."""
-    # Windows that end with a row hold the instant of their end.
+    # Windows that end with a row hold the instant of their end, and so do sessions: a row may come at it.
     ends_with_rows = isinstance(query, RowWindowQuery)
-    until = max(progress.bound, progress.high + ends_with_rows)
+    holds_end = not isinstance(query, WindowQuery)
+    until = max(progress.bound, progress.high + holds_end)
     wanted = Range(epoch=core.published.epoch)
     answers, removed = grouped(core, Asked(stream, _in_order(query), wanted), Ends(until, high=progress.high), scan)
     columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
@@ -106,6 +112,12 @@ def last_windows(core: Core, asked: Asked[RowWindowQuery], scan: Scan) -> tuple[
     """As `grouped`: for every partition the window of rows that ends with its last row in the range."""
     last = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
     return grouped(core, last, Ends(FOREVER, last=True), scan)
+
+
+def open_sessions(core: Core, asked: Asked[SessionQuery], scan: Scan) -> tuple[pa.Table | None, int | None]:
+    """As `grouped`: all sessions of the rows in the range, those that are not over included."""
+    every = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
+    return grouped(core, every, Ends(FOREVER), scan)
 
 
 def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, int | None]:
@@ -150,4 +162,4 @@ def _empty_group(query: WindowQuery, spec: PanesSpec, stream: StreamDefinition) 
     return answers if answers.num_rows else None
 
 
-__all__ = ["last_windows", "select_stream", "whole"]
+__all__ = ["last_windows", "open_sessions", "select_stream", "whole"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
+from millpond.language.check.beyond_scans import beyond_scans
 from millpond.language.check.impossible import check_constants
 from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.inference.types_of import Item, Typer
@@ -20,7 +21,7 @@ from millpond.language.resolve.grouping import GroupScope
 from millpond.language.resolve.reductions_bound import bound_reduction
 from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.relation_refs import streams_in
-from millpond.language.resolve.row_window_clauses import bound_row_window
+from millpond.language.resolve.row_window_clauses import bound_row_window, bound_session
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.scope import RowScope
 from millpond.language.resolve.select_list import (
@@ -50,12 +51,16 @@ from millpond.types import (
     RowWindow,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
+    SessionWindow,
     StreamDefinition,
     Window,
     WindowedQuery,
     WindowQuery,
     all_of,
 )
+
+AnyWindow = Window | RowWindow | SessionWindow
 
 _CLAUSES = (
     "expressions",
@@ -103,13 +108,13 @@ def bind_query(written: WrittenSelect, schema: Schema) -> WindowedQuery:
     return bound
 
 
-def bind_select(written: WrittenSelect, schema: Schema) -> WindowedQuery | ScanQuery | TableQuery:
+def bind_select(written: WrittenSelect, schema: Schema) -> WindowedQuery | ScanQuery | TableQuery | None:
     """Bind an ad hoc SELECT: over one stream, or over any number of answers, tables and side streams.
 
     Arguments and errors as `bind_query`.
 
     Returns:
-        A `TableQuery` when FROM names no stream.
+        A `TableQuery` when FROM names no stream; None where streams are needed as tables.
     """
     source, text = written.source, written.text
     select = with_registered(written.tree, schema)
@@ -118,35 +123,24 @@ def bind_select(written: WrittenSelect, schema: Schema) -> WindowedQuery | ScanQ
         if not streams:
             refuse_windowed_calls(select, text, source)
             return bind_relation(select, text, source, schema)
-        if not _is_plain(select):
-            sliding = next((t for t in select.find_all(exp.Table) if window_of(t) is not None), None)
-            beside = isinstance(select, exp.Select) and len(streams) == 1 and _is_plain(select, ("joins",))
-            if beside and (sliding is not None or windowed_calls(select, text)):
-                return SelectBinder(select, text, source, schema, False).bind()
-            if sliding is not None:
-                raise source.error(
-                    f"the window behind '{sliding.name}' says when it ends (SLIDE, TUMBLING, …): it stands in a query "
-                    "of its own, without subqueries, WITH or joins around it",
-                    sliding,
-                    "CREATE STREAM x AS SELECT ISTREAM(…) FROM stream [NOW] JOIN …, and the window behind x; or CREATE"
-                    " QUERY q AS … with that window, then SELECT … FROM q",
-                )
-            raise source.error(
-                f"'{streams[0].name}' is a stream: without a window behind it there are no subqueries, no WITH, and no "
-                "joins with anything but one other stream",
-                streams[0],
-                f"a window that makes it a relation, such as {streams[0].name} [RANGE 1 HOUR]",
-            )
+        columns = {c.name.lower() for c in find(schema, streams[0], source).columns}
+        if not answered_by_scan(select, text, columns):
+            return None
         return SelectBinder(select, text, source, schema, False).bind()
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
 
 
-def _is_plain(select: exp.Expr, allowed: tuple[str, ...] = ()) -> bool:
-    refused = {"joins", "laterals", "with_"} - set(allowed)
-    if not isinstance(select, exp.Select) or any(select.args.get(k) for k in refused):
+def answered_by_scan(select: exp.Expr, text: str, columns: Set[str]) -> bool:
+    """Whether a SELECT over streams is about one of them, and asks nothing that needs its rows as a table.
+
+    Arguments:
+        columns: names of the stream's columns, in small letters.
+    """
+    if not isinstance(select, exp.Select) or len(list(select.find_all(exp.Query))) > 1 or select.args.get("with_"):
         return False
-    return len(list(select.find_all(exp.Query))) == 1
+    windowed = any(window_of(t) is not None for t in select.find_all(exp.Table)) or bool(windowed_calls(select, text))
+    return windowed or beyond_scans(select, columns) is None
 
 
 class SelectBinder:
@@ -168,12 +162,13 @@ class SelectBinder:
         if self.calls.common is not None:
             table = with_suffix(table.copy(), window=self.calls.common)
         ending = bound_window(table, stream, self.source, self.schema) or self.calls.query
-        window = ending or bound_row_window(table, stream, self.source)
+        window: AnyWindow | None = ending or bound_row_window(table, stream, self.source)
         feeds = union_feeds(table, stream, self.schema, self.source)
         alias = table.alias or stream.name
         rows = (
             LookupScope(self.source, stream, alias, joined.tables) if joined else RowScope(self.source, stream, alias)
         )
+        window = window or bound_session(table, rows, self.source)
         bound = self.bind_rows(table, window, rows)
         if joined is not None and isinstance(rows, LookupScope):
             one = isinstance(window, RowWindow)
@@ -217,15 +212,13 @@ class SelectBinder:
         if (distinct := select.args.get("distinct")) and distinct.args.get("on"):
             raise source.error("DISTINCT ON is not available over a stream", distinct)
 
-    def bind_rows(
-        self, table: exp.Table, window: Window | RowWindow | None, rows: RowScope
-    ) -> WindowedQuery | ScanQuery:
+    def bind_rows(self, table: exp.Table, window: AnyWindow | None, rows: RowScope) -> WindowedQuery | ScanQuery:
         """All but FROM, over the rows of a stream (or of two that are joined)."""
         select, source, stream = self.select, self.source, rows.stream
         written = select_items(select, source)
         rows.aliases = {i.alias.name.lower(): i.node for i in reversed(written) if i.alias is not None}
         grouped = bool(select.args.get("group")) or any(map(has_aggregate, self.grouped_parts(written)))
-        grouped = grouped or (isinstance(window, RowWindow) and bool(window.partition))
+        grouped = grouped or (isinstance(window, RowWindow | SessionWindow) and bool(window.partition))
         self.check_shape(table, window, grouped)
         typer = Typer(source, stream.all_columns, rows.text)
         where = self.where(rows)
@@ -234,7 +227,9 @@ class SelectBinder:
         window_of = self.calls.window_of if self.calls is not None else lambda node: (None, None)
         groups = GroupScope(rows, window is not None, window_of) if grouped else None
         if groups is not None and isinstance(window, RowWindow):
-            groups.number_windows(window)
+            groups.number_windows()
+        if groups is not None and isinstance(window, RowWindow | SessionWindow):
+            groups.partition_by(window.partition)
         return self.finish(stream, window, where, rows, typer, written, groups)
 
     def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
@@ -283,7 +278,7 @@ class SelectBinder:
             if clause := self.select.args.get(key):
                 yield clause
 
-    def check_shape(self, table: exp.Table, window: Window | RowWindow | None, grouped: bool) -> None:
+    def check_shape(self, table: exp.Table, window: AnyWindow | None, grouped: bool) -> None:
         """Refuse what has no meaning yet: rows without groups in windows, standing queries without windows."""
         if window is None and self.standing:
             raise self.source.error(
@@ -318,7 +313,7 @@ class SelectBinder:
     def finish(
         self,
         stream: StreamDefinition,
-        window: Window | RowWindow | None,
+        window: AnyWindow | None,
         where: Item | None,
         rows: RowScope,
         typer: Typer,
@@ -340,7 +335,7 @@ class SelectBinder:
             items = expand_stars(written, rows, source)
             values = [rows.expression(i.node) for i in items]
         bound = groups.expression if groups is not None else rows.expression
-        names = names_of(items, rows, isinstance(window, Window))
+        names = names_of(items, rows, isinstance(window, Window | SessionWindow))
         clause = select.args.get("having")
         having = Item(bound(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, values, written, bound, source)
@@ -377,7 +372,7 @@ def _where_met(lookup: Lookup, where: Expression | None) -> Expression | None:
 
 
 def _query(
-    common: dict[str, Any], window: Window | RowWindow | None, groups: GroupScope | None, having: Item | None
+    common: dict[str, Any], window: AnyWindow | None, groups: GroupScope | None, having: Item | None
 ) -> WindowedQuery | ScanQuery:
     """The query as what it is. common: what all queries over a stream have."""
     if groups is None:
@@ -391,6 +386,8 @@ def _query(
         return GroupScan(**common)
     if isinstance(window, RowWindow):
         return RowWindowQuery(window=window, **common)
+    if isinstance(window, SessionWindow):
+        return SessionQuery(window=window, **common)
     return WindowQuery(window=window, **common)
 
 
