@@ -165,16 +165,3 @@ KEYWORDS: Final = tuple(
         """)
     )
 )
-
-__all__ = [
-    "KEYWORDS",
-    "PLAIN",
-    "command_of",
-    "in_quiet",
-    "is_complete",
-    "quoted",
-    "statement_at",
-    "unfinished",
-    "without_quiet",
-    "words_of",
-]

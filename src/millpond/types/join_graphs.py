@@ -155,6 +155,3 @@ def _reached(item: int, near: Sequence[Collection[int]]) -> dict[int, tuple[int,
             found[other] = (*found.get(at, ()), other)
             waiting.append(other)
     return found
-
-
-__all__ = ["JoinGraph", "Shape", "graph_of"]

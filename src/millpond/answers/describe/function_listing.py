@@ -50,6 +50,3 @@ def users_of(core: Core, references: Sequence[str]) -> list[list[str]]:
 def _called(value: object) -> frozenset[str]:
     """The registered functions that the expressions in a value call, by reference."""
     return frozenset(each for found in expressions_in(value) for each in found.registered)
-
-
-__all__ = ["show_functions", "users_of"]

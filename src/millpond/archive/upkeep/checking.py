@@ -263,6 +263,3 @@ def _against(pond: str, stream: StreamDefinition, copy: str, segment: Segment, w
     mine, rows = (np.sort(each.to_numpy()) for each in ids)
     if not np.array_equal(mine, rows[fractions(rows, seed_of(stream)) < segment.kept]):
         yield f"it has other rows than the fraction {segment.kept} of its section"
-
-
-__all__ = ["Checked", "catalog_on_disk", "check_archives", "check_table"]

@@ -271,6 +271,3 @@ def _plain(node: exp.Expr) -> exp.Expr:
 def _call(node: exp.Expr) -> str:
     """The name of a function that is called, in small letters; '' where none is."""
     return str(node.this).lower() if isinstance(node, exp.Anonymous) and isinstance(node.this, str) else ""
-
-
-__all__ = ["grouped_plan"]

@@ -32,6 +32,3 @@ def _plan(query: PairsQuery) -> list[Fact]:
     names = (first, second)
     alone = [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in alone_of(query)]
     return [*found, *(said("alone", each) for each in alone)]
-
-
-__all__ = ["pairs_plan"]

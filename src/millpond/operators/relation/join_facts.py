@@ -87,6 +87,3 @@ def _together(relation: RelationQuery, plan: JoinPlan) -> str:
             keys = "; ".join(" = ".join(f"{names[n]}.{sql}" for n, sql in key.items()) for key in graph.keys)
             return f"in one shard; no column is equal for all streams ({keys or 'there are no equalities'})"
     return "in one shard; they can be spread by equal columns that are part of the answer"
-
-
-__all__ = ["graph_facts", "names_of", "place_facts"]

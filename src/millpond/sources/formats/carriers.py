@@ -166,6 +166,3 @@ def _carry(kind: Any, replaced: Mapping[str, str]) -> tuple[str, bool]:
         return f"MAP({texts[0]}, {texts[1]})", checked
     size = kind.children[1][1] if name == "array" else ""
     return f"{texts[0]}[{size}]", checked
-
-
-__all__ = ["NESTED", "Carrier", "arrow_schema", "carriers", "scratch", "typed_select"]

@@ -54,6 +54,3 @@ def _when(value: str, form: str, result: str, kind: Any) -> str:
 def pointer(key: str) -> str:
     """A JSON pointer to a key, as an SQL literal."""
     return "'/" + key.replace("~", "~0").replace("/", "~1").replace("'", "''") + "'"
-
-
-__all__ = ["json_cast", "pointer"]

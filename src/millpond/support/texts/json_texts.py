@@ -325,6 +325,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return interval_text(0, 0, value // dt.timedelta(microseconds=1) * 1000)
     return value if isinstance(value, (str, int, type(None))) else str(value)
-
-
-__all__ = ["csv_bytes", "csv_columns", "interval_text", "json_texts", "lines_json", "plain", "prepare", "rows_json"]

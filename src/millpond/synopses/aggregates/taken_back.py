@@ -117,6 +117,3 @@ def _call(aggregate: Aggregate) -> str:
 def _component(kind: Kind, sql: str) -> Component:
     name = "c" + hashlib.blake2b(f"{kind}|={sql}".encode(), digest_size=6).hexdigest()
     return Component(name, kind, (("", Expression(sql)),))
-
-
-__all__ = ["SIGN", "split_of"]
