@@ -32,16 +32,27 @@ EMPTY_LIMIT = 5_000_000
 
 
 class State(Protocol):
-    """Pane rows of a synopsis; see `millpond.operators.panes.state.PaneState`."""
+    """State of a synopsis in one shard, before and after the rows of an epoch, the delta.
+
+    `low` is what each kind tells its rows by: a pane, of others the instant from which on windows end.
+    """
 
     delta: pa.Table
 
     def before(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, without the delta."""
+        """What windows from `low` on need, without the delta."""
         ...
 
     def after(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, with the delta."""
+        """The same with the delta."""
+        ...
+
+
+class Shown(State, Protocol):
+    """A state whose delta can be exchanged."""
+
+    def show(self, delta: pa.Table) -> None:
+        """From now on the state is that before, and `delta`."""
         ...
 
 

@@ -169,7 +169,7 @@ def _texts(array: pa.Array, kind: Any) -> pa.Array:
         per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[kind.unit]
         return _each(array.cast(pa.int64()), lambda v: f'"{interval_text(0, 0, v * per)}"')
     # binary values, intervals and unions are rare: value by value
-    return _each(array, lambda v: _dumps(_rare(v)))
+    return _each(array, lambda v: json.dumps(_rare(v), ensure_ascii=False, separators=(",", ":")))
 
 
 def _each(array: pa.Array, text: Any) -> pa.Array:
@@ -265,10 +265,6 @@ def _enclosed(array: pa.Array, offsets: pa.Array, entries: pa.Array, opening: st
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, entries), ",")
     shown = pc.binary_join_element_wise(opening, joined, closing, "")
     return pc.if_else(pc.is_valid(array), shown, pa.scalar(None, pa.string()))
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _rare(value: Any) -> Any:
