@@ -158,7 +158,7 @@ def partial_rows(db: duckdb.DuckDBPyConnection, spec: RowsSpec, segment: pa.Tabl
     if all(c.alone for c in spec.components):
         columns, tail = [f"({c.alone}) AS {c.name}" for c in spec.components], ""
     else:
-        columns = [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
+        columns = spec.listed
         tail = " GROUP BY ALL"
     where = f" WHERE ({spec.where})" if spec.where else ""
     listed = ", ".join([*head, *keys, *own, "1::BIGINT AS n", *columns])

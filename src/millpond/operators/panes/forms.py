@@ -65,7 +65,7 @@ def aggregated(db: duckdb.DuckDBPyConnection, spec: PanesSpec, tuples: pa.Table)
     inner = [f'{n} AS "__{n}"' for n in groups] + [f"x{i} AS {name}" for i, name in enumerate(spec.carried)]
     names = [n for n in ("pane", *spec.key_names) if n in groups]
     columns = [*(f'"__{n}" AS {n}' for n in names), "count(*)::BIGINT AS n"]
-    columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
+    columns += spec.listed
     columns += [f'"__{CUT}" AS {CUT}'] if CUT in groups else []
     return query_ordered(
         db, f"SELECT {', '.join(columns)} FROM (SELECT {', '.join(inner)} FROM tuples) GROUP BY ALL", tuples=tuples

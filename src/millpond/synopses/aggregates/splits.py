@@ -51,6 +51,16 @@ class Component:
         """Its physical columns."""
         return tuple(self.name + suffix for suffix, _ in self.columns)
 
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """Its physical columns as a SELECT list over rows has them."""
+        return tuple(f"({sql}) AS {self.name}{suffix}" for suffix, sql in self.columns)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether it is the number of rows: it adds up, and looks at nothing in them."""
+        return self.kind == "add" and self.safe and not any(sql.columns for _, sql in self.columns)
+
 
 @dataclass(frozen=True)
 class Split:

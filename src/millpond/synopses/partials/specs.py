@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.support.sql import quote
+from millpond.support.sql import cast_item, quote
 from millpond.synopses.aggregates.splits import Component
 from millpond.synopses.aggregates.splitting import components_of
 from millpond.types import (
@@ -91,6 +91,11 @@ class SynopsisSpec(Variant):
         """The stream's columns that the synopsis reads."""
         own = {self.time, *(["op"] if self.signed else []), *(self.lookup.needs if self.lookup is not None else ())}
         return [c.name for c in stream.all_columns if c.name in self.reads | own]
+
+    @property
+    def listed(self) -> list[str]:
+        """The columns of its components as a SELECT list over rows has them."""
+        return [each for c in self.components for each in c.listed]
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -177,7 +182,7 @@ def as_declared(table: str, casts: Iterable[tuple[str, str]], names: Iterable[st
     """
     there = None if names is None else {quote(name) for name in names}
     chosen = [(name, kind) for name, kind in casts if there is None or name in there]
-    found = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in chosen)
+    found = ", ".join(cast_item(name, kind) for name, kind in chosen)
     return f"(SELECT * REPLACE ({found}) FROM {table})" if found else table
 
 
