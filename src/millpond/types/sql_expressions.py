@@ -171,6 +171,11 @@ def expressions_in(value: Any) -> Iterator[Expression]:
             yield from expressions_in(getattr(value, each.name))
 
 
+def registered_in(value: Any) -> frozenset[str]:
+    """The registered functions that the expressions in a value call, by reference."""
+    return frozenset(each for found in expressions_in(value) for each in found.registered)
+
+
 # -- SQL from before expressions said what they are made of ------------------------------------------------------------
 
 #: A part of the syntax tree that DuckDB's parser gives, as JSON.
