@@ -8,6 +8,7 @@ from typing import Protocol
 from millpond.support.errors import Refusal
 from millpond.types import (
     STATUS,
+    CalendarWindow,
     LandmarkWindow,
     PairsQuery,
     QueryOptions,
@@ -20,6 +21,7 @@ from millpond.types import (
     StandingQuery,
     StreamDefinition,
     StreamQuery,
+    Window,
     WindowQuery,
 )
 
@@ -116,11 +118,15 @@ def _check_empty(query: StandingQuery | ScanQuery) -> None:
         raise Refusal("empty='report' is for windows with SLIDE; a relation is defined at every instant", "empty")
     if isinstance(query, RowWindowQuery):
         raise Refusal("empty='report' is for windows that end at instants; one that ends with a row holds it", "empty")
-    if isinstance(query, WindowQuery) and isinstance(query.window, LandmarkWindow):
+    if isinstance(query, WindowQuery) and _grows(query.window):
         raise Refusal(
             "a window that grows reports every window since a group's first row by itself: leave empty='report' out",
             "empty",
         )
+
+
+def _grows(window: Window) -> bool:
+    return isinstance(window, LandmarkWindow) or (isinstance(window, CalendarWindow) and window.grows)
 
 
 def _check_flush(streams: Sequence[StreamDefinition], query: StandingQuery | ScanQuery, options: QueryOptions) -> None:

@@ -28,8 +28,11 @@ def paired_window(clause: WindowClause, source: Source) -> RelationWindow:
 
     Raises: StatementError where it says nothing of how long a row may be joined.
     """
+    if clause.calendar is not None:
+        message = "PAIRS cuts streams into intervals of equal length, and those of a calendar are not"
+        raise source.error(message, clause.place, WINDOWS)
     if clause.extent == "range" and clause.slide is not None and clause.slide == clause.range:
-        return RelationWindow("tumbling", range=clause.range, origin=clause.origin)
+        return RelationWindow("tumbling", range=clause.range, origin=clause.origin or 0)
     if clause.extent == "now" or (clause.extent == "range" and clause.is_relation):
         length = clause.range if clause.extent == "range" else 0
         return RelationWindow("range", range=length - clause.open_end)
