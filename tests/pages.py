@@ -115,7 +115,7 @@ class Shell:
             command += f" --port {self.port}"
         self._shell.stdin.write(f"{command} 2>.server >/dev/null &\n")
         self._shell.stdin.flush()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not (said := [line for line in _lines(log) if "serves" in line]):  # behind lines of its log
             assert time.monotonic() < deadline, f"the server did not start: {_lines(log)}"
             time.sleep(0.05)
@@ -126,7 +126,7 @@ class Shell:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._shell.wait(20)
+            self._shell.wait(120)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGKILL)
 

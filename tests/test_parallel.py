@@ -18,7 +18,7 @@ def three_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_three_threads_do_what_one_does() -> None:
-    meet, seen = threading.Barrier(3, timeout=20), {}
+    meet, seen = threading.Barrier(3, timeout=300), {}
 
     def job(number: int, db: duckdb.DuckDBPyConnection) -> int:
         if number < 3:
@@ -38,7 +38,7 @@ def test_three_threads_do_what_one_does() -> None:
 
 def test_a_job_that_fails_lets_no_further_one_begin() -> None:
     begun: list[int] = []
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=300)
 
     def job(number: int, db: duckdb.DuckDBPyConnection) -> None:
         begun.append(number)

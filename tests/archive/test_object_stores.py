@@ -44,10 +44,10 @@ def s3() -> Iterator[Store]:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         url = f"http://127.0.0.1:{port}"
-        for _ in range(300):
+        for _ in range(3000):
             try:
                 made = urllib.request.Request(f"{url}/ponds", method="PUT", headers={"Host": f"127.0.0.1:{port}"})
-                urllib.request.urlopen(made, timeout=5).close()
+                urllib.request.urlopen(made, timeout=60).close()
                 break
             except OSError:
                 time.sleep(0.1)
@@ -204,7 +204,7 @@ def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatc
 
         def slow(*_: str) -> bool:
             with ThreadPoolExecutor(1) as other:
-                assert other.submit(core.lock.acquire, timeout=5).result()
+                assert other.submit(core.lock.acquire, timeout=120).result()
                 other.submit(core.lock.release).result()
             return next(answers)
 

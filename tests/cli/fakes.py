@@ -26,6 +26,7 @@ class Result:
     message: str = ""
     table: pa.Table | None = None
     statement: str = ""
+    report: Any = None
 
 
 @dataclass
@@ -54,7 +55,7 @@ class FakePond:
                     yield Result("rows", table=pa.table({"a": list(range(5000))}))
             elif word == "sleep":
                 print("sleeping", flush=True)
-                time.sleep(60)
+                time.sleep(600)
 
     def check(self, script: str) -> None:
         """What is wrong shows when it is executed."""

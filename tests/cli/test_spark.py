@@ -59,7 +59,7 @@ def test_a_wrong_statement_does_not_wait_for_spark(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     process = millpond("run", "-")
     script = SCRIPT.format(landings=ROOT / "examples" / "flights" / "landings")
-    rows, messages = process.communicate(script + "SELECT windws FROM q", timeout=120)
+    rows, messages = process.communicate(script + "SELECT windws FROM q", timeout=540)
     assert process.returncode == 2 and rows == ""
     assert "windws" in messages and "created" not in messages
 

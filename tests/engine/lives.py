@@ -87,7 +87,7 @@ class Server:
         """Stop it."""
         _, writer = self._pipes()
         writer.close()
-        self._process.wait(30)
+        self._process.wait(300)
 
     def _pipes(self) -> tuple[IO[str], IO[str]]:
         assert self._process.stdout is not None and self._process.stdin is not None

@@ -22,7 +22,7 @@ from tests.engine.scenario import comparable, run
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 CHILD = Path(__file__).with_name("cluster_child.py")
-PATIENCE = 120
+PATIENCE = 300
 
 
 class Cluster:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
-import time
 import types
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ class Slow:
 
     def connect(self, place: str) -> Any:
         self.asked += 1
-        assert self.free.wait(60)
+        assert self.free.wait(300)
         return sqlite3.connect(place)
 
 
@@ -65,10 +64,10 @@ def test_a_database_that_hangs_keeps_nobody_waiting(tmp_path: Path, monkeypatch:
         for name in ("hung", "good"):
             fill(tmp_path / name, [("a", 2)])
         clock[0] += 5_000_000
-        begun = time.monotonic()
         refresh_databases(pond._core, 0.1)
-        assert time.monotonic() - begun < 0.29 * 10  # ten times its patience at most, however slow the machine
-        assert shown(pond, "good")["version"] == 2 or _again(pond)
+        while shown(pond, "good")["version"] != 2:  # a slow machine may need more than one round
+            refresh_databases(pond._core, 1)
+        assert not slow.free.is_set()
         assert shown(pond, "hung")["version"] == 1
         with pytest.raises(millpond.support.errors.SourceError, match="has not answered for"):
             pond.sql("REFRESH TABLE hung")
@@ -91,19 +90,12 @@ def test_a_database_that_hangs_keeps_nobody_waiting(tmp_path: Path, monkeypatch:
         assert (shown(pond, "hung")["version"], shown(pond, "hung")["problem"]) == (2, None)
 
 
-def _again(pond: Any) -> bool:
-    """On a machine that is slower still: the next round has it."""
-    time.sleep(1)
-    refresh_databases(pond._core, 0.1)
-    return bool(shown(pond, "good")["version"] == 2)
-
-
 def test_one_reading_at_a_time_and_what_comes_late_is_taken() -> None:
     free, made = threading.Event(), []
 
     def make() -> pa.Table:
         made.append(1)
-        assert free.wait(60)
+        assert free.wait(300)
         return pa.table({"a": [1]})
 
     readings = Readings()

@@ -302,8 +302,8 @@ def test_a_filter_is_asked_only_what_those_before_it_pass():
 
 def test_time_is_of_the_processor_until_something_waits():
     watch = Watch()
-    begun = time.process_time()
-    while time.process_time() - begun < 0.01:
+    begun = time.thread_time()
+    while time.thread_time() - begun < 0.01:
         pass
     assert watch.lap() > 0.009
     time.sleep(0.02)

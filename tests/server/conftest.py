@@ -56,7 +56,7 @@ class Raw:
         if body is not None and not isinstance(body, bytes):
             body, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
         parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=30)
+        connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=300)
         try:
             connection.putrequest(method, path, skip_host="Host" in (headers or {}), skip_accept_encoding=True)
             for name, value in {**sent, **(headers or {})}.items():

@@ -457,7 +457,7 @@ def test_broken_http(attacked: Served, request_bytes: bytes) -> None:
 
 def _raw_socket(served: Served, data: bytes) -> bytes:
     parts = urlsplit(served.url)
-    with socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=10) as connection:
+    with socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=120) as connection:
         try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

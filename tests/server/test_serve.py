@@ -45,7 +45,7 @@ def test_its_log_as_json(tmp_path: Path) -> None:
             with millpond.connect(lines[-1]["url"]) as pond:
                 pond.sql("SHOW STREAMS")
             process.send_signal(signal.SIGTERM)
-    assert process.wait(15) == 0
+    assert process.wait(120) == 0
     assert [line["event"] for line in lines] == ["pond opened", "serving", "pond closed"]
 
 
@@ -59,7 +59,7 @@ def test_it_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
         subscription = pond.subscribe("q")
         next(subscription)  # an open subscription does not hold it up
         process.send_signal(number)
-        assert process.wait(15) == 0
+        assert process.wait(120) == 0
         subscription.close()
     with millpond.open(str(tmp_path / "pond"), executor="inline") as opened:
         assert opened.sql("SELECT count(*) FROM s").rows() == [(25,)]
@@ -82,7 +82,31 @@ def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
             assert pond.query("q").result().epoch >= 1
     finally:
         process.terminate()
-        process.wait(15)
+        process.wait(120)
+
+
+def test_it_ends_with_its_engine(tmp_path: Path) -> None:
+    program = """
+import sys, threading, errno
+import millpond
+from millpond.cli.app import app
+opened = millpond.open
+
+def failing(*arguments, **more):
+    pond = opened(*arguments, **more)
+    error = OSError(errno.ENOSPC, "No space left on device")
+    threading.Timer(1.0, lambda: pond._core.epochs.fail(error)).start()
+    return pond
+
+millpond.open = failing
+app(["serve", "--pond", sys.argv[1], "--port", "0", "--executor", "inline"])
+"""
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    command = [sys.executable, "-c", program, str(tmp_path / "pond")]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert "error: the engine has stopped: [Errno 28] No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_tokens_of_a_file(tmp_path: Path) -> None:
@@ -100,7 +124,7 @@ def test_tokens_of_a_file(tmp_path: Path) -> None:
             assert pond.sql("SHOW STREAMS").rows() == []
     finally:
         process.terminate()
-        assert process.wait(15) == 0
+        assert process.wait(120) == 0
 
 
 def test_it_does_not_start_without_tokens_where_others_reach_it(tmp_path: Path) -> None:

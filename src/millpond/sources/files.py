@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final, cast
 
 import pyarrow.parquet as pq
 
+from millpond.sources.formats.columns_there import lacks
+from millpond.sources.formats.lacking import Lacking
+from millpond.sources.formats.opening import Unreadable
 from millpond.sources.intake_log import HEAD_BYTES, Format, IntakeLog, Item, checksum
 from millpond.sources.listing import Seen, check_path, folder_time, list_path
 from millpond.support.errors import SourceError
@@ -39,6 +42,10 @@ FORMATS: Final[dict[str, Format]] = {
 _COMPRESSED: Final = (".gz", ".zst")
 _TEXT: Final = ("csv", "ndjson")
 
+#: So many files are looked at when a stream is declared: a wrong name is seen at once, and others are when they are
+#: read.
+_LOOKED_AT: Final = 16
+
 #: The folders' times are trusted once they are this much older than the clock (their resolution).
 _RESOLUTION_NS: Final = 50_000_000
 
@@ -60,6 +67,8 @@ class FileSource:
         settle: microseconds after which a file that is not modified counts as complete.
         stable: microseconds for which a file that looks whole must be unchanged.
         recheck: microseconds between looks at the known files for changes, while folders stay the same.
+        clock: nanoseconds since 1970, of the clock that files are compared with. ticks: nanoseconds of one that never
+            goes back.
 
     Attributes:
         changed: paths of files whose content changed after they were taken; they are not taken again.
@@ -77,6 +86,8 @@ class FileSource:
         settle: int = SECOND,
         stable: int = 50_000,
         recheck: int = 5 * SECOND,
+        clock: Callable[[], int] = time.time_ns,
+        ticks: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         if not definition.options.path:
             raise SourceError(f"stream '{definition.name}' has no path: WITH (source='files', path='…')")
@@ -85,6 +96,7 @@ class FileSource:
         self.changed: list[str] = []
         self.unrecognised = 0
         self._settle, self._stable, self._recheck = settle * 1000, stable * 1000, recheck * 1000
+        self._clock, self._ticks = clock, ticks
         self._known: dict[str, Item] = {}
         self._read_to = 0
         self._pending: dict[str, _Pending] = {}
@@ -114,7 +126,7 @@ class FileSource:
         if settle and self._quiet():
             return []
         self._learn()
-        now = time.time_ns()
+        now = self._clock()
         listing = list_path(self.path)
         fresh: list[Seen] = []
         changed: list[str] = []
@@ -138,7 +150,7 @@ class FileSource:
         self._learn()
         self._tell(changed, unrecognised)
         self._pending, self.changed, self.unrecognised = pending, sorted(changed), len(unrecognised)
-        self._listed = time.monotonic_ns()
+        self._listed = self._ticks()
         # a folder that was changed just now may change again without showing it
         self._folders = {f: t for f, t in listing.folders.items() if t is None or now - t > _RESOLUTION_NS}
         if len(self._folders) < len(listing.folders):
@@ -163,7 +175,7 @@ class FileSource:
 
     def _quiet(self) -> bool:
         """Whether no file can have come since the last look."""
-        if self._pending or not self._folders or time.monotonic_ns() - self._listed > self._recheck:
+        if self._pending or not self._folders or self._ticks() - self._listed > self._recheck:
             return False
         return all(folder_time(folder) == then for folder, then in self._folders.items())
 
@@ -235,6 +247,42 @@ class FileSource:
         return Item(0, "file", seen.path, kind, seen.size, seen.mtime_ns, head, rows, "", clock_us)
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What a look at the files of a stream finds: how many there are, how many whose names tell no format.
+
+    lacks: the first that lacks a declared column; of many files some are looked at, from both ends.
+    """
+
+    files: int
+    unrecognised: int
+    lacks: Lacking | None
+
+    def __str__(self) -> str:
+        files = "1 file is" if self.files == 1 else f"{self.files:,} files are"
+        more = f", {self.unrecognised:,} more whose names tell no format" if self.unrecognised else ""
+        return f"{files} there{more}"
+
+
+def look_at(definition: StreamDefinition) -> Looked:
+    """The files of a stream that is about to be declared.
+
+    Raises: SourceError: a folder cannot be read, or the header of a CSV file names no column of the stream.
+    """
+    options = definition.options
+    every = sorted(list_path(os.path.abspath(os.path.expanduser(options.path or ""))).files)
+    known = [(path, kind) for path in every if (kind := options.format or format_of(path)) is not None]
+    some = known if len(known) <= _LOOKED_AT else [*known[: _LOOKED_AT // 2], *known[-_LOOKED_AT // 2 :]]
+    for path, kind in some:
+        try:
+            found = lacks(path, kind, definition)
+        except Unreadable as error:
+            raise SourceError(f"{path}: {error}") from None
+        if found is not None:
+            return Looked(len(known), len(every) - len(known), replace(found, file=path))
+    return Looked(len(known), len(every) - len(known), None)
+
+
 def format_of(path: str) -> Format | None:
     """The format that a file's name tells, .gz and .zst aside; None: it tells none.
 
@@ -265,4 +313,4 @@ def _rows(path: str) -> int | None:
         return None
 
 
-__all__ = ["FORMATS", "FileSource", "check_path", "format_of"]
+__all__ = ["FORMATS", "FileSource", "Looked", "check_path", "format_of", "look_at"]

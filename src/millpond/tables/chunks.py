@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,8 @@ _COPIES = b"millpond.copies"
 
 #: A packed table, as Arrow made it or as it came through Spark.
 Payload: TypeAlias = pa.Buffer | bytes
+
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,12 @@ def _shortened(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if _runs(pc.run_end_encode(column.slice(0, _FEW))) > _FEW // 4:
         return column
     runs = pc.run_end_encode(column)
-    return runs if _runs(runs) <= len(column) // 4 else column
+    if _runs(runs) > len(column) // 4:
+        return column
+    # Arrow leaves whatever it finds under the NULLs of the values of runs.
+    return pa.chunked_array(
+        [pa.RunEndEncodedArray.from_arrays(c.run_ends, _take_all(c.values)) for c in runs.chunks], runs.type
+    )
 
 
 def _runs(column: pa.ChunkedArray) -> int:
@@ -115,7 +122,11 @@ def _settled(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The column with nothing left under its NULLs: what lies there differs from run to run, and files must not."""
     if not column.null_count and not pa.types.is_nested(column.type):
         return column
-    return column.take(pa.array(np.arange(len(column))))
+    return _take_all(column)
+
+
+def _take_all(values: Column) -> Column:
+    return values.take(pa.array(np.arange(len(values))))
 
 
 def binary(payload: Payload) -> pa.Array:
