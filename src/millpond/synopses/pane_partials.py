@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import duckdb
 import numpy as np
@@ -88,7 +88,7 @@ class PanesSpec(SynopsisSpec):
     @property
     def key(self) -> str:
         """A stable text that is equal for equal definitions; state is stored under it."""
-        marks = [to_json(mark) for mark in self.landmarks]
+        marks = [_key_of(mark) for mark in self.landmarks]
         marks += [str(self.tail)] if self.tail else []
         form = [] if self.form == "eager" else [self.form]
         return self.digest((self.panes.width, self.panes.phase, self.single), marks, form, self.panes.named)
@@ -108,6 +108,12 @@ class PanesSpec(SynopsisSpec):
             and all(self.panes.serves(w) for w in windows_of(query))
             and self.covers(needed)
         )
+
+
+def _key_of(mark: Landmark) -> Any:
+    """A landmark as it stands in keys: state of windows that there have been for long keeps its own."""
+    written = to_json(mark)
+    return {name: value for name, value in written.items() if value or name not in ("months", "always")}
 
 
 def over_all_time(query: Aggregation, time: str) -> WindowQuery:
