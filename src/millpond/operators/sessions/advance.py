@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import duckdb
 import numpy as np
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 from millpond.manifests.owed import Owed, owed_of, owed_together
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import difference
+from millpond.operators.windowed.evaluation import Shown, State, difference
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import SessionsSpec, finish_windows
@@ -32,30 +31,8 @@ from millpond.synopses.session_partials import CUT, between, stack, torn_ends, t
 from millpond.types import SessionQuery
 
 
-class SessionRows(Protocol):
-    """Rows of a synopsis; `low` is an instant: rows of sessions that end from it on."""
-
-    delta: pa.Table
-
-    def before(self, low: int) -> pa.Table:
-        """Without the delta."""
-        ...
-
-    def after(self, low: int) -> pa.Table:
-        """With the delta."""
-        ...
-
-
-class ShownSessions(SessionRows, Protocol):
-    """A state whose delta can be exchanged."""
-
-    def show(self, delta: pa.Table) -> None:
-        """From now on the state is that before, and `delta`."""
-        ...
-
-
 def advance(
-    db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: SessionRows, closing: Closing[SessionQuery]
+    db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: State, closing: Closing[SessionQuery]
 ) -> Advanced[WindowProgress]:
     """Report sessions that are over, and revise those before that late rows of the delta change."""
     changed, fresh, torn = None, None, [np.empty(0, np.int64)]
@@ -95,7 +72,7 @@ def owed(rows: pa.Table, closing: Closing[SessionQuery]) -> tuple[Owed, ...]:
 def catch_up(
     db: duckdb.DuckDBPyConnection,
     spec: SessionsSpec,
-    state: ShownSessions,
+    state: Shown,
     parts: Sequence[pa.Table],
     closing: Closing[SessionQuery],
 ) -> Advanced[WindowProgress]:
@@ -127,7 +104,7 @@ def open_answers(
     db: duckdb.DuckDBPyConnection,
     spec: SessionsSpec,
     query: SessionQuery,
-    state: SessionRows,
+    state: State,
     progress: Windowed,
 ) -> pa.Table | None:
     """What the sessions that are not over would answer now."""

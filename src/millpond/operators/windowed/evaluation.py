@@ -20,11 +20,12 @@ from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_o
 from millpond.operators.windowed.window_progress import Windowed
 from millpond.progress import FOREVER, NEVER
 from millpond.support.distinct import distinct, is_among
+from millpond.support.sql import quote
 from millpond.synopses import PanesSpec, finish_windows, query_ordered
 from millpond.synopses.finish import fold_pairs, fold_windows, identity
 from millpond.synopses.pane_partials import group_codes
 from millpond.types import KindWindow, QueryOptions, RowWindowQuery, Window, WindowedQuery, WindowQuery
-from millpond.windows import Cover, Rows, first_end_after, last_end_until, late_pairs
+from millpond.windows import Cover, Rows, cover_of, last_end_until, late_pairs
 from millpond.windows.candidates import Ints, Reach
 from millpond.windows.pane_layout import FAR
 
@@ -33,16 +34,27 @@ EMPTY_LIMIT = 5_000_000
 
 
 class State(Protocol):
-    """Pane rows of a synopsis; see `millpond.operators.panes.state.PaneState`."""
+    """State of a synopsis in one shard, before and after the rows of an epoch, the delta.
+
+    `low` is what each kind tells its rows by: a pane, of others the instant from which on windows end.
+    """
 
     delta: pa.Table
 
     def before(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, without the delta."""
+        """What windows from `low` on need, without the delta."""
         ...
 
     def after(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, with the delta."""
+        """The same with the delta."""
+        ...
+
+
+class Shown(State, Protocol):
+    """A state whose delta can be exchanged."""
+
+    def show(self, delta: pa.Table) -> None:
+        """From now on the state is that before, and `delta`."""
         ...
 
 
@@ -52,14 +64,14 @@ def end_pane(spec: PanesSpec, window: Window, bound: int) -> int:
         return -FAR
     if isinstance(window, KindWindow):
         return spec.panes.pane(bound)
-    return max(-FAR, min(FAR, (last_end_until(window, bound) - spec.panes.phase) // spec.panes.width))
+    return max(-FAR, min(FAR, spec.panes.pane(last_end_until(window, bound))))
 
 
 def first_end(spec: PanesSpec, window: Window, rows: pa.Table, after: int) -> int | None:
     """The end (microseconds) of the first window behind pane `after` that holds a pane row; None if none does."""
     if not rows.num_rows:
         return None
-    cover = Cover(spec.panes, window)
+    cover = cover_of(spec.panes, window)
     _, step, offset = cover.shape
     pane = pc.unique(rows["pane"]).to_numpy()
     end = _end_from(np.maximum(pane, after) + 1, step, offset)
@@ -121,7 +133,7 @@ class Evaluation:
     @cached_property
     def cover(self) -> Cover:
         """How its windows lie over panes."""
-        return Cover(self.spec.panes, self.window)
+        return cover_of(self.spec.panes, self.window)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -137,8 +149,7 @@ class Evaluation:
                 RANGE as long as these hold that row.
         """
         if bound >= FOREVER and self.cover.grows:
-            window = self.window
-            bound = NEVER if high <= NEVER else max(first_end_after(window, high), high + window.range)
+            bound = NEVER if high <= NEVER else self.cover.last_of(high)
         return end_pane(self.spec, self.window, bound)
 
     @property
@@ -162,11 +173,11 @@ class Evaluation:
     @property
     def reaching(self) -> Reach:
         """How far rows reach, for `Rows.ends`: windows that grow end with their stretch."""
-        return self.cover.lasts if self.cover.grows else self.reach
+        return self.cover.lasts if self.cover.varies else self.reach
 
     def since(self, end: int) -> int:
         """The first pane that can have a say in the answer of a window that ends behind pane number `end`."""
-        if self.cover.grows:
+        if self.cover.varies:
             return self.cover.since(end)
         return max(-FAR, end + 1 - 2 * (self.reach or self.shape[0]))
 
@@ -189,7 +200,7 @@ class Evaluation:
 
     def closing_since(self, closed: int) -> int:
         """The first pane that `close` looks at."""
-        if self.cover.grows:
+        if self.cover.varies:
             return self.cover.since(closed)
         return max(-FAR, closed + 1 - (self.reach or self.shape[0]))
 
@@ -395,7 +406,7 @@ def difference(
     old, new = (old if old is not None else model.slice(0, 0)), (new if new is not None else model.slice(0, 0))
     key = ["window_end", *identity(query)]
     same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in key)
-    values = ['"' + o.name.replace('"', '""') + '"' for o in query.select]
+    values = [quote(o.name) for o in query.select]
     values += ["window_start"] if isinstance(query, RowWindowQuery) else []
     rounded = {v for v, o in zip(values, query.select, strict=False) if near and o.type in ("DOUBLE", "FLOAT")}
     differs = " OR ".join(_differs(v, v in rounded) for v in values) or "false"
