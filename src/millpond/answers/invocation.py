@@ -8,8 +8,9 @@ from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from millpond.answers.adhoc import last_windows, whole
+from millpond.answers.adhoc import last_windows, open_sessions, whole
 from millpond.answers.archive_jobs import Asked, streams_read
 from millpond.answers.expired_history import check_reach
 from millpond.answers.fidelity import answered, scan_for, told_by
@@ -35,6 +36,7 @@ from millpond.types import (
     EXACT,
     NUMBER,
     Aggregate,
+    CalendarWindow,
     Column,
     CountWindow,
     Expression,
@@ -43,14 +45,17 @@ from millpond.types import (
     RelationalQuery,
     RowWindow,
     RowWindowQuery,
+    SessionQuery,
     SpanWindow,
     StreamDefinition,
     TimeWindow,
     Window,
     WindowedQuery,
+    WindowQuery,
     composed,
 )
 from millpond.types.as_of import AsOf
+from millpond.windows.calendar_panes import back_from
 from millpond.windows.landmark_windows import BEGINNING, last_before
 from millpond.windows.registered import axis_of
 
@@ -130,6 +135,8 @@ class _Asked:
         known = core.published.lookups.get(self.standing.synopsis, ())
         query = seen_by(core.tables, core.catalog, core.now(), self.standing.windowed, known)
         before = now + 1 if self.closed else now
+        if isinstance(query, SessionQuery):
+            return self.sessions(query, before, scan)
         number = ""
         if isinstance(query, RowWindowQuery) and isinstance(query.window, CountWindow):
             last = Asked(self.stream, query, Range(None, before, self.epoch))
@@ -158,6 +165,21 @@ class _Asked:
         table = told_by(table, query, scan, self.closed)
         return table.drop_columns([NUMBER.name]) if number else table
 
+    def sessions(self, query: SessionQuery, before: int, scan: Scan) -> pa.Table:
+        """The sessions that a row at NOW would be in, made of the rows before an instant."""
+        found, removed = open_sessions(self.core, Asked(self.stream, query, Range(None, before, self.epoch)), scan)
+        if found is not None:
+            ends = found["window_end"].cast(pa.timestamp("us")).cast(pa.int64())
+            found = found.filter(pc.greater_equal(ends, self.now))
+        if found is None or not found.num_rows:
+            return self.nothing(scan)
+        shown = ", ".join(quote(o.name) for o in query.select)
+        sql = f"SELECT window_start, window_end, {shown}, {str(self.final).lower()} AS final FROM a"
+        table = query_table(connection(), sql, a=found)
+        if is_retained(self.core.catalog, query):
+            table = with_coverage(table, removed, query.window)
+        return table
+
 
 def _now(spec: Spec, progress: dict[str, StreamProgress]) -> int:
     return latest([progress.get(str(s), StreamProgress()) for s in spec.streams])
@@ -172,6 +194,8 @@ def _start_of(window: Window | RowWindow, now: int, until: int) -> int:
             axis = axis_of(window.kind)
             held = axis.held((until - 1) // axis.grid * axis.grid)
             return axis.start_of(held.start) if len(held) else until
+        case CalendarWindow():
+            return back_from(window, now, until)
         case LandmarkWindow():
             since = [int(last_before(mark, np.array([until]))[0]) for mark in window.landmarks]
             return min(since + ([now - window.range] if window.range else []))
@@ -188,7 +212,7 @@ def _moment(time: int) -> str:
 
 def _narrowed(aggregate: Aggregate, query: WindowedQuery, end: int, until: int) -> Aggregate:
     """An aggregate with a window of its own, as one over the query's window with a filter."""
-    if isinstance(query, RowWindowQuery) or (aggregate.range is None and aggregate.since is None):
+    if not isinstance(query, WindowQuery) or (aggregate.range is None and aggregate.since is None):
         return aggregate
     start = _start_of(window_behind(query, aggregate), end, until)
     inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"

@@ -45,6 +45,7 @@ from millpond.types.queries import (
     RowScan,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
     StandingQuery,
     StreamQuery,
     WindowedQuery,
@@ -74,6 +75,8 @@ from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
 from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
 from millpond.types.stream_definitions import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
 from millpond.types.window_definitions import (
+    CalendarSpan,
+    CalendarWindow,
     CountWindow,
     KindDefinition,
     KindWindow,
@@ -82,6 +85,7 @@ from millpond.types.window_definitions import (
     RangeWindow,
     RelationWindow,
     RowWindow,
+    SessionWindow,
     SpanWindow,
     TimedWindow,
     TimeWindow,
@@ -108,6 +112,8 @@ __all__ = [
     "Aggregate",
     "Aggregation",
     "Answer",
+    "CalendarSpan",
+    "CalendarWindow",
     "Call",
     "Column",
     "ConstantInput",
@@ -158,6 +164,8 @@ __all__ = [
     "RowWindow",
     "RowWindowQuery",
     "ScanQuery",
+    "SessionQuery",
+    "SessionWindow",
     "Side",
     "Span",
     "SpanWindow",

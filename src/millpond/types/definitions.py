@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 from millpond.types.columns import COVERED, EXACT, NUMBER, STATUS, Column
 from millpond.types.options.query_options import QueryOptions
-from millpond.types.queries import PairsQuery, RelationQuery, RowWindowQuery, StandingQuery, WindowQuery
+from millpond.types.queries import PairsQuery, RelationQuery, RowWindowQuery, SessionQuery, StandingQuery, WindowQuery
 
 
 @dataclass(frozen=True)
@@ -15,13 +15,14 @@ class InnerStream:
     """A stream that stands in the FROM of a query, in parentheses and with a window behind it, and has no name.
 
     name: what the query that reads it calls it until it is there. query: whose answers its rows are.
-    revisions, columns: as those of a derived stream; its event time is `at`.
+    revisions, columns: as those of a derived stream. time: which of them is its event time.
     """
 
     name: str
     query: StandingQuery
     revisions: Literal["forward", "retract"]
     columns: tuple[Column, ...]
+    time: str = "at"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class QueryDefinition:
                 return (Column("at", "TIMESTAMP"), *shown, *change, *revision)
             case RowWindowQuery():
                 window.append(NUMBER)
-            case WindowQuery():
+            case WindowQuery() | SessionQuery():
                 pass
             case _:
                 assert_never(query)

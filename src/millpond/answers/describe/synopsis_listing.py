@@ -13,12 +13,15 @@ from millpond.engine.control.sizes import Size
 from millpond.engine.core import Core
 from millpond.functions import display
 from millpond.manifests.quarantine import Failures
+from millpond.synopses import PanesSpec, SessionsSpec
 from millpond.synopses.pane_partials import window_behind
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.row_partials import RowsSpec
 from millpond.types import (
     DAY,
     HOUR,
+    CalendarSpan,
+    CalendarWindow,
     CountWindow,
     KindWindow,
     Landmark,
@@ -29,6 +32,8 @@ from millpond.types import (
     RelationInput,
     RelationQuery,
     RowWindowQuery,
+    SessionQuery,
+    SessionWindow,
     TimeWindow,
     TumblingWindow,
     UnboundedWindow,
@@ -38,7 +43,7 @@ from millpond.types import (
 from millpond.types.durations import duration, open_text
 from millpond.types.instants import moment
 from millpond.types.relation_queries import EVERYWHERE
-from millpond.windows import Panes
+from millpond.windows import CalendarPanes, KindPanes, Panes
 from millpond.windows.landmark_windows import is_dated
 
 #: How the language calls the time from a landmark to the next.
@@ -63,6 +68,10 @@ _SCHEMA = pa.schema(
 )
 
 
+#: What a synopsis is called, by what it keeps.
+_KINDS = {PanesSpec: "panes", RowsSpec: "row window", SessionsSpec: "sessions"}
+
+
 def show_synopses(core: Core) -> pa.Table:
     """One row for each synopsis and each store of rows.
 
@@ -77,7 +86,7 @@ def show_synopses(core: Core) -> pa.Table:
 
     def of_panes(s: Synopsis) -> dict[str, Any]:
         summaries = [f"a summary of {catalog.streams[c.stream].name}" for c in catalog.kept_by(s.owner)]
-        kind = "row window" if isinstance(s.spec, RowsSpec) else "panes"
+        kind = _KINDS[type(s.spec)]
         about = {
             "stream": ", ".join(catalog.streams[n].label for n in s.spec.streams),
             "pane": _pane(s.spec),
@@ -138,6 +147,8 @@ def _view(standing: Standing, owner: str) -> str:
         case RowWindowQuery():
             extent = f"ROWS {query.window.rows}" if isinstance(query.window, CountWindow) else "RANGE"
             return f"[{extent} SLIDE {query.window.slide}]"
+        case SessionQuery():
+            return _of_session(query.window)
         case WindowQuery():
             behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
             return " and ".join(_of_window(window) for window in behind or (query.window,))
@@ -152,10 +163,23 @@ def _of_window(window: Window) -> str:
             return f"[KIND {window.name}]"
         case LandmarkWindow():
             return f"[RANGE ALL {_since(window.landmark)}SLIDE {duration(window.slide)}]"
+        case CalendarWindow():
+            extent = f"ALL EVERY {window.length}" if window.grows else window.length
+            return f"[RANGE {extent} SLIDE {window.step} ZONE '{window.zone}']".upper().replace(
+                window.zone.upper(), window.zone
+            )
         case TimeWindow():
             return f"[RANGE {duration(window.range)} SLIDE {duration(window.slide)}]"
         case _:
             assert_never(window)
+
+
+def _of_session(window: SessionWindow) -> str:
+    """A window of sessions as in SQL."""
+    by = ", ".join(str(k.expression) for k in window.partition)
+    gap = f"({window.spans})" if window.spans is not None else duration(window.gap)
+    most = "" if window.longest is None else f" MAX {duration(window.longest)}"
+    return f"[{f'PARTITION BY {by} ' if by else ''}SESSION {gap}{most}]"
 
 
 def _since(landmark: Landmark) -> str:
@@ -168,7 +192,11 @@ def _since(landmark: Landmark) -> str:
         return ""
     at = moment(landmark.since)
     since = f"SINCE TIMESTAMP '{at}' " if is_dated(landmark) else f"SINCE '{at.removeprefix('1970-01-01 ')}' "
-    if landmark.every is not None:
+    if landmark.always:
+        since = f"ORIGIN TIMESTAMP '{at}' "
+    if landmark.months:
+        since += f"EVERY {CalendarSpan(landmark.months, 'months')} ".upper()
+    elif landmark.every is not None:
         since += f"{_PERIODS.get(landmark.every) or f'EVERY {duration(landmark.every)}'} "
     return since + (f"ZONE '{landmark.zone}' " if landmark.zone != "UTC" else "")
 
@@ -193,9 +221,17 @@ def _of_input(item: RelationInput) -> str:
 
 def _pane(spec: Spec) -> str:
     """What a synopsis keeps of each group."""
-    if isinstance(spec, RowsSpec):
-        return "rows"
-    return duration(spec.panes.width) if isinstance(spec.panes, Panes) else spec.panes.kind.split("@")[0]
+    if not isinstance(spec, PanesSpec):
+        return "rows" if isinstance(spec, RowsSpec) else "sessions"
+    match spec.panes:
+        case Panes():
+            return duration(spec.panes.width)
+        case CalendarPanes():
+            return str(spec.panes.span)
+        case KindPanes():
+            return spec.panes.kind.split("@")[0]
+        case _:
+            assert_never(spec.panes)
 
 
 __all__ = ["show_synopses"]

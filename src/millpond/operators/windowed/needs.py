@@ -23,9 +23,9 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.pane_partials import PanesSpec
 from millpond.types import (
     DAY,
+    CalendarWindow,
     KindWindow,
     LandmarkWindow,
-    RowWindowQuery,
     StreamDefinition,
     TimeWindow,
     Window,
@@ -45,12 +45,12 @@ def landmark_for(window: Window, time: int) -> int:
     return max(NEVER, int(begin(window, np.array([first_end_after(window, time)]))[0]))
 
 
-def back(window: TimeWindow | KindWindow, time: int, spans: int) -> int:
+def back(window: TimeWindow | KindWindow | CalendarWindow, time: int, spans: int) -> int:
     """How far windows reach back that end from `time` on: so many times RANGE, or windows of a registered kind.
 
     Of a kind the instant is given by which so many windows fewer had ended: its state goes by windows.
     """
-    if time <= NEVER or isinstance(window, TimeWindow):
+    if time <= NEVER or not isinstance(window, KindWindow):
         return max(NEVER, time - window.range * spans)
     axis = axis_of(window.kind)
     return time if time >= FOREVER else max(NEVER, axis.end_of(axis.ended(time) - 1 - spans))
@@ -64,7 +64,7 @@ def reach(window: Window, time: int, spans: int) -> int:
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
     """The first pane that windows still open can need."""
     query = standing.windowed
-    if isinstance(query, RowWindowQuery):  # a table of rows knows what windows that end from an instant on need
+    if not isinstance(query, WindowQuery):  # a table of rows knows what windows that end from an instant on need
         return closed
     found = synopsis.spec.panes.pane(
         reach(query.window, closed, 2 if standing.definition.options.empty == "report" else 1)
@@ -77,7 +77,7 @@ def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition,
     query, options = standing.windowed, standing.definition.options
     revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
     behind = revise_for(query, options) if revises and not options.delay else 0
-    if isinstance(query, RowWindowQuery):
+    if not isinstance(query, WindowQuery):
         return max(NEVER, min(closed, high) - behind)
     return reach(query.window, min(closed, high) - behind, 4 if options.empty == "report" else 2)
 
@@ -85,7 +85,8 @@ def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition,
 def read_since(standing: Standing, start: int, high: int) -> int:
     """The event time from which a back-fill must read, for a query whose windows end after `start`."""
     query, reports = standing.windowed, standing.definition.options.empty == "report"
-    if start <= NEVER or isinstance(query, RowWindowQuery):  # rows are numbered from the start of the retained stream
+    # Rows are numbered from the start of the retained stream, and a session may be of any length.
+    if start <= NEVER or not isinstance(query, WindowQuery):
         return NEVER
     match query.window:
         case KindWindow():
@@ -94,7 +95,7 @@ def read_since(standing: Standing, start: int, high: int) -> int:
             return NEVER if longest is None else since - longest
         case LandmarkWindow():
             return landmark_for(query.window, min(start, high))
-        case TimeWindow():
+        case TimeWindow() | CalendarWindow():
             return min(start, high) - query.window.range * (4 if reports else 1)
         case _:
             assert_never(query.window)
@@ -102,7 +103,7 @@ def read_since(standing: Standing, start: int, high: int) -> int:
 
 def needed_by(query: WindowedQuery, bound: int) -> int:
     """The event time from which a query that is registered at progress `bound` needs rows."""
-    return bound if isinstance(query, RowWindowQuery) else reach(query.window, bound, 2)
+    return bound if not isinstance(query, WindowQuery) else reach(query.window, bound, 2)
 
 
 def complete_since(standing: Standing, synopsis: Synopsis, stream: StreamDefinition, known: Windowed, high: int) -> int:
