@@ -95,7 +95,7 @@ class QueryReport:
             yield f"{self.query}: quarantined: {self.quarantined}"
         if self.too_late:
             came = _count(self.too_late, "row")
-            yield f"{self.query}: {came} too late for any of its answers: beyond='drop' leaves them out"
+            yield f"{self.query}: {came} too late for any of its answers, which leave them out"
 
 
 @dataclass(frozen=True)
