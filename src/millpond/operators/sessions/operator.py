@@ -97,8 +97,10 @@ class SessionsOperator(WindowOperator):
         return advance(db, self.spec, state, closing)
 
     def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
-        """See `WindowOperator`: rows that state does not cover could join sessions that it has with ones that it has not;
-        they are left out, and counted."""
+        """See `WindowOperator`: a row that state does not cover is left out, and counted.
+
+        It could join a session that state has with one that it has not.
+        """
         return closing.before
 
     def catch_up(
