@@ -1,4 +1,4 @@
-"""Rows of Python with dicts for maps and JSON, and nanoseconds: each value is what it is, whatever its neighbours are."""
+"""Rows of Python with dicts for maps and JSON, and nanoseconds: each value is what it is beside whatever others."""
 
 import datetime as dt
 import decimal
@@ -8,7 +8,7 @@ import pytest
 
 from millpond.sources.ingest import to_table
 from millpond.support.errors import SourceError
-from millpond.types import Column, StreamDefinition
+from millpond.types import Column, StreamDefinition, micros_of
 
 DAY = dt.datetime(2026, 1, 1)
 
@@ -36,16 +36,8 @@ def test_dicts_of_maps_have_their_own_keys():
 
 
 def test_dicts_of_json_have_their_own_keys():
-    rows = [
-        {"k": 1, "d": DAY},
-        {"l": [1, None]},
-        '{"as": "text"}',
-        [1, "a"],
-        5,
-        True,
-        None,
-        {"e": decimal.Decimal("1.5")},
-    ]
+    rows = [{"k": 1, "d": DAY}, {"l": [1, None]}, '{"as": "text"}', [1, "a"], 5, True, None]
+    rows += [{"e": decimal.Decimal("1.5")}]
     assert values(rows, j="JSON") == [
         '{"k": 1, "d": "2026-01-01 00:00:00"}', '{"l": [1, null]}', '{"as": "text"}', '[1, "a"]', "5", "true", None,
         '{"e": 1.5}',
@@ -82,10 +74,7 @@ def test_nanoseconds_are_in_the_microsecond_that_they_lie_in(declared, made, rea
     for rows in (pa.table({"a": column}), pa.table({"a": column.slice(2)})):
         found = to_table(rows, stream(a=declared))["a"].to_pylist()
         micros = [read(v) for v in found]
-        expected = FLOORED[-len(micros) :]
-        assert [
-            m if m is None else (m - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) for m in micros
-        ] == expected
+        assert [None if m is None else micros_of(m) for m in micros] == FLOORED[-len(micros) :]
 
 
 def test_times_of_day_with_nanoseconds_are_floored():

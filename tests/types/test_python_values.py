@@ -42,7 +42,7 @@ def test_windows_at_the_end_of_the_calendar(inline_pond) -> None:  # type: ignor
         CREATE QUERY i AS SELECT ISTREAM(d) FROM s [RANGE 1 DAY];
     """)
     at = "9999-12-31 12:00"
-    pond.ingest("s", [{"ts": at, "d": "infinity", "t": "infinity"}, {"ts": at, "d": "10000-01-01", "t": DAY}])
+    pond.ingest("s", [{"ts": at, "d": "infinity", "t": "infinity"}, {"ts": at, "d": "10000-01-01", "t": str(DAY)}])
     pond.drain(final=True)
     assert pond.sql("SELECT * FROM q").rows() == [(dt.datetime(9999, 12, 31), "10000-01-01T00:00:00.000000Z", 2, 0)]
     assert [row[1] for row in pond.sql("SELECT * FROM i").rows()] == ["10000-01-01", "infinity"]

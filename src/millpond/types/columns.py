@@ -49,8 +49,8 @@ HOLDS = "_holds"
 NUMBER = Column("window_number", "BIGINT")
 
 
-#: Names of columns that the engine has beside those of users, in rows that it keeps and in SQL of its own; others of its
-#: begin with two underscores. `tests/types/test_own_names.py` finds those that are missing here.
+#: Names of columns that the engine has beside those of users, in rows that it keeps and in SQL of its own; others begin
+#: with two underscores. `tests/types/test_own_names.py` finds those that are missing here.
 OWN_NAMES: Final = frozenset(
     [
         "_at",

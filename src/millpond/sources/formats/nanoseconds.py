@@ -16,7 +16,8 @@ def floored(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
             stays as it is.
 
     Example:
-        >>> floored(pa.chunked_array([pa.array([-1], pa.timestamp("ns"))]), pa.timestamp("us")).cast(pa.int64()).to_pylist()
+        >>> column = pa.chunked_array([pa.array([-1], pa.timestamp("ns"))])
+        >>> floored(column, pa.timestamp("us")).cast(pa.int64()).to_pylist()
         [-1]
     """
     kind = _kind(column.type, target)
