@@ -42,17 +42,22 @@ def _kind(source: pa.DataType, target: pa.DataType) -> pa.DataType:
             return source
         wanted = {field.name.lower(): field.type for field in target}
         return pa.struct([f.with_type(_kind(f.type, wanted.get(f.name.lower(), f.type))) for f in source])
-    makers = (
-        (kinds.is_list, lambda item: pa.list_(item)),
-        (kinds.is_large_list, lambda item: pa.large_list(item)),
-        (kinds.is_fixed_size_list, lambda item: pa.list_(item, source.list_size)),
-    )
-    for is_it, made in makers:
-        if is_it(source):
-            listed = any(test(target) for test, _ in makers)
-            item = _kind(source.value_type, target.value_type) if listed else source.value_type
-            return source if item == source.value_type else made(source.value_field.with_type(item))
+    if _is_list(source) and _is_list(target):
+        item = _kind(source.value_type, target.value_type)
+        return source if item == source.value_type else _list_of(source, source.value_field.with_type(item))
     return source
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+def _list_of(source: pa.DataType, item: pa.Field) -> pa.DataType:
+    """The type of a list as `source` of other items."""
+    if pa.types.is_fixed_size_list(source):
+        return pa.list_(item, source.list_size)
+    return pa.large_list(item) if pa.types.is_large_list(source) else pa.list_(item)
 
 
 def _brought(array: pa.Array, kind: pa.DataType) -> pa.Array:
