@@ -31,9 +31,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.common import Clock, emit, log, names_of
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.panes.advance import advance
 from millpond.operators.windowed.closing import Closing
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
 from millpond.synopses.pane_partials import panes_spec
 from millpond.testing import band, block_sorted, punctuations
@@ -178,7 +179,7 @@ def with_punctuation(case: Case) -> tuple[Array, Array, float]:
         aggregates=(case.aggregate,),
     )
     db, spec = connection(), panes_spec(query, stream)
-    state, progress = Held(spec), QueryProgress()
+    state, progress = Held(spec), QueryProgress(own=WindowProgress())
     found: dict[int, tuple[float, int]] = {}
     begin, high, taken = 0, -(2**62), 0.0
     # At the end of the stream everything is covered.

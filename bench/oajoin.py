@@ -38,7 +38,7 @@ import pyarrow as pa
 
 from bench.common import emit, whole_numbers
 from millpond.relations.bands import marks_of, needed_from
-from millpond.types import SECOND, JoinPlan, PairsQuery, RelationInput, RelationWindow
+from millpond.types import SECOND, JoinPlan, PairsQuery, RangeWindow, RelationInput
 
 Ints = npt.NDArray[np.int64]
 
@@ -88,7 +88,7 @@ def packets(seconds: int, rate: int, flows: int, seed: int) -> Rows:
 
 def band(left: int, right: int) -> PairsQuery:
     """The join of two windows, as the product plans it."""
-    inputs = tuple(RelationInput(n, n, RelationWindow("range", w), ()) for n, w in (("m1", left), ("m2", right)))
+    inputs = tuple(RelationInput(n, n, RangeWindow(w), ()) for n, w in (("m1", left), ("m2", right)))
     plan = JoinPlan("inner", ("m1", "m2"), ("m1", "m2"), (), None, None, "*")
     return PairsQuery(select=(), inputs=inputs, tables=(), sql="", lifted=None, instants="i", join=plan)
 

@@ -285,6 +285,13 @@ def _outside(tree: ast.Module) -> set[str]:
     return found | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
 
+def test_syntax_nodes_carry_nothing_loose() -> None:
+    """What a node of a syntax tree is lies in its fields; where its token stands, sqlglot keeps in `meta`."""
+    nodes = ((name, node) for name, tree in modules().items() for node in ast.walk(tree))
+    found = {name for name, node in nodes if isinstance(node, ast.Attribute) and node.attr == "meta"}
+    assert found == {"language.syntax.source_text"}
+
+
 def test_folders_stay_small() -> None:
     assert not {f for f, n in folders().items() if n > MOST_FILES}
 

@@ -26,6 +26,7 @@ class Result:
     message: str = ""
     table: pa.Table | None = None
     statement: str = ""
+    report: Any = None
 
 
 @dataclass

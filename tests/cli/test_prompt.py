@@ -122,6 +122,17 @@ def test_switches_and_help(pond: Any) -> None:
     assert all(name in shown for name in HELP) and "there is no command \\nope" in shown
 
 
+def test_it_tells_what_somebody_should_look_at(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", executor="inline") as opened:
+        opened.sql(SCRIPT)
+        tell = opened.teller()
+        opened.ingest("reading", [{"ts": None, "mph": 1.0}])
+        opened.step()
+        shown = typed(opened, "SELECT 1;\nDRAIN;\n\\q\n", width=300, news=lambda: tell(False).problems)
+    line = "reading: 1 dead letter: event time 'ts' is NULL (1 time; first: ingest 0, record 0)"
+    assert shown.count(line) == 2  # once after a statement, once by DRAIN, which tells for itself
+
+
 def test_json(pond: Any) -> None:
     assert '{"n":30}\n' in typed(pond, "SELECT count(*) AS n FROM reading;\n\\q\n", form=Format.json)
 
@@ -170,7 +181,7 @@ def test_completion_of_options(pond: Any) -> None:
     assert offered(pond, "CREATE TABLE t (a INT) WITH (header = t") == ["true"]
     assert "shards" not in (settings := offered(pond, "ALTER SYSTEM SET ")) and "target" in settings
     assert offered(pond, "ALTER SYSTEM SET (target = 1, sta") == ["statistics"]
-    assert offered(pond, "ALTER STREAM reading SET (") == ["retention", "archive"]
+    assert offered(pond, "ALTER STREAM reading SET (") == ["missing", "retention", "archive"]
     assert offered(pond, 'ALTER QUERY "fast" SET ear') == ["early"]
     assert offered(pond, "CREATE STREAM s (ts TIMESTAMP, SEL") == ["SELECT"]
     assert offered(pond, "WITH (SEL") == ["SELECT"]

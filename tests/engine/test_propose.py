@@ -18,7 +18,9 @@ from millpond.engine.control.facts import Facts, StreamFacts
 from millpond.engine.control.proposal import propose
 from millpond.engine.intake.admission import Pace
 from millpond.manifests.adoptions import Adoption
-from millpond.manifests.records import Manifest, Published, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest, Published
+from millpond.operators.relation.relation_progress import RelationProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress
 from millpond.sources.intake_log import Item
 from millpond.tables import Segment
@@ -256,7 +258,7 @@ CASES = [
         {"archive": {"s": ["recent"]}},
         {"s": replace(FULL, archive=(file("gone", high=7 * DAY), file("recent", high=9 * DAY)))},
         progress={"quiet": StreamProgress(bound=30 * DAY + 1000, high=30 * DAY + 2000)},
-        queries={"past": QueryProgress(closed=30 * DAY + 1000, edge=30 * DAY + 1000)},
+        queries={"past": QueryProgress(closed=30 * DAY + 1000, own=RelationProgress(edge=30 * DAY + 1000))},
     ),
     Case(
         "rows enter copies",

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import (
-    Floor,
-    Held,
     Manifest,
     Published,
-    QueryProgress,
     Split,
     StreamCounts,
-    by_shard,
-    combining,
-    largest,
     last_record,
     manifest_path,
     published_path,
@@ -32,8 +25,7 @@ from millpond.manifests.records import (
 from millpond.progress import NEVER, StreamProgress
 from millpond.progress.generators import Partition
 from millpond.tables import Segment
-from millpond.types import TableStretch, from_json, to_json
-from tests.types.test_records import filled
+from millpond.types import from_json, to_json
 
 COUNTS = st.integers(0, 2**53)
 INSTANTS = st.integers(-(2**62), 2**62)
@@ -51,7 +43,7 @@ PROGRESS = st.builds(
     st.booleans(),
     st.dictionaries(NAMES, PARTITIONS, max_size=2),
 )
-QUERIES = st.builds(QueryProgress, INSTANTS, INSTANTS, st.none() | INSTANTS, COUNTS, COUNTS, COUNTS)
+QUERIES = st.builds(QueryProgress, INSTANTS, INSTANTS, COUNTS, COUNTS, COUNTS, st.none() | COUNTS)
 ITEMS = st.lists(st.fixed_dictionaries({"ordinal": COUNTS, "path": NAMES, "rows": st.none() | COUNTS}), max_size=2).map(
     tuple
 )
@@ -92,38 +84,6 @@ def test_a_manifest_is_read_as_written(manifest: Manifest) -> None:
 @given(PUBLISHED)
 def test_a_publish_record_is_read_as_written(published: Published) -> None:
     assert from_json(Published, json.loads(json.dumps(to_json(published)))) == published
-
-
-def test_every_field_of_progress_says_how_shards_combine() -> None:
-    assert combining(QueryProgress).keys() == {f.name for f in fields(QueryProgress)}
-
-    @dataclass(frozen=True)
-    class Forgotten:
-        known: int = by_shard(largest, 0)
-        new: int = 0
-
-    with pytest.raises(KeyError, match="rule"):
-        combining(Forgotten)
-
-
-@given(filled(QueryProgress))
-def test_what_no_shard_changes_stays(before: QueryProgress) -> None:
-    shown = replace(before, paused=None)  # who answers is not paused
-    assert before.after([shown]) == before.after([shown, shown, shown]) == shown
-    assert before.after([]) == before
-
-
-def test_what_a_shard_changes_is_kept() -> None:
-    before = QueryProgress(closed=5, start=1, first=7, windows=2, paused=3, floors=(Floor(1, 2, 3, 4),))
-    silent = replace(before, closed=9, paused=None)
-    stretch, floor = TableStretch(NEVER, {"1": 2}), Floor(5, 6, 7, 8)
-    busy = replace(
-        silent, first=4, windows=6, revisions=1, too_late=2, edge=8, stirred=True, pending=20, groups={"a": 3},
-        floors=(*before.floors, floor), tables=(stretch,), held=(Held(1, 2, 3),), early_at=5, summed=True,
-    )  # fmt: skip
-    for shards in ([silent, busy], [busy, silent]):
-        assert before.after(shards) == busy
-    assert before.after([busy, busy]) == replace(busy, windows=10, revisions=2, too_late=4)
 
 
 def test_files(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from millpond import QueryError, StatementError
 
 def test_a_file_without_any_column_of_the_stream_is_a_dead_letter(inline_pond: Any, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "in" / "a.parquet")
     pond = inline_pond()
-    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{tmp_path}/in', event_time='ts')")
+    for name, more in (("s", ""), ("n", ", missing='null'")):
+        pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, v INTEGER) WITH (path='{tmp_path}/in', event_time='ts'{more})")
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "in" / "a.parquet")
     pond.drain(final=True)
-    assert pond.status()["streams"]["s"]["dead"] == 2
+    streams = pond.status()["streams"]
+    assert (streams["s"]["dead"], streams["n"]["dead"]) == (1, 2)  # the file; its rows, which have no event time
 
 
 @pytest.mark.parametrize(("unit", "far"), [("s", 10**13), ("ms", 10**16)])

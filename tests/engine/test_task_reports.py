@@ -8,14 +8,15 @@ import pytest
 
 from millpond.archive.observed_load import Load
 from millpond.catalog import Catalog
-from millpond.engine.control.committing import counts_after, published_after
+from millpond.engine.control.committing import counts_after, published_after, queries_after
 from millpond.engine.control.controllers import Controllers
 from millpond.engine.control.reporting import Reporter, Work
 from millpond.engine.control.sizes import StateSizes
 from millpond.engine.control.telemetry import Stopwatch, Telemetry
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, Published, QueryProgress, StreamCounts
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest, Published, StreamCounts
 from millpond.manifests.task_reports import (
     EpochReport,
     Frequent,
@@ -26,6 +27,8 @@ from millpond.manifests.task_reports import (
     Operated,
     Scanned,
 )
+from millpond.operators.panes.operator import PanesOperator
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import StreamProgress
 from millpond.tables import Segment
 from millpond.types.options import Settings
@@ -54,9 +57,10 @@ def test_progress_is_the_manifests_and_what_each_shard_made_of_it() -> None:
         MergeReport(1, queries={"1": QueryProgress(closed=20, windows=5)}),
     ]
     found = report([], *shards)
-    queries = found.queries(manifest)
-    assert queries == {"1": QueryProgress(closed=20, windows=7), "2": QueryProgress(closed=7)}
     failures = Failures(Catalog(), "epoch 3", {"x": "fails"})
+    answering = {1: PanesOperator.__new__(PanesOperator)}  # the other one was dropped meanwhile
+    queries = queries_after(answering, manifest, found, failures)
+    assert queries == {"1": QueryProgress(closed=20, windows=7, own=WindowProgress()), "2": QueryProgress(closed=7)}
     record = published_after(Published(2), manifest, found, [], queries, failures)
     assert (record.epoch, record.clock, record.queries, record.failures) == (3, 9, queries, {"x": "fails"})
     assert record.progress == {"1": StreamProgress(bound=20)}

@@ -338,7 +338,7 @@ def _kind(query: Any) -> str:
         case RelationQuery(plan=plan):
             return f"{name} {query.operator} {type(plan).__name__}"
         case PairsQuery(join=join):
-            return f"{name} {join.kind} of {', '.join(i.window.kind for i in query.inputs)}"
+            return f"{name} {join.kind} of {', '.join(type(w).__name__ for w in query.windows)}"
         case RowQuery(sides=sides, join=join):
             said = f" by {join.left} {join.operator} {join.right}" if join is not None else ""
             return f"{name} of {' and '.join(f'{s.stream} where {s.where}' for s in sides)}{said}"

@@ -23,7 +23,7 @@ CREATE STREAM marked (ts TIMESTAMP, k TEXT, end_of BOOLEAN)
   WITH (event_time = 'ts', marks = 'record:end_of', marks_by = 'k', lateness = '1s', late = 'drop');
 CREATE STREAM taken WITH (revisions = 'retract') AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k;
 CREATE TABLE t (k TEXT, name TEXT) WITH (path = '{path}');
-CREATE TABLE dated (k TEXT, c INTEGER, since TIMESTAMP) WITH (path = '{path}', valid_from = 'since');
+CREATE TABLE dated (k TEXT, c INTEGER, since TIMESTAMP) WITH (path = '{path}', valid_from = 'since', missing = 'null');
 CREATE QUERY windows AS SELECT k, count(*) AS c FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k;
 CREATE QUERY several AS SELECT count(*) [RANGE 1 m SLIDE 1 m] AS a, count(*) [RANGE 2 m SLIDE 1 m] AS b FROM s;
 CREATE QUERY relation AS SELECT count(*) AS c FROM s [RANGE 1 MINUTE];

@@ -60,6 +60,7 @@ def test_create_stream_with_all_options():
     assert statement.definition.options == StreamOptions(
         source="files", path="data/*.csv.gz", format="csv", order="mtime", header=False, delimiter=";", null="NA",
         time="ts", lateness=5 * SECOND, idle=30 * SECOND, ahead=10 * MINUTE, late="drop", retention=90 * DAY,
+        missing="error",
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ import millpond
 from millpond.archive.archive_files import archive_folder, dead_folder
 from millpond.archive.copy_files import eager_copies
 from millpond.catalog import Catalog, Standing, apply
+from millpond.engine.control.committing import queries_after
 from millpond.engine.control.facts import Facts, StreamFacts
 from millpond.engine.control.proposal import Proposal, propose
 from millpond.engine.tasks.mapping import map_split
@@ -254,16 +255,18 @@ class Driver:
             for copy, written in task.files.copies.items():
                 self.copies[task.stream, copy].append(written)
             self.entries += task.entries.values()
-        self._quarantine(dict(report.failures))
+        failures = Failures(self.catalog, "", dict(report.failures))
+        queries = queries_after(self.operators.answering, manifest, report, failures)
+        self._quarantine(failures.reasons)
         self.published = Published(
             manifest.epoch,
             manifest.clock,
             manifest.version,
             manifest.intake,
             report.progress,
-            queries=report.queries(manifest),
+            queries=queries,
             hot=manifest.hot,
-            failures=dict(report.failures),
+            failures=failures.reasons,
         )
 
     def _quarantine(self, reasons: Mapping[str, str]) -> None:

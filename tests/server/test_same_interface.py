@@ -66,7 +66,10 @@ def test_rows_come_back(pond: Any) -> None:
     assert pond.ingest("s", pa.Table.from_pylist(rows(25, 30))) == 1
     assert pond.ingest("s", {"ts": [dt.datetime(2026, 1, 1, 0, 1)], "v": [7]}) == 2
     assert pond.ingest("s", []) is None
-    pond.drain()
+    told = pond.drain()
+    assert (told.rows, told.streams[0].total_rows, told.problems) == (31, 31, [])
+    assert [q.waits_for for q in told.queries if q.waits_for] == [str(told).split(" for ")[1].split("\n")[0]]
+    assert pond.sql("DRAIN").report.rows == 0
     assert pond.sql("SELECT count(*) AS n, sum(v) AS v FROM s").rows() == [(31, 442)]
     assert pond.status()["streams"]["s"]["rows"] == 31
 

@@ -272,11 +272,11 @@ def test_a_position_tells_the_line_of_an_editor(inline_pond: Any, tmp_path: Path
 def test_a_folder_of_commas_and_tabs(tmp_path: Path, inline_pond: Any) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    (folder / "a.csv").write_text("ts,t\n2020-01-01,one\n")
-    (folder / "b.tsv").write_text('ts\tt\n2020-01-02\t"two, three"\n')
     pond = inline_pond()
     for name, path, more in (("s", folder, ""), ("all_", folder / "*", ""), ("said", folder / "*", ", delimiter=','")):
         pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, t TEXT) WITH (path='{path}', event_time='ts'{more})")
+    (folder / "a.csv").write_text("ts,t\n2020-01-01,one\n")
+    (folder / "b.tsv").write_text('ts\tt\n2020-01-02\t"two, three"\n')
     pond.drain(final=True)
     for name, found in (("s", ["one", "two, three"]), ("all_", ["one", "two, three"]), ("said", ["one"])):
         assert [t for (t,) in pond.sql(f"SELECT t FROM {name} ORDER BY ts").rows()] == found

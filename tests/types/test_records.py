@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,8 +22,23 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.catalog import Catalog
-from millpond.manifests.records import Manifest, Published, QueryProgress
-from millpond.types import Call, Expression, QueryDefinition, Variant, WindowQuery, from_json, to_json
+from millpond.manifests.query_progress import OwnProgress, QueryProgress, Unread
+from millpond.manifests.records import Manifest, Published
+from millpond.types import (
+    Call,
+    Expression,
+    LatestRowsWindow,
+    QueryDefinition,
+    RangeWindow,
+    RelationWindow,
+    TumblingWindow,
+    UnboundedWindow,
+    Variant,
+    WindowQuery,
+    from_json,
+    to_json,
+    union_from_json,
+)
 from millpond.types.json_records import TAG, Written
 
 #: How deep values are filled; below it fields that may be missing are.
@@ -48,6 +63,9 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     Any: st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
 }
 
+#: The part of a record that a kind of operators owns, as everybody else sees it.
+_OWN = st.builds(Unread, st.sampled_from(["windows", "pairs"]), st.fixed_dictionaries({"first": st.integers(0, 9)}))
+
 
 def read_in_source() -> Iterator[type]:
     """The classes that some module passes to `from_json`."""
@@ -62,7 +80,8 @@ def read_in_source() -> Iterator[type]:
             for alias in node.names
         }
         own = ".".join(("millpond", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
-        for name in {ast.unparse(call.args[0]) for call in calls}:
+        # What a parameter names are the parts that kinds of operators own: see `tests/operators/test_own_progress.py`.
+        for name in {ast.unparse(call.args[0]) for call in calls} - {"kind"}:
             yield getattr(importlib.import_module(homes.get(name, own)), name)
 
 
@@ -90,6 +109,10 @@ def values(hint: Any, depth: int = 0) -> st.SearchStrategy[Any]:
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is OwnProgress:
+        return _OWN
+    if isinstance(hint, TypeVar):
+        return values(hint.__bound__, depth)
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin in (types.UnionType, typing.Union):
@@ -142,3 +165,13 @@ def test_expressions_are_read_back_with_what_they_are_made_of(value: Expression)
     for each in dataclasses.fields(value):
         assert getattr(read, each.name) == getattr(value, each.name)
     assert [part.columns for part in read.conjuncts] == [part.columns for part in value.conjuncts]
+
+
+def test_windows_of_relations_that_said_their_kind_by_a_text_are_read() -> None:
+    def read(**value: Any) -> Any:
+        return union_from_json(RelationWindow, {"range": 0, "rows": 0, "partition": [], "origin": 0, **value})
+
+    assert read(kind="range", range=7) == RangeWindow(7)
+    assert read(kind="tumbling", range=7, origin=2) == TumblingWindow(7, 2)
+    assert read(kind="rows", rows=3, partition=["a"]) == LatestRowsWindow(3, ("a",))
+    assert read(kind="unbounded") == UnboundedWindow()

@@ -21,7 +21,7 @@ from millpond.archive.reading.counters import SCAN, counted_parcel, take_counter
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import windows_over
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.history import HistoryMap
@@ -54,6 +54,10 @@ ANSWER_ROWS = 20_000_000
 
 
 Q = TypeVar("Q", bound=StreamQuery, covariant=True)
+
+
+class TooManyRows(QueryError):
+    """An answer would have more rows than it may."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ def _together(payloads: Sequence[Payload], way: str) -> pa.Table | None:
     tables = [unpack(p) for p in payloads if p]
     total = sum(t.num_rows for t in tables)
     if total > ANSWER_ROWS:
-        raise QueryError(f"the answer has {total} rows, at most {ANSWER_ROWS} are allowed; add {way}")
+        raise TooManyRows(f"the answer has more than {ANSWER_ROWS:,} rows, which is the most; add {way}")
     return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
 
@@ -168,7 +172,8 @@ class _Grouped:
         else:
             bound, high = self.ends.bound, self.ends.high
             reached = bound if high is None else high
-            closing = Closing(query, QueryOptions(since="start"), "drop", QueryProgress(), bound, bound, reached)
+            start = QueryProgress(own=kind.progress_kind())
+            closing = Closing(query, QueryOptions(since="start"), "drop", start, bound, bound, reached)
             answers = kind.close_past(db, spec, parts, closing).answers
         return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 
@@ -183,6 +188,8 @@ def plain_rows(core: Core, asked: Asked[RowScan], scan: Scan) -> pa.Table:
     streams = streams_read(core, query, asked.stream)
     with core.pinned():
         plan = plan_scan(core.archives, streams, asked.ranges(streams), scan)
+        if plan.rows > ANSWER_ROWS and query.where is None and query.limit is None and not query.distinct:
+            raise TooManyRows(f"the answer has {plan.rows:,} rows, at most {ANSWER_ROWS:,} are allowed; add a filter")
         job = _Plain(core.path, tuple(streams), query, scan.reduced)
         outcomes = _run(core, plan, scan, job.map, _forward, 1)
     table = _together([payload for _, payload in outcomes], "a filter or LIMIT")
@@ -226,13 +233,17 @@ class _Plain:
         where = f" WHERE ({query.where})" if query.where else ""
         # Every task keeps what could be among the first LIMIT rows.
         most = replace(query, limit=None if query.limit is None else query.limit + query.offset, offset=0)
+        count = 0
         for rows in together(reader.rows(scan.splits)):
+            if count > ANSWER_ROWS:
+                break  # there are too many already
             segment = entering(rows, union, stream.id, schema)
             source = as_declared("segment", casts_of(first), segment.column_names)
             inner = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(outputs)} FROM {source}{where}"
             sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
             found = query_table(connection(), sql, segment=segment)
             if found.num_rows:
+                count += found.num_rows
                 yield Parcel(0, "", task, pack(found))
         yield counted_parcel(task, reader.counters)
 
@@ -243,4 +254,4 @@ def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Pay
     return {SCAN: report}, pack(pa.concat_tables(tables, promote_options="permissive")) if tables else b""
 
 
-__all__ = ["ANSWER_ROWS", "QUICK_ROWS", "Asked", "Ends", "grouped", "plain_rows", "streams_read"]
+__all__ = ["ANSWER_ROWS", "QUICK_ROWS", "Asked", "Ends", "TooManyRows", "grouped", "plain_rows", "streams_read"]

@@ -18,6 +18,7 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.records import Published
+from millpond.operators.registry import answering_kind
 from millpond.progress import NEVER
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
@@ -39,7 +40,7 @@ def final_until(core: Core, standing: Standing, published: Published) -> int:
     if progress is None:
         return NEVER
     if standing.id not in core.operators.answering:  # it is quarantined, and what it has answered stays so
-        return progress.answered - 1
+        return answering_kind(standing.definition.query).answered(progress) - 1
     ended = all(_ends_for_good(core, s) for s in core.catalog.streams_of(standing))
     return core.operators.answering[standing.id].final_until(standing, progress, published.progress, ended)
 

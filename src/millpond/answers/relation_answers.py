@@ -13,7 +13,8 @@ from millpond.answers.row_queries.moments import Inputs, now_of, progress_of, re
 from millpond.archive.planning.scans import Scan, described
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.manifests.records import Published, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Published
 from millpond.operators.registry import relations_over
 from millpond.operators.relation.table_use import version_at
 from millpond.operators.relational.history import InputReader
@@ -182,4 +183,5 @@ def _end(core: Core, item: RelationInput, published: Published) -> int:
     high = max((published.progress[str(s.id)].high for s in streams if str(s.id) in published.progress), default=NEVER)
     if high <= NEVER:
         return NEVER
-    return high + (item.window.range + 1 if item.window.kind == "range" else 0)
+    reach = item.window.reach
+    return high if reach is None else high + reach + 1

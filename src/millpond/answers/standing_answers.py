@@ -13,8 +13,9 @@ from millpond.answers.fidelity import LeftOut, sampled, with_exactness
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.places import query_owner, results_folder
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.windowed.coverage import with_coverage
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
@@ -83,11 +84,12 @@ def read_log(
         known, query = core.published.queries.get(str(standing.id), QueryProgress()), standing.definition.query
         if isinstance(query, RelationalQuery):
             return log
+        own = known.read(WindowProgress).own
         if standing.definition.retained:
-            log = with_coverage(log, known.covered, query.window)
+            log = with_coverage(log, own.covered, query.window)
         if not sampled(query):
             return log
-        return with_exactness(log, query, LeftOut(known.reduced, known.dropped, known.coarse))
+        return with_exactness(log, query, LeftOut(own.reduced, own.dropped, own.coarse))
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
 

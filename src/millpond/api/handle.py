@@ -24,6 +24,7 @@ from millpond.answers.subscription import subscribe
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.commands.execution.interpreter import Interpreter
+from millpond.commands.execution.performing import cannot_drain
 from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import PondError, QueryError
@@ -94,7 +95,7 @@ class QueryHandle:
 
     def explain(self, analyze: bool = False) -> PlanNode:
         """How it is answered, as a tree; `analyze`: also what that took in the last epochs. See `Pond.explain`."""
-        [result] = Interpreter(self._core, lambda final: None, self._changed).run(
+        [result] = Interpreter(self._core, cannot_drain, self._changed).run(
             explain_statement(quote(self.name), analyze)
         )
         assert result.plan is not None
@@ -148,7 +149,7 @@ class QueryHandle:
         self._tell()
 
     def _run(self, statement: str) -> None:
-        list(Interpreter(self._core, lambda final: None, self._changed).run(statement))
+        list(Interpreter(self._core, cannot_drain, self._changed).run(statement))
         self._core.notify()
 
     def _tell(self) -> None:

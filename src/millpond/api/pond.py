@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 import pyarrow as pa
 
+from millpond.answers.describe.happening import report, told_nothing
 from millpond.answers.describe.pond_status import status
 from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import start_ready
@@ -53,7 +55,7 @@ from millpond.tables.executors import Executor, InlineExecutor
 from millpond.types import QueryOptions, RowQuery, to_json
 from millpond.types.options import OptionFault, options_of, read
 from millpond.types.plan_nodes import PlanNode, explain_statement
-from millpond.types.results import AnswerBatch, Cursor, StatementResult
+from millpond.types.results import AnswerBatch, Cursor, DrainReport, StatementResult
 from millpond.windows.protocol import WindowKind
 
 if TYPE_CHECKING:
@@ -72,10 +74,11 @@ class Pond(Functions):
         self, core: Core, start: Starting | None, window_kinds: Mapping[str, WindowKind] | None = None
     ) -> None:
         self._core = core
+        self._closed = False
         self._start = start
         self._kinds = WindowKinds(core, window_kinds)
         self._functions = UserFunctions(core)
-        self._closed = False
+        self._tell = self.teller()
         sweep_orphans(core.storage, core.epochs, core.backfills.finished())
         finish_columns(core)
         if core.settings.statistics:
@@ -91,6 +94,12 @@ class Pond(Functions):
     def path(self) -> str:
         """The pond's folder."""
         return self._core.path
+
+    @property
+    def failure(self) -> str | None:
+        """Why the engine has stopped, on one line: nothing goes on until the pond is opened again. None: it runs."""
+        error = self._core.failure
+        return None if error is None else " ".join(str(error).split()) or type(error).__name__
 
     def ready(self, timeout: float | None = None) -> bool:
         """Wait until Spark has started, which it does from `open` on in the background, and epochs run.
@@ -225,12 +234,40 @@ class Pond(Functions):
         self._check()
         return self._feeds.start(frame, stream, name, partition, trigger or {}, options)
 
-    def drain(self, final: bool = False) -> None:
-        """Wait until all that the sources hold now is committed.
+    def drain(self, final: bool = False) -> DrainReport:
+        """Wait until all that the sources hold now is committed, and say what happened.
 
         Arguments:
             final: then announce the end of every source, which closes all windows; it survives a restart.
+        Returns: what was taken in since the last report, dead letters by cause, what windows wait for.
+        Raises: PondError, SourceError when that cannot be: a file that was taken is gone, say.
+
+            >>> import tempfile
+            >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+            ...     _ = pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (event_time = 'ts')")
+            ...     _ = pond.ingest("s", [{"ts": "2026-03-01 08:00:00", "a": 1}])
+            ...     print(pond.drain())
+            drained: 1 row of s
         """
+        self._drain(final)
+        return self._tell(final)
+
+    def teller(self) -> Callable[[bool], DrainReport]:
+        """A function that tells what has happened since it was last called (the first time: since it was made).
+
+        What `drain` tells is measured by one of its own, so that neither takes news from the other. Its argument:
+        whether every source has ended, so that no window is open.
+        """
+        self._check()
+        told, telling = told_nothing(self._core), threading.Lock()
+
+        def tell(final: bool) -> DrainReport:
+            with telling:
+                return report(self._core, told, final)
+
+        return tell
+
+    def _drain(self, final: bool) -> None:
         self._check()
         drain = Drain(self._core, final)
         self._loop.kick()

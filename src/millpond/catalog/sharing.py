@@ -19,11 +19,14 @@ from millpond.types import (
     Expression,
     Grouped,
     Joined,
+    LatestRowsWindow,
     PairsQuery,
     QueryOptions,
+    RangeWindow,
     RelationalQuery,
     RelationInput,
     StreamDefinition,
+    UnboundedWindow,
     WindowedQuery,
     WindowQuery,
 )
@@ -181,8 +184,12 @@ def covers(relation: RelationalQuery, other: RelationInput, item: RelationInput)
     mine, needed = other.window, item.window
     if isinstance(relation, PairsQuery):  # the progress of another stream says what it keeps
         return False
-    if mine.kind == "unbounded":
-        return not forgets(relation)
-    if mine.kind != needed.kind or mine.partition != needed.partition:
-        return False
-    return mine.range >= needed.range and mine.rows >= needed.rows
+    match mine, needed:
+        case UnboundedWindow(), _:
+            return not forgets(relation)
+        case RangeWindow(), RangeWindow():
+            return mine.range >= needed.range
+        case LatestRowsWindow(), LatestRowsWindow():
+            return mine.rows >= needed.rows and mine.partition == needed.partition
+        case _:
+            return False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,6 +24,10 @@ from millpond.cli.session import (
     say,
 )
 from millpond.support.errors import PondError
+
+if TYPE_CHECKING:
+    from millpond.api.pond import Pond
+    from millpond.client.remote_pond import RemotePond
 
 app = typer.Typer(
     name="millpond",
@@ -110,7 +115,7 @@ def sql(
                 from millpond.cli.prompt import interact
 
                 where = there or (f"pond {pond}" if pond is not None else "a temporary pond (--pond DIR keeps one)")
-                interact(handle, f"millpond on {where}; \\? helps, \\q leaves", form)
+                interact(handle, f"millpond on {where}; \\? helps, \\q leaves", form, _news(handle))
             else:
                 _execute_on(handle, script, form)
 
@@ -179,6 +184,16 @@ def demo(
 def _console() -> Console:
     # What is not a terminal has no width: 80 columns would be a guess that cuts.
     return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+def _news(handle: Pond | RemotePond) -> Callable[[], list[str]] | None:
+    """What the prompt tells of a pond that is open here; of a server's, the server's log does."""
+    import millpond
+
+    if not isinstance(handle, millpond.Pond):
+        return None
+    tell = handle.teller()
+    return lambda: tell(False).problems
 
 
 def _read(file: str) -> str:

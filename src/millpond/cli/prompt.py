@@ -59,6 +59,7 @@ class Prompt:
         form: how rows are written.
         console: where everything is shown; None: standard output.
         history: None: none is kept.
+        news: what to look at has come up since it was last asked, line by line; None: nobody tells.
         source, screen: of tests; None: the terminal.
     """
 
@@ -70,8 +71,9 @@ class Prompt:
         history: History | None = None,
         source: Input | None = None,
         screen: Output | None = None,
+        news: Callable[[], list[str]] | None = None,
     ) -> None:
-        self.pond, self.form = pond, form
+        self.pond, self.form, self._news = pond, form, news or list
         self.console = console or Console(highlight=False)
         self.names = Names(pond)
         self.timing, self.rows = False, ROWS
@@ -137,17 +139,21 @@ class Prompt:
             return
         self._last = script
         start = time.perf_counter()
-        changed = False
+        changed = drained = False
         try:
             for result in self._worker.results(lambda: self.pond.run(script)):
                 if result.table is not None:
                     self._show(result.table)
                 if result.message:
                     self.say(result.message)
+                drained = drained or result.report is not None
                 changed = changed or result.table is None
         finally:
             if changed:
                 self.names.changed()
+        news = self._news()
+        for line in () if drained else news:  # a drain has said so
+            self.say(line, "yellow")
         if self.timing:
             self.say(f"time: {_duration(time.perf_counter() - start)}", "dim")
 
@@ -276,17 +282,17 @@ class Prompt:
         self.rows = int(argument)
 
 
-def interact(pond: Any, greeting: str, form: Format) -> None:
+def interact(pond: Any, greeting: str, form: Format, news: Callable[[], list[str]] | None = None) -> None:
     """Run the prompt on this terminal until the user leaves.
 
     Arguments:
-        greeting: what is said at first.
+        greeting: what is said at first. news: see `Prompt`.
     """
     # Spark's own handler would cancel the jobs of a running epoch.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         history, note = kept_history()
-        prompt = Prompt(pond, form, history=history)
+        prompt = Prompt(pond, form, history=history, news=news)
         prompt.say(greeting)
         if note:
             prompt.say(note, "yellow")

@@ -27,9 +27,10 @@ from millpond.types import Edge, QueryOptions, micros_of, moment_of
 from millpond.types.as_of import as_of_moment, not_an_edge
 from millpond.types.batches import Shape, array_of, columns_of
 from millpond.types.instants import FOREVER, NEVER
+from millpond.types.json_records import from_json
 from millpond.types.options import OptionFault, options_of, read
 from millpond.types.plan_nodes import PlanNode, explain_statement
-from millpond.types.results import Answer, AnswerBatch, Cursor, StatementResult
+from millpond.types.results import Answer, AnswerBatch, Cursor, DrainReport, StatementResult
 
 #: How long a subscription tries to find a server again that it has lost, seconds.
 _PATIENCE = 120.0
@@ -230,11 +231,13 @@ class RemotePond:
             self._shapes[stream] = {shape.name.lower(): shape for shape in shapes}
         return self._shapes[stream]
 
-    def drain(self, final: bool = False) -> None:
-        """Wait until all that the sources hold now is committed; `final` closes all windows."""
+    def drain(self, final: bool = False) -> DrainReport:
+        """Wait until all that the sources hold now is committed, and say what happened; `final` closes all windows."""
         self._check()
         body = json.dumps({"final": final}).encode()
-        self._http.request("POST", "/v1/drain", body=body, headers={"Content-Type": wire.JSON}, timeout=86_400.0)
+        headers = {"Content-Type": wire.JSON}
+        _, answer = self._http.request("POST", "/v1/drain", body=body, headers=headers, timeout=86_400.0)
+        return from_json(DrainReport, json.loads(answer)["report"])
 
     def subscribe(
         self,
@@ -311,7 +314,9 @@ def _run(http: Http, script: str) -> Iterator[StatementResult]:
                 continue
             rows = (pa.concat_tables(parts) if len(parts) > 1 else parts[0]) if parts else None
             parts = []
-            yield StatementResult(header["kind"], header["message"], rows, header["statement"])
+            told = header.get("report")
+            report = None if told is None else from_json(DrainReport, told)
+            yield StatementResult(header["kind"], header["message"], rows, header["statement"], report)
         answer.read()
 
 

@@ -219,7 +219,7 @@ def revised_for(query: StandingQuery, options: QueryOptions) -> int:
 def _apart(each: InnerStream) -> int:
     """How far rows may lie apart that are joined, as far as windows of time say it (microseconds)."""
     query = each.query
-    return max(i.window.range for i in query.inputs) if isinstance(query, RelationalQuery) else 0
+    return max(i.window.reach or 0 for i in query.inputs) if isinstance(query, RelationalQuery) else 0
 
 
 def _covers(kept: Since, wanted: Since) -> bool:

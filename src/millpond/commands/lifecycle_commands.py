@@ -146,4 +146,4 @@ def resume(facts: Facts, statement: lang.AlterQuery) -> Plan:
 
 def drain(statement: lang.Drain) -> Plan:
     """Plan DRAIN."""
-    return Plan("drained, all windows closed" if statement.final else "drained", (Drain(statement.final),))
+    return Plan("drained", (Drain(statement.final),))

@@ -53,6 +53,17 @@ class CheckPath:
 
 
 @dataclass(frozen=True)
+class CheckColumns:
+    """The files of a stream, or of a table as one, that are there have the columns that are declared.
+
+    said: what there is to say, before what is found.
+    """
+
+    definition: StreamDefinition
+    said: str
+
+
+@dataclass(frozen=True)
 class CheckHistory:
     """What a new query wants of the past can be read. synopsis: of windows; None: of a relation."""
 
@@ -188,6 +199,7 @@ class Drain:
 Step: TypeAlias = (
     Record
     | CheckPath
+    | CheckColumns
     | CheckHistory
     | MakeStream
     | AddRowQuery
@@ -247,7 +259,9 @@ def _over(facts: Facts, step: Step) -> Facts:
             return facts.with_row_query(name, None)
         case ChangeSettings(values):
             return replace(facts, settings=replace(facts.settings, **values))
-        case CheckPath() | CheckHistory() | MakeStream() | SetRowStatus() | AlterStream() | KeepUri() | DropTable():
+        case CheckPath() | CheckColumns() | CheckHistory() | MakeStream() | SetRowStatus() | AlterStream():
+            return facts
+        case KeepUri() | DropTable():
             return facts
         case RefreshTable() | KeepFunction() | KeepKind() | DropKind() | Drain():
             return facts

@@ -14,12 +14,14 @@ from millpond.language.plan.spreading import together_of
 from millpond.manifests.quarantine import Failures
 from millpond.operators.relational.skew import hashed
 from millpond.operators.windowed.needs import complete_since, needed_by, summary_since
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import spec_of
 from millpond.types import (
     Grouped,
     Joined,
     JoinPlan,
+    LatestRowsWindow,
     PairsQuery,
     QueryDefinition,
     QueryOptions,
@@ -168,11 +170,11 @@ def _rate_of(facts: Facts, item: RelationInput) -> float | None:
 def _rows_in(facts: Facts, item: RelationInput) -> float:
     """About how many rows a window holds, judged by all that has come; of streams without rows, how long it is."""
     window, there = item.window, _archived(facts, item)
-    if window.kind == "rows":
+    if isinstance(window, LatestRowsWindow):
         return float(window.rows)
     if there.low is None or there.high is None:
-        return window.range / FOREVER if window.kind == "range" else 1.0
-    share = min(1.0, window.range / (there.high - there.low + 1)) if window.kind == "range" else 1.0
+        return 1.0 if window.reach is None else window.reach / FOREVER
+    share = 1.0 if window.reach is None else min(1.0, window.reach / (there.high - there.low + 1))
     return there.rows * share
 
 
@@ -185,7 +187,9 @@ def _complete_since(facts: Facts, owner: str) -> int:
     users = [q for q in catalog.users(owner) if q.status == "live" and str(q.id) in known]
     reached = progress_of(catalog, synopsis.spec, published.progress)
     failures = Failures(catalog, "sharing")
-    since = failures.each(users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)], reached.high), 2**62)
+    since = failures.each(
+        users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)].read(WindowProgress), reached.high), 2**62
+    )
     if summaries := catalog.kept_by(owner):
         kept = summary_since(synopsis, reached.bound, reached.high)
         since.append(max(kept, min(s.start for s in summaries)))

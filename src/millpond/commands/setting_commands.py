@@ -20,7 +20,8 @@ from millpond.commands.planned import ChangeSettings, Event, Ids, MakeStream, Pl
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options
 from millpond.engine.control.reporting import SYSSTREAM, definition_of, system_stream
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.registry import answering_kind
 from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER
 from millpond.relations import spare_of
@@ -109,7 +110,7 @@ def alter_options(facts: Facts, statement: lang.AlterQuery) -> Plan:
         spec = catalog.synopses[standing.synopsis].spec
         high = progress_of(catalog, spec, facts.published.progress).high
         # What windows before that were made of is not kept any more: they stay as they are.
-        event["floor"] = max(NEVER, min(progress.answered, high) - known)
+        event["floor"] = max(NEVER, min(answering_kind(query).answered(progress), high) - known)
     changed = ", ".join(statement.options)
     return Plan(f"query {definition.name} altered: {changed}, from the next epoch on", (Record((event,)),))
 

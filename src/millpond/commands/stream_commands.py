@@ -15,7 +15,18 @@ from millpond import language as lang
 from millpond.archive import parse_design
 from millpond.archive.retention import is_cut
 from millpond.commands.naming import check_free, stream_named
-from millpond.commands.planned import AlterColumns, AlterStream, CheckPath, Event, Ids, MakeStream, Plan, Record, Step
+from millpond.commands.planned import (
+    AlterColumns,
+    AlterStream,
+    CheckColumns,
+    CheckPath,
+    Event,
+    Ids,
+    MakeStream,
+    Plan,
+    Record,
+    Step,
+)
 from millpond.commands.pond_facts import Facts
 from millpond.commands.summary_copies import set_summaries
 from millpond.operators.registry import check_asked
@@ -38,10 +49,14 @@ def create_stream(facts: Facts, statement: lang.CreateStream) -> Plan:
     if summaries := parse_design(definition.options.archive).summaries:
         events.append(set_summaries(facts, ids, definition, summaries))
     steps: list[Step] = []
+    message = f"stream {definition.name} created"
     if definition.options.source == "files":
-        steps.append(CheckPath(definition.options.path or ""))
+        steps += [
+            CheckPath(definition.options.path or ""),
+            CheckColumns(definition, message),
+        ]
     steps += [MakeStream(definition, asked), Record(tuple(events), (definition.name,))]
-    return Plan(f"stream {definition.name} created", tuple(steps), ids.used)
+    return Plan(message, tuple(steps), ids.used)
 
 
 def with_design(definition: StreamDefinition) -> StreamDefinition:
@@ -108,7 +123,8 @@ def _add(statement: lang.AlterColumns, stream: StreamDefinition) -> Plan:
         if statement.if_not_exists:
             return Plan(f"stream {stream.name} has a column {column.name}")
         raise _refused(f"stream '{stream.name}' has a column '{column.name}'", "a new name")
-    definition = replace(stream, columns=(*stream.columns, column))
+    options = replace(stream.options, added=(*stream.options.added, column.name))
+    definition = replace(stream, columns=(*stream.columns, column), options=options)
     try:
         carriers(definition)
     except MillpondError as error:

@@ -25,6 +25,7 @@ from millpond.language.resolve.schema import Schema
 from millpond.language.script import parse
 from millpond.language.syntax.bounds_clause import EdgeReader
 from millpond.language.syntax.dialect import tokenize
+from millpond.language.syntax.source_text import token_span
 from millpond.language.syntax.statement_types import Select
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.errors import StatementError
@@ -258,7 +259,7 @@ def _make(text: str, parts: Sequence[str], schema: Schema) -> _Template | None:
     enums = "ENUM(" in str([getattr(schema.lookup(t.name), "columns", ()) for t in select.find_all(exp.Table)])
     marks: dict[str, tuple[int, exp.Literal]] = {}
     for literal in _conditions(select):
-        slot = starts.get(literal.meta.get("start", -1))
+        slot = starts.get((token_span(literal) or (-1, 0))[0])
         if slot is None or _value(parts[2 * slot + 1]) != literal.name or not _is_constant(literal):
             continue
         if not (enums and literal.is_string):

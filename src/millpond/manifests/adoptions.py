@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from millpond.catalog import Catalog
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.tables import Segment
 
 

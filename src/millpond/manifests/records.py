@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millpond.adapt.filter_plans import FilterPlan
 from millpond.adapt.matching_pace import UNLIMITED
+from millpond.manifests.query_progress import QueryProgress
 from millpond.progress import NEVER, StreamProgress
 from millpond.tables import Segment, read_json, write_json
 from millpond.tables.shard_cache import Version
@@ -26,147 +25,6 @@ class Split:
     stream: int
     items: tuple[dict[str, Any], ...]
     before: tuple[dict[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class Held:
-    """Windows with after < end <= until (microseconds) that closed at clock reading `since` and whose answers go out
-    slot by slot: those of slots before `place` are out."""
-
-    after: int
-    until: int
-    since: int
-    place: int = 0
-
-
-@dataclass(frozen=True)
-class Floor:
-    """Rows of the epochs from `first` to `last` are seen by a relational query from its horizon on; see `floors`.
-
-    closed: how far it had answered when they came (microseconds); edge: what `revise_for` was measured from.
-    sides: of a stream of pairs, what `revise_for` was measured from for rows of each input."""
-
-    first: int
-    last: int
-    closed: int
-    edge: int
-    sides: tuple[int, ...] = ()
-
-
-#: How a field of a record goes on: what it was before, and what each shard says that it is now.
-Rule = Callable[[Any, Sequence[Any]], Any]
-
-
-def largest(_before: Any, after: Sequence[Any]) -> Any:
-    """What the furthest shard says; of flags, whether any shard sets it."""
-    return max(after)
-
-
-def smallest(_before: Any, after: Sequence[Any]) -> Any:
-    """The least that a shard knows of; None when none does."""
-    return min((a for a in after if a is not None), default=None)
-
-
-def added_up(before: Any, after: Sequence[Any]) -> Any:
-    """A count: each shard says how many there were before and in its own part."""
-    return before + sum(a - before for a in after)
-
-
-def all_told(_before: Any, after: Sequence[Any]) -> Any:
-    """Everything that some shard names, each once."""
-    return tuple(dict.fromkeys(each for a in after for each in a))
-
-
-def news(before: Any, after: Sequence[Any]) -> Any:
-    """What shards have changed, all alike; those for which there was nothing to do have left it as it was."""
-    return next((a for a in after if a != before), before)
-
-
-def as_before(before: Any, _after: Sequence[Any]) -> Any:
-    """What is settled when a query is registered, and no shard changes."""
-    return before
-
-
-def ended(_before: Any, _after: Sequence[Any]) -> None:
-    """A query that answers is not paused."""
-    return None
-
-
-def by_shard(rule: Rule, default: Any) -> Any:
-    """A field of a record that every shard makes its own of."""
-    return field(default=default, metadata={"rule": rule})
-
-
-@cache
-def combining(kind: type) -> dict[str, Rule]:
-    """The rule of every field of a record. Raises: KeyError for one that has none."""
-    return {f.name: f.metadata["rule"] for f in fields(kind)}
-
-
-@dataclass(frozen=True)
-class QueryProgress:
-    """How far a query has answered.
-
-    closed: windows that end at or before it have been reported (microseconds).
-    start: windows that end at or before it are not the query's business: they were closed when it was registered.
-    first: end of the first window with data, from which on `empty='report'` reports.
-    paused: the first epoch in which the query was paused; None while it runs.
-    groups: groups whose windows are closed further than `closed`, on a stream with bounds of groups (microseconds).
-    covered: retention had removed rows before this instant when the query's back-fill read the archive: windows that
-        start before it are answered from what was left.
-    early_at: the clock reading of its last early answers. stirred: whether rows of its stream came since; both only
-        with the option `early`. held: windows whose answers are going out by and by, with the option `flush`.
-    reduced: stretches of event time of which its back-fill has left out rows (REDUCE): windows that meet one are
-        estimates.
-    dropped: the largest fraction that was left out of them.
-    scanned: what its back-fill read, in words, where that was reduced.
-    coarse: (low, high, interval): where it has seen rows at the start of their interval.
-    pending: of a relational query, the next instant at which something changes, if nothing comes before.
-    edge: of a relational query, what `revise_for` is measured from: how far it has answered, but no further than the
-        high watermark; it never goes back. floors: rows that it sees later than at their own time.
-    tables: of a query that reads tables, from which instants on it has seen which versions of them, as far back as
-        instants can still be revised.
-    sides: of a stream of pairs, the bound of each input; side_groups: those of its groups that are further. edges: what
-        `revise_for` is measured from for each of them.
-    summed: of aggregates over a join, whether what is known of groups is kept (`group_sums`).
-    """
-
-    closed: int = by_shard(largest, NEVER)
-    start: int = by_shard(as_before, NEVER)
-    first: int | None = by_shard(smallest, None)
-    windows: int = by_shard(added_up, 0)
-    revisions: int = by_shard(added_up, 0)
-    too_late: int = by_shard(added_up, 0)
-    paused: int | None = by_shard(ended, None)
-    covered: int = by_shard(as_before, NEVER)
-    groups: dict[str, int] = field(default_factory=dict, metadata={"rule": news})
-    early_at: int = by_shard(largest, NEVER)
-    stirred: bool = by_shard(largest, False)
-    held: tuple[Held, ...] = by_shard(news, ())
-    reduced: tuple[tuple[int, int], ...] = by_shard(news, ())
-    dropped: float = by_shard(news, 0.0)
-    scanned: str = by_shard(news, "")
-    coarse: tuple[tuple[int, int, int], ...] = by_shard(news, ())
-    pending: int | None = by_shard(smallest, None)
-    edge: int = by_shard(largest, NEVER)
-    floors: tuple[Floor, ...] = by_shard(all_told, ())
-    sides: tuple[int, ...] = by_shard(news, ())
-    edges: tuple[int, ...] = by_shard(news, ())
-    side_groups: tuple[dict[str, int], ...] = by_shard(news, ())
-    tables: tuple[TableStretch, ...] = by_shard(news, ())
-    summed: bool = by_shard(largest, False)
-
-    @property
-    def answered(self) -> int:
-        """Windows that end at or before it have been answered altogether."""
-        return min([self.closed, *(h.after for h in self.held)])
-
-    def after(self, shards: Sequence[QueryProgress]) -> QueryProgress:
-        """The progress after an epoch or a back-fill, of what each shard made of it: every field by its own rule."""
-        if not shards:
-            return self
-        return replace(self, **{name: rule(getattr(self, name), [getattr(s, name) for s in shards])
-                                for name, rule in combining(QueryProgress).items()})  # fmt: skip
 
 
 def start_of(options: QueryOptions, bound: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.progress import ItemSummary, StreamProgress
 from millpond.tables import Segment
 
@@ -140,6 +140,14 @@ class EpochReport:
         return sum(r.rows for r in self.maps)
 
     @property
+    def stream_rows(self) -> dict[str, int]:
+        """Rows that were taken in, by stream."""
+        found: dict[str, int] = {}
+        for report in self.maps:
+            found[str(report.stream)] = found.get(str(report.stream), 0) + report.rows
+        return found
+
+    @property
     def bytes(self) -> int:
         """Bytes that were taken in."""
         return sum(r.bytes for r in self.maps)
@@ -149,12 +157,9 @@ class EpochReport:
         """Progress of the streams after the epoch."""
         return self.merges[0].progress
 
-    def queries(self, manifest: Manifest) -> dict[str, QueryProgress]:
-        """Every query's progress after the epoch: the manifest's, and what each shard made of it."""
-        return {
-            query: before.after([r.queries[query] for r in self.merges if query in r.queries])
-            for query, before in manifest.queries.items()
-        }
+    def shards_of(self, query: str) -> list[QueryProgress]:
+        """What each shard that has something of a query, named by its id, made of its progress."""
+        return [r.queries[query] for r in self.merges if query in r.queries]
 
     @property
     def failures(self) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
@@ -30,7 +30,8 @@ from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, Published, QueryProgress
+from millpond.manifests.query_progress import NothingOwn, OwnProgress, QueryProgress
+from millpond.manifests.records import Manifest, Published
 from millpond.manifests.task_reports import Frequent, Matched, Operated, Scanned
 from millpond.operators.filters.filter_orders import Screens
 from millpond.operators.plan_facts import PlanFacts
@@ -363,7 +364,29 @@ class Answering(Operator):
     """An operator that answers standing queries, by windows or by instants; times are microseconds.
 
     `standing` is one of its users, `known` that query's progress, `progress` that of the streams, by id.
+
+    query_kind: the queries that its kind answers.
+    progress_kind: what its kind knows of a query's progress beside what all do. Records have it unread: whoever looks
+    at it reads it first (`QueryProgress.read`).
     """
+
+    query_kind: ClassVar[type]
+    progress_kind: type[OwnProgress] = NothingOwn
+
+    @classmethod
+    def combined(cls, before: QueryProgress, shards: Sequence[QueryProgress]) -> QueryProgress:
+        """A query's progress after an epoch: what it was before, and what each shard made of it."""
+        return before.read(cls.progress_kind).after([s.read(cls.progress_kind) for s in shards])
+
+    @classmethod
+    def answered(cls, known: QueryProgress) -> int:
+        """The time up to which a query's answers have gone out altogether."""
+        return known.closed
+
+    @classmethod
+    def covered(cls, known: QueryProgress) -> int:
+        """The event time before which retention had removed rows when the query's back-fill read them; NEVER: none."""
+        return NEVER
 
     @abstractmethod
     def bound(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from millpond.catalog import Catalog
 from millpond.operators.contract import Answering, Operator
@@ -23,7 +24,7 @@ from millpond.operators.windowed.operator import WindowOperator
 from millpond.support.errors import Refusal
 from millpond.support.spelling import nearest
 from millpond.synopses import Spec
-from millpond.types import RelationalQuery, StreamDefinition
+from millpond.types import RelationalQuery, StandingQuery, StreamDefinition
 from millpond.types.options.asked_operators import parse_operators
 
 #: A line for each kind, behind those that it reads.
@@ -79,9 +80,14 @@ def windows_over(spec: Spec) -> type[WindowOperator]:
     return next(kind for kind in KINDS if issubclass(kind, WindowOperator) and isinstance(spec, kind.spec_kind))
 
 
-def relations_over(query: RelationalQuery) -> type[RowReader]:
+def relations_over(query: RelationalQuery) -> type[RowReader[Any]]:
     """The kind of operators that answers a relational query."""
     return next(kind for kind in KINDS if issubclass(kind, RowReader) and isinstance(query, kind.query_kind))
+
+
+def answering_kind(query: StandingQuery) -> type[Answering]:
+    """The kind of operators that answers a query; for a quarantined one there is the kind, and no operator."""
+    return next(kind for kind in KINDS if issubclass(kind, Answering) and isinstance(query, kind.query_kind))
 
 
 def check_asked(stream: StreamDefinition) -> None:

@@ -18,7 +18,7 @@ from millpond.relations.in_time import Tables, TablesInTime, Ticks
 from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import numbered, numbers_of, shown
 from millpond.relations.runs import Run, all_rows, only_needed, with_rows
-from millpond.relations.spans import FOR_EVER, needed
+from millpond.relations.spans import FOR_EVER
 from millpond.relations.stored_rows import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "difference",
     "kept",
     "merge_rows",
-    "needed",
     "numbered",
     "numbers_of",
     "only_needed",

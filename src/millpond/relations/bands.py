@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import duckdb
 import numpy as np
@@ -28,7 +29,7 @@ from millpond.support.distinct import distinct
 from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.synopses.partners.meeting import Spans, met
-from millpond.types import JoinPlan, PairsQuery, RelationWindow
+from millpond.types import JoinPlan, PairsQuery, RangeWindow, TimedWindow, TumblingWindow
 
 Mask = npt.NDArray[np.bool_]
 
@@ -49,21 +50,20 @@ class Marks:
     joint: tuple[int, int] | None
 
 
-def first_reaching(window: RelationWindow, bound: int) -> int:
+def first_reaching(window: TimedWindow, bound: int) -> int:
     """The least event time whose span does not end before `bound`.
 
-    >>> first_reaching(RelationWindow("range", 3), 10), first_reaching(RelationWindow("tumbling", 4), 10)
+    >>> first_reaching(RangeWindow(3), 10), first_reaching(TumblingWindow(4), 10)
     (7, 8)
     """
     if bound <= NEVER or bound >= FOREVER:
         return bound
-    back = (bound - window.origin) % window.range if window.kind == "tumbling" else window.range
-    return max(NEVER, bound - back)
+    return max(NEVER, window.since(bound))
 
 
 def marks_of(relation: PairsQuery, bounds: tuple[int, int]) -> Marks:
     """What is known of results to come when an input's rows have event times of at least its bound from now on."""
-    windows = [i.window for i in relation.inputs]
+    windows = relation.windows
     reached = [first_reaching(windows[n], bounds[1 - n]) for n in (0, 1)]
     sides = (min(bounds[0], reached[0]), min(bounds[1], reached[1]))
     joint = bounds if reached[0] <= bounds[0] and reached[1] <= bounds[1] else None
@@ -85,7 +85,7 @@ def needed_from(relation: PairsQuery, limits: Sequence[int]) -> tuple[int, int]:
     Arguments:
         limits: the least event time that a row of the input can have from now on, late rows included.
     """
-    windows = [i.window for i in relation.inputs]
+    windows = relation.windows
     found = []
     for n in (0, 1):
         low = first_reaching(windows[n], limits[1 - n])
@@ -175,11 +175,14 @@ class _Side:
 def _sides(db: duckdb.DuckDBPyConnection, relation: PairsQuery, seen: Sequence[Seen]) -> list[_Side]:
     plan = relation.join
     found = []
-    for n, (item, each) in enumerate(zip(relation.inputs, seen, strict=True)):
-        window, first = item.window, each.times
-        if window.kind == "tumbling":
-            first = first - (first - window.origin) % window.range
-        length = window.range - (window.kind == "tumbling")
+    for n, (window, each) in enumerate(zip(relation.windows, seen, strict=True)):
+        match window:
+            case TumblingWindow():
+                first, length = each.times - (each.times - window.origin) % window.range, window.range - 1
+            case RangeWindow():
+                first, length = each.times, window.range
+            case _:
+                assert_never(window)
         listed = ", ".join(f"({e.side(n)}) AS e{k}" for k, e in enumerate(plan.equalities))
         sql = f"SELECT {listed} FROM {plan.sources[n]}"
         keys = query_table(db, sql, **{plan.items[n]: each.rows}) if listed else pa.table({})

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millpond.relations.runs import Run
 from millpond.relations.spans import Ints, ends_of, spans_of, visible_from
-from millpond.types import HOLDS, RelationInput
+from millpond.types import HOLDS, RangeWindow, RelationInput
 
 #: Begin and end of rows that are in the window at no instant: before all that is looked at.
 NOWHERE = np.iinfo(np.int64).min
@@ -55,7 +55,7 @@ def content_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Tabl
         rows, visible, end = rows.filter(pa.array(inside)), visible[inside], end[inside]
     columns = rows.select([c.name for c in item.columns])
     run = Run(columns, np.array(rows["_t"]), np.array(rows["_id"]))
-    plain = item.window.kind == "range" and not late
+    plain = isinstance(item.window, RangeWindow) and not late
     return Content(columns, visible, end, (run,), _reach(item), plain)
 
 
@@ -83,7 +83,7 @@ def content_of_runs(
     if item.mark is not None:
         inside &= held[HOLDS].to_numpy()
     begin, end = visible, leaves
-    plain = whole and visible is times and item.window.kind == "range"
+    plain = whole and visible is times and isinstance(item.window, RangeWindow)
     if not whole or not inside.all():
         begin, end = np.full(rows.num_rows, NOWHERE), np.full(rows.num_rows, NOWHERE)
         places = np.flatnonzero(seen)[inside]
@@ -93,4 +93,4 @@ def content_of_runs(
 
 
 def _reach(item: RelationInput) -> int:
-    return item.window.range + 1 if item.window.kind == "range" else -1
+    return item.window.range + 1 if isinstance(item.window, RangeWindow) else -1

@@ -70,8 +70,8 @@ class Probed:
 
     def stretches(self, db: duckdb.DuckDBPyConnection, driver: pa.Table, first: int, last: int) -> list[Stretch]:
         """Where in the past rows can matter at instants from `first` to `last`, ascending and apart."""
-        window = self.item.window
-        low = max(self.oldest, first - window.range if window.kind == "range" else self.oldest)
+        since = self.item.window.since(first)
+        low = self.oldest if since is None else max(self.oldest, since)
         known = np.array([first, last])
         if self.probe.time in driver.column_names:  # else no condition is about it
             known = (
@@ -87,8 +87,8 @@ class Probed:
     ) -> pa.Table:
         times = rows["_t"].to_numpy()
         begin = visible_from(rows, times, self.spare)
-        window = self.item.window
-        end = times + (window.range + 1) if window.kind == "range" else np.full(len(times), FOR_EVER)
+        reach = self.item.window.reach
+        end = np.full(len(times), FOR_EVER) if reach is None else times + (reach + 1)
         candidates = rows.select(columns)
         for name, values in (("_row", np.arange(len(times))), ("_begin", begin), ("_end", end)):
             candidates = candidates.append_column(name, pa.array(values))

@@ -9,6 +9,8 @@ total order of the stream (event time, _id). Instants are whole microseconds, so
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
+from typing import assert_never
 
 import duckdb
 import numpy as np
@@ -20,7 +22,14 @@ from millpond.support.compiled import compiled
 from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.synopses.codes import codes_by_join
-from millpond.types import PLACE, RelationInput, RelationWindow
+from millpond.types import (
+    PLACE,
+    LatestRowsWindow,
+    RangeWindow,
+    RelationInput,
+    TumblingWindow,
+    UnboundedWindow,
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -59,13 +68,17 @@ def spans_of(
 def ends_of(db: duckdb.DuckDBPyConnection, item: RelationInput, rows: pa.Table, times: Ints, visible: Ints) -> Ints:
     """When each row leaves the window, given its event time and the instant from which on it is seen."""
     window = item.window
-    if window.kind == "range":
-        return times + (window.range + 1)
-    if window.kind == "tumbling":
-        return times - (times - window.origin) % window.range + window.range
-    if window.kind == "unbounded":
-        return np.full(len(times), FOR_EVER)
-    return _pushed_out(visible, _partitions(db, rows, window), window.rows)
+    match window:
+        case RangeWindow():
+            return times + (window.range + 1)
+        case TumblingWindow():
+            return times - (times - window.origin) % window.range + window.range
+        case UnboundedWindow():
+            return np.full(len(times), FOR_EVER)
+        case LatestRowsWindow():
+            return _pushed_out(visible, _partitions(db, rows, window.partition), window.rows)
+        case _:
+            assert_never(window)
 
 
 def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: int | None = None) -> pa.Table:
@@ -101,11 +114,9 @@ def visible_from(rows: pa.Table, times: Ints, spare: int) -> Ints:
     return np.where(late, np.maximum(times, limits), times)
 
 
-def _partitions(db: duckdb.DuckDBPyConnection, rows: pa.Table, window: RelationWindow) -> Ints:
+def _partitions(db: duckdb.DuckDBPyConnection, rows: pa.Table, partition: Sequence[str]) -> Ints:
     """A number for each row's partition; NULL is a partition of its own."""
-    if not window.partition:
-        return np.zeros(rows.num_rows, np.int64)
-    return codes_by_join(db, rows, window.partition)
+    return codes_by_join(db, rows, partition) if partition else np.zeros(rows.num_rows, np.int64)
 
 
 def _pushed_out(visible: Ints, partition: Ints, count: int) -> Ints:
@@ -143,8 +154,3 @@ def _pushed_out_by_late_rows(seen: Ints, part: Ints, count: int) -> Ints:
         elif -heap[0] > seen[at]:
             heapq.heapreplace(heap, -seen[at])
     return out
-
-
-def needed(item: RelationInput, start: int) -> int | None:
-    """The event time from which rows can be in the window at instants from `start` on; None: all of them can."""
-    return start - item.window.range if item.window.kind in ("range", "tumbling") else None

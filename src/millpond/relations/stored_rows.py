@@ -29,12 +29,14 @@ from millpond.types import (
     Elements,
     Expression,
     Feed,
+    LatestRowsWindow,
     QueryOptions,
     Reduction,
     Relational,
     RelationInput,
     RelationQuery,
     StreamDefinition,
+    UnboundedWindow,
     columns_read,
     to_json,
 )
@@ -159,7 +161,7 @@ def spare_of(relation: Relational, options: QueryOptions) -> int:
     """How long behind progress answers can be revised (SEMANTICS, late rows), microseconds."""
     if options.revise_for is not None:
         return options.revise_for
-    return max(DAY, 10 * max((i.window.range for i in relation.inputs), default=0))
+    return max(DAY, 10 * max((i.window.reach or 0 for i in relation.inputs), default=0))
 
 
 def kept(
@@ -186,13 +188,13 @@ def kept(
             be an older one elsewhere. So each is needed, as long as its time is.
     """
     held = rows
-    if item.signed and not whole and item.window.kind == "rows":
+    if item.signed and not whole and isinstance(item.window, LatestRowsWindow):
         return np.ones(rows.num_rows, bool)
     if item.signed and whole and rows.num_rows:
         held = left_of(db, rows.sort_by([("_t", "ascending"), ("_id", "ascending")]), spare, since)
     held, begin, end = spans_of(db, replace(item, signed=False), held, spare)
     needed = end >= horizon
-    if item.window.kind == "unbounded" and forgets(relation):
+    if isinstance(item.window, UnboundedWindow) and forgets(relation):
         needed &= begin >= horizon
     mask: Mask = is_among(rows["_id"].to_numpy(), held["_id"].to_numpy()[needed])
     if item.signed and since is not None:

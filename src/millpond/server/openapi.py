@@ -8,7 +8,7 @@ from typing import Any, Final
 from millpond.server.access.limits import Limits
 from millpond.server.operations import Operation
 from millpond.server.parameters import Parameter
-from millpond.server.schemas import ERROR, PLAN
+from millpond.server.schemas import ERROR, PLAN, REPORT
 from millpond.support import wire
 
 _ALWAYS: Final = {
@@ -39,7 +39,7 @@ def openapi(operations: Iterable[Operation], version: str, limits: Limits) -> di
         },
         "paths": paths,
         "components": {
-            "schemas": {"Error": ERROR, "Plan": PLAN},
+            "schemas": {"Error": ERROR, "Plan": PLAN, "Report": REPORT},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }

@@ -40,6 +40,35 @@ PLAN: Final[Schema] = _object(
     },
     children={"type": "array", "items": {"$ref": "#/components/schemas/Plan"}},
 )
+_CAUSE: Final[Schema] = _object(
+    ["cause", "rows", "source", "position"],
+    cause=TEXT,
+    rows=WHOLE,
+    source={"type": "string", "description": "where the first of them stood"},
+    position={"type": ["integer", "null"], "description": "null: a whole file"},
+)
+_STREAM_REPORT: Final[Schema] = _object(
+    ["stream", "rows", "total_rows", "late", "dead", "causes", "files", "skipped", "changed", "nothing_at"],
+    stream=TEXT,
+    rows={"type": "integer", "description": "since the last report, as late, dead, files, skipped and changed"},
+    total_rows=WHOLE,
+    late=WHOLE,
+    dead=WHOLE,
+    causes={"type": "array", "items": _CAUSE},
+    files=WHOLE,
+    skipped=WHOLE,
+    changed={"type": "array", "items": TEXT},
+    nothing_at={"type": "string", "description": "the path of a stream that has never found a file"},
+)
+_QUERY_REPORT: Final[Schema] = _object(
+    ["query", "too_late", "quarantined", "waits_for"], query=TEXT, too_late=WHOLE, quarantined=TEXT, waits_for=TEXT
+)
+REPORT: Final[Schema] = _object(
+    ["final", "streams", "queries"],
+    final=FLAG,
+    streams={"type": "array", "items": _STREAM_REPORT},
+    queries={"type": "array", "items": _QUERY_REPORT},
+)
 ERROR: Final[Schema] = {
     "type": "object",
     "required": ["error", "message"],
@@ -70,6 +99,7 @@ RESULT: Final[Schema] = {
         "next": _MAYBE_TEXT,
         "rows": ROWS,
         "plan": {"$ref": "#/components/schemas/Plan"},
+        "report": {"$ref": "#/components/schemas/Report"},
     },
 }
 RESULTS: Final[Schema] = _object(["results"], results={"type": "array", "items": RESULT})
@@ -129,5 +159,7 @@ INGEST: Final[Schema] = {
 }
 INGESTED: Final[Schema] = _object(["ordinal", "rows"], ordinal={"type": ["integer", "null"]}, rows=WHOLE)
 DRAIN: Final[Schema] = _object([], final=FLAG)
-DRAINED: Final[Schema] = _object(["drained", "final"], drained=FLAG, final=FLAG)
+DRAINED: Final[Schema] = _object(
+    ["drained", "final", "report"], drained=FLAG, final=FLAG, report={"$ref": "#/components/schemas/Report"}
+)
 HEALTH: Final[Schema] = _object(["status"], status={"enum": ["ok", "failed"]})

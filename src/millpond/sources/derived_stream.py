@@ -222,7 +222,7 @@ def read(
         table = _sorted(table, [definition.options.time, *(c.name for c in definition.columns)], db)
     names = match(table.schema.names, definition)
     needed = needed_columns(table.schema, names, definition, columns)
-    return found_in(table, len(table), needed, 0, item, definition, columns, db)
+    return found_in(table, len(table), needed, table.schema.names, item, definition, columns, db)
 
 
 def _sorted(table: pa.Table, by: Iterable[str], db: duckdb.DuckDBPyConnection) -> pa.Table:

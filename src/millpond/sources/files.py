@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final, cast
 
 import pyarrow.parquet as pq
 
+from millpond.sources.formats.columns_there import lacks
+from millpond.sources.formats.lacking import Lacking
+from millpond.sources.formats.opening import Unreadable
 from millpond.sources.intake_log import HEAD_BYTES, Format, IntakeLog, Item, checksum
 from millpond.sources.listing import Seen, check_path, folder_time, list_path
 from millpond.support.errors import SourceError
@@ -38,6 +41,10 @@ FORMATS: Final[dict[str, Format]] = {
 }
 _COMPRESSED: Final = (".gz", ".zst")
 _TEXT: Final = ("csv", "ndjson")
+
+#: So many files are looked at when a stream is declared: a wrong name is seen at once, and others are when they are
+#: read.
+_LOOKED_AT: Final = 16
 
 #: The folders' times are trusted once they are this much older than the clock (their resolution).
 _RESOLUTION_NS: Final = 50_000_000
@@ -240,6 +247,42 @@ class FileSource:
         return Item(0, "file", seen.path, kind, seen.size, seen.mtime_ns, head, rows, "", clock_us)
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What a look at the files of a stream finds: how many there are, how many whose names tell no format.
+
+    lacks: the first that lacks a declared column; of many files some are looked at, from both ends.
+    """
+
+    files: int
+    unrecognised: int
+    lacks: Lacking | None
+
+    def __str__(self) -> str:
+        files = "1 file is" if self.files == 1 else f"{self.files:,} files are"
+        more = f", {self.unrecognised:,} more whose names tell no format" if self.unrecognised else ""
+        return f"{files} there{more}"
+
+
+def look_at(definition: StreamDefinition) -> Looked:
+    """The files of a stream that is about to be declared.
+
+    Raises: SourceError: a folder cannot be read, or the header of a CSV file names no column of the stream.
+    """
+    options = definition.options
+    every = sorted(list_path(os.path.abspath(os.path.expanduser(options.path or ""))).files)
+    known = [(path, kind) for path in every if (kind := options.format or format_of(path)) is not None]
+    some = known if len(known) <= _LOOKED_AT else [*known[: _LOOKED_AT // 2], *known[-_LOOKED_AT // 2 :]]
+    for path, kind in some:
+        try:
+            found = lacks(path, kind, definition)
+        except Unreadable as error:
+            raise SourceError(f"{path}: {error}") from None
+        if found is not None:
+            return Looked(len(known), len(every) - len(known), replace(found, file=path))
+    return Looked(len(known), len(every) - len(known), None)
+
+
 def format_of(path: str) -> Format | None:
     """The format that a file's name tells, .gz and .zst aside; None: it tells none.
 
@@ -270,4 +313,4 @@ def _rows(path: str) -> int | None:
         return None
 
 
-__all__ = ["FORMATS", "FileSource", "check_path", "format_of"]
+__all__ = ["FORMATS", "FileSource", "Looked", "check_path", "format_of", "look_at"]

@@ -33,6 +33,15 @@ class Variant:
         raise ValueError(f"a {cls.__name__} without its name: {value}")
 
 
+class Upgraded:
+    """A class whose JSON of earlier versions is read, too."""
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """JSON of this version or an earlier one as this version writes it."""
+        return value
+
+
 class Written(ABC):
     """A class that says itself how it is written as JSON."""
 
@@ -66,7 +75,7 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: type[T], value: Any) -> T:
     """The dataclass `kind` from what `to_json` gave; unknown fields are ignored, missing ones take their default."""
-    if issubclass(kind, Variant) and TAG not in value:
+    if issubclass(kind, Upgraded) or (issubclass(kind, Variant) and TAG not in value):
         value = kind.upgraded(value)
     readers = _readers(typing.cast(Any, kind))
     return kind(**{name: _read(readers[name], v) for name, v in value.items() if name in readers})
@@ -91,6 +100,8 @@ def _read(reader: Reader, value: Any) -> Any:
 
 @functools.cache
 def _reader(hint: Any) -> Reader:
+    if isinstance(hint, TypeVar):
+        return _reader(hint.__bound__)
     origin = typing.get_origin(hint)
     if origin is types.UnionType or origin is typing.Union:
         inner = [a for a in typing.get_args(hint) if a is not type(None) and typing.get_origin(a) is not Literal]

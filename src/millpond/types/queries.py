@@ -25,7 +25,7 @@ from millpond.types.relation_queries import (
 )
 from millpond.types.selections import JoinFactor, Side
 from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, expressions_in
-from millpond.types.window_definitions import RowWindow, Window
+from millpond.types.window_definitions import RowWindow, TimedWindow, Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +228,11 @@ class PairsQuery(Relational):
     """A join whose rows are a stream, each as soon as it is certain (PAIRS)."""
 
     join: JoinPlan
+
+    @property
+    def windows(self) -> tuple[TimedWindow, ...]:
+        """The windows of its inputs, which say how long a row may be joined."""
+        return tuple(i.window for i in self.inputs if isinstance(i.window, TimedWindow))
 
 
 @dataclass(frozen=True)

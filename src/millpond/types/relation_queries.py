@@ -10,23 +10,7 @@ from millpond.types.json_records import Variant
 from millpond.types.outputs import Feed
 from millpond.types.reduction_forms import Reduction
 from millpond.types.sql_expressions import Expression
-
-
-@dataclass(frozen=True)
-class RelationWindow:
-    """A window without SLIDE: it makes a stream a relation, defined at every instant (CQL's stream-to-relation).
-
-    kind: 'range': the rows with τ - range <= event time <= τ (`[NOW]`: range 0); 'rows': the last `rows` rows up to τ
-        in total order (of each partition); 'unbounded': all rows up to τ; 'tumbling' (of PAIRS alone): the rows of the
-        interval of `range` that τ lies in, where intervals begin at `origin` and multiples of `range` from there.
-    partition: columns of PARTITION BY, as declared.
-    """
-
-    kind: Literal["range", "rows", "unbounded", "tumbling"]
-    range: int = 0
-    rows: int = 0
-    partition: tuple[str, ...] = ()
-    origin: int = 0
+from millpond.types.window_definitions import RelationWindow
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class StreamOptions:
     archive_at: the place in an object store below which it and its copies lie; None: the pond's folder.
     archive: how it is organised, as `types.archive_design` reads it. seed: of samples of it; None: the stream's id.
     operators: what is computed of its rows beside queries, as `types.options.asked_operators` reads it.
+    missing: what a file without a declared column is: refused, or NULL there (as with streams of older versions).
+    added: columns that came later than the stream; files from before that lack them are not refused.
     """
 
     source: Literal["ingest", "files", "derived", "system"] = "ingest"
@@ -77,6 +79,8 @@ class StreamOptions:
     marks_only: bool = False
     guard: Literal["late", "reject"] = "late"
     operators: str = ""
+    missing: Literal["error", "null"] = "null"
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,7 @@ class TableDefinition:
     reload: when it is read anew: when its files look different, never by itself, or every so often (microseconds).
     valid_from, valid_to: columns that say from when, and until when, a row holds: it is joined with rows of a stream
         with valid_from <= event time < valid_to (NULL: for ever).
+    missing: what a file without a declared column is: an error, or NULL there (as with tables of older versions).
     """
 
     name: str
@@ -183,3 +188,4 @@ class TableDefinition:
     reload: int | Literal["on change", "never"] = "on change"
     valid_from: str | None = None
     valid_to: str | None = None
+    missing: Literal["error", "null"] = "null"

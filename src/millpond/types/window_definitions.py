@@ -1,4 +1,4 @@
-"""Windows that have ends, and how much of the past a scan leaves out."""
+"""Windows that have ends, and windows that make a stream a relation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from millpond.types.instants import Landmark
-from millpond.types.json_records import Variant
+from millpond.types.json_records import TAG, Variant
 from millpond.types.outputs import Key
 
 
@@ -174,3 +174,94 @@ class SpanWindow(_EndsWithRows):
 
 #: Windows that end with a row.
 RowWindow = CountWindow | SpanWindow
+
+
+class _OfRelation(Variant):
+    """What windows without SLIDE have in common: each makes a stream a relation, defined at every instant (CQL).
+
+    `since` and `reach` are None where a row's age says nothing.
+    """
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """A window from before it said its kind by its type."""
+        kinds = {
+            "range": "RangeWindow",
+            "rows": "LatestRowsWindow",
+            "unbounded": "UnboundedWindow",
+            "tumbling": "TumblingWindow",
+        }
+        return {**value, TAG: kinds[value["kind"]]}
+
+    @property
+    def reach(self) -> int | None:
+        """How far before an instant its rows may lie, microseconds."""
+        return None
+
+    def since(self, instant: int) -> int | None:
+        """The least event time of its rows at an instant."""
+        return None
+
+
+@dataclass(frozen=True)
+class RangeWindow(_OfRelation):
+    """The rows with τ - range <= event time <= τ: `[RANGE 5 MINUTES]`; `[NOW]` has range 0. Microseconds.
+
+    >>> RangeWindow(3).since(10)
+    7
+    """
+
+    range: int = 0
+
+    @property
+    def reach(self) -> int:
+        """The range."""
+        return self.range
+
+    def since(self, instant: int) -> int:
+        """The range before."""
+        return instant - self.range
+
+
+@dataclass(frozen=True)
+class TumblingWindow(_OfRelation):
+    """The rows of the interval that τ lies in, of PAIRS alone: intervals of `range` begin at `origin` + k * `range`.
+
+    >>> TumblingWindow(4).since(10)
+    8
+    """
+
+    range: int
+    origin: int = 0
+
+    @property
+    def reach(self) -> int:
+        """The range."""
+        return self.range
+
+    def since(self, instant: int) -> int:
+        """The begin of the interval."""
+        return instant - (instant - self.origin) % self.range
+
+
+@dataclass(frozen=True)
+class LatestRowsWindow(_OfRelation):
+    """The last `rows` rows up to τ in total order: `[ROWS 5]`, `[PARTITION BY a ROWS 5]`.
+
+    partition: columns, as declared; the last rows are those of each partition.
+    """
+
+    rows: int
+    partition: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UnboundedWindow(_OfRelation):
+    """All rows up to τ: `[RANGE UNBOUNDED]`."""
+
+
+#: A window whose rows leave as time goes on.
+TimedWindow = RangeWindow | TumblingWindow
+
+#: A window without SLIDE.
+RelationWindow = RangeWindow | TumblingWindow | LatestRowsWindow | UnboundedWindow

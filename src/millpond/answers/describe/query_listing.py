@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.registry import answering_kind
 from millpond.operators.windowed.coverage import Coverage, coverage_of
 from millpond.progress import NEVER
 from millpond.types.instants import moment
@@ -47,7 +48,9 @@ def window_queries(core: Core) -> dict[str, dict[str, Any]]:
 
     def covered(standing: Standing) -> Coverage:
         archives = [core.streams[s.id].archive.snapshot for s in catalog.streams_of(standing)]
-        return coverage_of(standing, published.queries.get(str(standing.id), QueryProgress()), archives)
+        known = published.queries.get(str(standing.id), QueryProgress())
+        kind = answering_kind(standing.definition.query)
+        return coverage_of(standing, kind.covered(known), known.closed, archives)
 
     for standing in catalog.shown_queries():
         progress_of = published.queries.get(str(standing.id), QueryProgress())

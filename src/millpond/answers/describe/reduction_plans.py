@@ -16,7 +16,8 @@ from millpond.archive.planning.scans import Scan, description
 from millpond.archive.retention import floors_of
 from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import StreamProgress
 from millpond.types import ScanQuery, StreamQuery, from_json
 from millpond.types.instants import moment
@@ -31,7 +32,7 @@ def standing_reduction(core: Core, query: StreamQuery, standing: Standing) -> li
     """What a standing query has left out of the past; nothing for one that reads everything, or summaries."""
     if query.reduce is None or not query.reduce.samples:
         return []
-    known = core.published.queries.get(str(standing.id), QueryProgress())
+    known = core.published.queries.get(str(standing.id), QueryProgress()).read(WindowProgress).own
     whole = f"rows from epoch {standing.first_epoch} on are live and whole; those before are read reduced"
     found = [said("whole", whole)]
     found += [Fact("back-fill", known.scanned)] if known.scanned else []

@@ -23,11 +23,15 @@ from millpond.types import (
     KindWindow,
     Landmark,
     LandmarkWindow,
+    LatestRowsWindow,
     PairsQuery,
+    RangeWindow,
     RelationInput,
     RelationQuery,
     RowWindowQuery,
     TimeWindow,
+    TumblingWindow,
+    UnboundedWindow,
     Window,
     WindowQuery,
 )
@@ -171,21 +175,20 @@ def _since(landmark: Landmark) -> str:
 
 def _of_input(item: RelationInput) -> str:
     window = item.window
-    if window.kind == "rows":
-        by = f"PARTITION BY {', '.join(window.partition)} " if window.partition else ""
-        return f"[{by}ROWS {window.rows}]"
-    if window.kind == "tumbling":
-        return f"[RANGE TUMBLING {duration(window.range)}]"
-    if window.kind == "range":
-        open_range = open_text(window.range)
-        return (
-            f"[RANGE {open_range} OPEN]"
-            if open_range
-            else f"[RANGE {duration(window.range)}]"
-            if window.range
-            else "[NOW]"
-        )
-    return "[RANGE UNBOUNDED]"
+    match window:
+        case LatestRowsWindow():
+            by = f"PARTITION BY {', '.join(window.partition)} " if window.partition else ""
+            return f"[{by}ROWS {window.rows}]"
+        case TumblingWindow():
+            return f"[RANGE TUMBLING {duration(window.range)}]"
+        case RangeWindow():
+            if open_range := open_text(window.range):
+                return f"[RANGE {open_range} OPEN]"
+            return f"[RANGE {duration(window.range)}]" if window.range else "[NOW]"
+        case UnboundedWindow():
+            return "[RANGE UNBOUNDED]"
+        case _:
+            assert_never(window)
 
 
 def _pane(spec: Spec) -> str:

@@ -10,7 +10,8 @@ import pyarrow as pa
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.pairs.pairs_progress import PairsProgress
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
 from millpond.relations.bands import marks_of
@@ -130,19 +131,7 @@ def _query_row(
     standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
 ) -> dict[str, Any]:
     high = now([s for _, s in streams])
-    waiting: str = standing.status if standing.status != "live" else ""
-    query = standing.definition.query
-    if not waiting and known.closed < FOREVER:
-        streams = [(s, p) for s, p in streams if not p.idle] or streams
-        least = min(s.bound for _, s in streams)
-        held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
-        end = ""
-        if isinstance(query, WindowQuery) and known.closed > NEVER:
-            window, since = query.window, known.closed
-            if window.landmarks and not window.range:  # no window ends up to the first landmark
-                since = max(since, min(landmark_zero(mark) for mark in window.landmarks))
-            end = moment(first_end_after(window, since))
-        waiting = ", ".join(held) + (f" to reach {end}" if end else "")
+    waiting = standing.status if standing.status != "live" else waits_for(standing, known, streams, clock)
     return {
         "kind": "query",
         "name": standing.definition.name,
@@ -154,16 +143,38 @@ def _query_row(
     }
 
 
+def waits_for(
+    standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
+) -> str:
+    """The streams that hold a query up and, of windows that end at instants, what they must reach; '': nothing is."""
+    query = standing.definition.query
+    if known.closed >= FOREVER:
+        return ""
+    streams = [(s, p) for s, p in streams if not p.idle] or streams
+    least = min(s.bound for _, s in streams)
+    held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
+    end = ""
+    if isinstance(query, WindowQuery) and known.closed > NEVER:
+        window, since = query.window, known.closed
+        if window.landmarks and not window.range:  # no window ends up to the first landmark
+            since = max(since, min(landmark_zero(mark) for mark in window.landmarks))
+        end = moment(first_end_after(window, since))
+    return ", ".join(held) + (f" to reach {end}" if end else "")
+
+
 def _mark_rows(standing: Standing, known: QueryProgress, streams: Sequence[StreamDefinition]) -> list[dict[str, Any]]:
     """What the bounds of its inputs say of a stream of pairs (individual and joint marks)."""
     relation = standing.definition.query
-    if not isinstance(relation, PairsQuery) or len(known.sides) != 2:
+    if not isinstance(relation, PairsQuery):
+        return []
+    sides = known.read(PairsProgress).own.sides
+    if len(sides) != 2:
         return []
     by_name = {s.name: s for s in streams}
     times = [f"{i.stream}.{by_name[i.stream].options.time}" for i in relation.inputs]
     if times[0] == times[1]:
         times = [f"{times[0]} (first)", f"{times[1]} (second)"]
-    marks, name = marks_of(relation, (known.sides[0], known.sides[1])), standing.definition.name
+    marks, name = marks_of(relation, (sides[0], sides[1])), standing.definition.name
     rows = [
         {"kind": "side", "name": name, "source": time, "watermark": moment(side)}
         for time, side in zip(times, marks.sides, strict=True)

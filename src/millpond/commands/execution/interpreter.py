@@ -16,18 +16,18 @@ from millpond.commands.planned import Plan
 from millpond.commands.pond_facts import Facts
 from millpond.engine.core import Core
 from millpond.support.errors import MillpondError, PondError, without_secrets
-from millpond.types.results import StatementResult
+from millpond.types.results import DrainReport, StatementResult
 
 
 class Interpreter:
     """Executes scripts on an open pond.
 
     Arguments:
-        drain: (final) waits until all that the sources hold is committed.
+        drain: (final) waits until all that the sources hold is committed, and says what happened.
         changed: called after the catalog changed.
     """
 
-    def __init__(self, core: Core, drain: Callable[[bool], None], changed: Callable[[], None]) -> None:
+    def __init__(self, core: Core, drain: Callable[[bool], DrainReport], changed: Callable[[], None]) -> None:
         self.core, self._drain, self._changed = core, drain, changed
         self.rows = RowQueries(core)
 
@@ -73,8 +73,9 @@ class Interpreter:
         planned = plan(facts_of(self.core), statement)
         with lang.pointing(statement):
             if isinstance(planned, Plan):
-                said = perform(self.core, planned, Hands(self._drain))
-                return StatementResult("message", said, statement=statement.text)
+                hands = Hands(self._drain)
+                said = perform(self.core, planned, hands)
+                return StatementResult("message", said, statement=statement.text, report=hands.drained)
             table, note = answer(self.core, planned)
         return StatementResult("rows", note, table, statement.text)
 

@@ -21,6 +21,7 @@ from millpond.commands.planned import (
     AlterColumns,
     AlterStream,
     ChangeSettings,
+    CheckColumns,
     CheckHistory,
     CheckPath,
     Drain,
@@ -42,28 +43,34 @@ from millpond.commands.planned import (
 from millpond.commands.pond_facts import Facts
 from millpond.engine.core import Core
 from millpond.engine.jobs.readable import check_relation, check_windows
+from millpond.sources.files import look_at
 from millpond.sources.listing import check_path
 from millpond.support.errors import QueryError, Refusal, SourceError
 from millpond.tables.locations import reason_of
+from millpond.types import StreamDefinition
+from millpond.types.results import DrainReport
 from millpond.windows import registered
 
 #: Ids that are kept for a plan which others were quicker than.
 _BLOCK = 16
 
 
-def _cannot_drain(final: bool) -> None:
+def cannot_drain(final: bool) -> DrainReport:
+    """Of who runs statements that drain nothing."""
     raise AssertionError(final)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Hands:
-    """What performing needs beside the pond's parts.
+    """What performing needs beside the pond's parts, and what comes of it beside a message.
 
     drain: waits until all that the sources hold is committed. ahead: tables in databases that have been read.
+    drained: what a drain tells.
     """
 
-    drain: Callable[[bool], None] = _cannot_drain
+    drain: Callable[[bool], DrainReport] = cannot_drain
     ahead: TablesAhead = field(default_factory=TablesAhead)
+    drained: DrainReport | None = None
 
 
 class Overtaken(Exception):
@@ -109,6 +116,8 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
             _record(core, step)
         case CheckPath(path):
             _check_path(path)
+        case CheckColumns(definition, said):
+            return _check_columns(definition, said)
         case CheckHistory(standing, synopsis):
             if synopsis is None:
                 check_relation(core, standing)
@@ -154,7 +163,8 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
             registered.drop(reference)
             registered.withdraw(core.path, [k.reference for k in core.catalog.kinds.values()])
         case Drain(final):
-            hands.drain(final)
+            hands.drained = hands.drain(final)
+            return str(hands.drained)
         case _:
             assert_never(step)
     return None
@@ -180,6 +190,16 @@ def _check_path(path: str) -> None:
         check_path(path)
     except SourceError as error:
         raise Refusal(str(error), words=(path,), expected="a path whose folder exists") from None
+
+
+def _check_columns(definition: StreamDefinition, said: str) -> str:
+    try:
+        found = look_at(definition)
+    except SourceError as error:
+        raise Refusal(str(error), words=(definition.options.path or "",)) from None
+    if found.lacks is not None:
+        raise Refusal(str(found.lacks), words=(found.lacks.column,), expected=found.lacks.remedy)
+    return f"{said}: {found}"
 
 
 def _make_stream(core: Core, step: MakeStream) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from millpond.archive.storage import Storage
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, Published, QueryProgress, StreamCounts
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest, Published, StreamCounts
 from millpond.manifests.task_reports import EpochReport
+from millpond.operators.contract import Answering
 from millpond.operators.derived.passed_rows import pass_adopted
 from millpond.sources.derived_stream import DerivedSource
 from millpond.sources.system import SystemSource
@@ -111,6 +114,25 @@ def counts_after(
     return found
 
 
+def queries_after(
+    answering: Mapping[int, Answering], manifest: Manifest, report: EpochReport, failures: Failures
+) -> dict[str, QueryProgress]:
+    """Every query's progress after an epoch: the manifest's, and what each shard made of it.
+
+    Args:
+        answering: the operators that answer them. failures: of the epoch; gets the queries of which it cannot be told.
+    """
+
+    def after(query: str, before: QueryProgress, shards: list[QueryProgress]) -> QueryProgress:
+        operator = answering.get(int(query))
+        if operator is None or not shards:  # it was dropped meanwhile, or has nothing anywhere
+            return before
+        combining = partial(operator.combined, before, shards)
+        return failures.attempt(query_owner(int(query)), combining) or before
+
+    return {query: after(query, before, report.shards_of(query)) for query, before in manifest.queries.items()}
+
+
 def published_after(
     before: Published,
     manifest: Manifest,
@@ -152,4 +174,4 @@ def publish(epochs: Epochs, storage: Storage, record: Published) -> None:
             runtime.source.release(taken)
 
 
-__all__ = ["Commit", "commit", "publish", "published_after"]
+__all__ = ["Commit", "commit", "publish", "published_after", "queries_after"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from millpond.engine.control.committing import commit, publish, published_after
+from millpond.engine.control.committing import commit, publish, published_after, queries_after
 from millpond.engine.control.gathering import gather
 from millpond.engine.control.proposal import Proposal, propose
 from millpond.engine.control.reporting import Reached, Work, report_epoch, takes_others
@@ -17,6 +17,7 @@ from millpond.engine.tasks.entry import map_epoch, merge_epoch
 from millpond.manifests.quarantine import Failures, quarantine
 from millpond.manifests.records import Manifest, read_manifest, write_manifest
 from millpond.manifests.task_reports import EpochReport, MergeReport
+from millpond.operators.registry import operators_of
 from millpond.support.errors import EngineError
 from millpond.types import from_json
 
@@ -88,7 +89,7 @@ def run_epoch(core: Core, epoch: int) -> None:
     failures = Failures(core.catalogs.catalog, f"epoch {epoch}", dict(report.failures))
     commit(core.storage, manifest, report, adoptions, failures)
     watch.lap("commit")
-    queries = report.queries(manifest)
+    queries = queries_after(operators_of(core.catalogs.catalog).answering, manifest, report, failures)
     work = Work(epoch, manifest.clock, watch.laps | {"epoch": watch.total}, report, manifest.filters)
     if core.settings.statistics:
         reached = Reached(manifest, core.catalogs.catalog, queries, report.progress, core.controllers.pace.limit)

@@ -20,7 +20,8 @@ from millpond.engine.intake.stages import choose
 from millpond.engine.tasks.merging import end_of_need
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, QueryProgress, start_of
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest, start_of
 from millpond.operators.derived.passed_rows import bounds_of, takeable
 from millpond.operators.registry import Operators, operators_of
 from millpond.operators.relational.skew import decided, moved

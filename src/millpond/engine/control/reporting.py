@@ -19,7 +19,8 @@ from millpond.adapt.filter_plans import FilterPlan
 from millpond.archive.storage import Storage, StreamRuntime
 from millpond.catalog import Catalog, Standing
 from millpond.engine.control.sizes import StateSizes
-from millpond.manifests.records import Manifest, Published, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest, Published
 from millpond.manifests.task_reports import EpochReport
 from millpond.operators.filters.filter_readings import filter_readings
 from millpond.progress import FOREVER, NEVER, StreamProgress

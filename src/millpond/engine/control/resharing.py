@@ -20,7 +20,9 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
+from millpond.operators.registry import answering_kind
 from millpond.operators.windowed.needs import complete_since, keep_since
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import NEVER
 from millpond.relations import spare_of
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
@@ -156,7 +158,7 @@ def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing)
     if isinstance(query, RowWindowQuery) and stream.options.retention is not None:
         return None  # rows are numbered from the first that was there
     high = progress_of(catalog, own.spec, published.progress).high
-    need = keep_since(own, standing, stream, known.answered, high)
+    need = keep_since(own, standing, stream, answering_kind(query).answered(known), high)
     window = query.window
     if isinstance(window, TimeWindow) and known.start > NEVER:
         # Windows that end before it are not the query's business.
@@ -182,7 +184,9 @@ def _complete_since(catalog: Catalog, published: Published, synopsis: Synopsis) 
     users = [q for q in catalog.users(synopsis.owner) if q.status == "live" and str(q.id) in known]
     users = [q for q in users if known[str(q.id)].paused is None]
     failures = Failures(catalog, "sharing")
-    since = failures.each(users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)], high), 2**62)
+    since = failures.each(
+        users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)].read(WindowProgress), high), 2**62
+    )
     return min(since, default=2**62)
 
 

@@ -16,7 +16,8 @@ from millpond.catalog import Catalog
 from millpond.catalog.unions import with_unions
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest
 from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.contract import CompactTask, MergeTask, Operator, Step, least_need
 from millpond.operators.derived.passed_rows import pass_answers

@@ -55,7 +55,9 @@ from millpond.types import (
     Expression,
     Joined,
     JoinPlan,
+    LatestRowsWindow,
     PairsQuery,
+    RangeWindow,
     Recomputed,
     RelationalQuery,
     RelationInput,
@@ -300,7 +302,7 @@ class _Binder:
         if any(i.name in self.inputs for i in items[1:]) or any(j.side in ("RIGHT", "FULL") for j in joins):
             return None
         if (
-            self.windows[first.name].kind != "range"
+            not isinstance(self.windows[first.name], RangeWindow)
             or self.inputs[first.name].stream.takes_back
             or self.inputs[first.name].feeds
         ):
@@ -322,7 +324,7 @@ class _Binder:
         assert isinstance(tree, exp.Select)
         item = tree.args["from_"].this
         nodes = [i.this if isinstance(i, exp.Alias) else i for i in tree.expressions]
-        if (clause := tree.args.get("where")) is not None and self.windows[item.name].kind == "rows":
+        if (clause := tree.args.get("where")) is not None and isinstance(self.windows[item.name], LatestRowsWindow):
             nodes.append(clause.this)
         found = []
         for node in nodes:

@@ -15,7 +15,7 @@ from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.item_owners import Owners
 from millpond.language.resolve.relation_refs import RelationRef
 from millpond.language.syntax.source_text import Source
-from millpond.types import Column, Expression, JoinPlan, RelationWindow
+from millpond.types import Column, Expression, JoinPlan, RangeWindow, RelationWindow, TumblingWindow
 
 
 def pair_checks(tree: exp.Select, columns: Mapping[str, Sequence[Column]]) -> dict[str, tuple[Expression, ...]]:
@@ -77,7 +77,7 @@ def check_pairs(
         what = f"{constant.name} is a table" if constant is not None else f"here are {len(refs)}"
         raise source.error(f"PAIRS joins two streams: {what}", at, works)
     kinds = [windows[r.alias] for r in refs]
-    tumbling = [w for w in kinds if w.kind == "tumbling"]
+    tumbling = [w for w in kinds if isinstance(w, TumblingWindow)]
     if tumbling and (len(tumbling) == 1 or kinds[0] != kinds[1]):
         raise source.error(
             "rows are joined within the intervals of both streams, and these are cut differently",
@@ -114,7 +114,7 @@ def _check_asof(tree: exp.Expr, window: RelationWindow, times: Sequence[str], so
     join = tree.args["joins"][0]
     items = [tree.args["from_"].this, join.this]
     works = "FROM a [NOW] ASOF JOIN b [RANGE 10 SECONDS] ON a.k = b.k AND a.ts >= b.ts"
-    if window.kind != "range" or window.range:
+    if window != RangeWindow(0):
         raise source.error(
             "ASOF looks back from each row of the first stream: its window is [NOW]; how far back, the other's says",
             items[0], works,

@@ -19,7 +19,7 @@ from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.plan.time_bounds import Bounds, Pruner
 from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import grouped_by
-from millpond.types import DAY, Probe, RelationWindow, StreamDefinition
+from millpond.types import DAY, LatestRowsWindow, Probe, RangeWindow, RelationWindow, StreamDefinition
 
 #: Windows shorter than that are kept at hand: their rows are few against what looking them up costs.
 LONG = DAY
@@ -48,9 +48,9 @@ def probes_of(
         if table.name not in streams or table is driver:
             continue
         probe, window = _Scope(tree, driver, table, streams).probe(), windows[table.name]
-        if probe is None or probe.may is None or window.kind == "rows":
+        if probe is None or probe.may is None or isinstance(window, LatestRowsWindow):
             return None
-        if window.kind == "range" and window.range < LONG:
+        if window.reach is not None and window.reach < LONG:
             return None
         found.append(probe)
     return (driver.name, tuple(found)) if found else None
@@ -66,7 +66,7 @@ def _driver(root: exp.Select, windows: Mapping[str, RelationWindow]) -> exp.Tabl
     items = [root.args["from_"].this, *(j.this for j in joins if not j.side)]
     for item in items:
         window = windows.get(item.name) if isinstance(item, exp.Table) else None
-        if window is not None and window.kind == "range" and window.range == 0:
+        if window == RangeWindow(0):
             return item if isinstance(item, exp.Table) else None
     return None
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from millpond.language.resolve.item_owners import Owners
 from millpond.support.sql import quote, text_literal
-from millpond.types import Column, JoinPlan, RelationWindow
+from millpond.types import Column, JoinPlan, LatestRowsWindow, RelationWindow
 from millpond.types.relation_queries import TOGETHER
 
 #: Types of columns whose values are equal when DuckDB's hashes of them, cast to the type on the right, are.
@@ -118,16 +118,14 @@ def deal_of(
     dealt = sorted((n for n in dealt if n in streams), key=lambda n: -sizes[n] if sizes else 0)
     for number in dealt if len(streams) > 1 else []:
         shown = [quote(c) for n, c in plan.plain if n == number and quote(c) not in spread[number]]
-        if shown and windows[plan.items[number]].kind != "rows":
+        if shown and not isinstance(windows[plan.items[number]], LatestRowsWindow):
             return tuple(shown[0] if n == number else "copies" if sql else "" for n, sql in enumerate(spread))
     return ()
 
 
 def _stays(window: RelationWindow | None, column: str) -> bool:
     """Whether rows with different values of a column have nothing to do with each other in a window."""
-    if window is None or window.kind != "rows":
-        return True
-    return column in {_plain(name) for name in window.partition}
+    return not isinstance(window, LatestRowsWindow) or column in {_plain(name) for name in window.partition}
 
 
 def _plain(name: str) -> str:

@@ -25,7 +25,7 @@ from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.scope import RowScope
 from millpond.language.resolve.select_list import SelectItem
 from millpond.language.syntax.nodes import window_of, with_suffix
-from millpond.language.syntax.source_text import Source, nearest
+from millpond.language.syntax.source_text import Source, nearest, placed, token_span
 from millpond.types import Column, Lookup, QueryDefinition, StreamDefinition, TableDefinition, TableRef
 
 _WORKS = "FROM stream [RANGE TUMBLING 1 HOUR] s LEFT JOIN table t ON t.k = s.k"
@@ -195,9 +195,7 @@ class LookupScope(RowScope):
 
     def _named(self, column: Column, place: exp.Identifier) -> exp.Identifier:
         self.used.add(column.name)
-        found = exp.Identifier(this=column.name, quoted=True)
-        found.meta.update({k: v for k, v in place.meta.items() if k in ("start", "end", "line", "col")})
-        return found
+        return placed(exp.Identifier(this=column.name, quoted=True), token_span(place))
 
     def item(self, item: SelectItem) -> SelectItem:
         """An item that is just a column of a table gets the name that it has there."""

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from millpond.language.resolve.scope import RowScope
 from millpond.language.resolve.select_list import SelectItem
-from millpond.language.syntax.source_text import Source, nearest
+from millpond.language.syntax.source_text import Source, nearest, placed, token_span
 from millpond.support.errors import StatementError
 from millpond.types import Column, StreamDefinition, StreamOptions
 
@@ -122,9 +122,7 @@ def _joined(side: int, name: str) -> exp.Column:
 
 
 def _identifier(name: str, place: exp.Expr) -> exp.Identifier:
-    found = exp.Identifier(this=name, quoted=True)
-    found.meta.update({k: v for k, v in place.meta.items() if k in ("start", "end", "line", "col")})
-    return found
+    return placed(exp.Identifier(this=name, quoted=True), token_span(place))
 
 
 def side_of(name: str) -> int | None:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import RegisteredCall
-from millpond.language.syntax.source_text import Source, own_span
+from millpond.language.syntax.source_text import Source, own_span, placed, token_span
 
 _Tree = TypeVar("_Tree", bound=exp.Expr)
 
@@ -21,9 +21,7 @@ def with_registered(tree: _Tree, schema: Schema) -> _Tree:
     tree = tree.copy()
     for node in list(tree.find_all(exp.Anonymous)):
         if (found := known.get(_name(node))) is not None:
-            made = RegisteredCall(**node.args, definition=found)
-            made.meta.update(node.meta)
-            node.replace(made)
+            node.replace(placed(RegisteredCall(**node.args, definition=found), token_span(node)))
     return tree
 
 

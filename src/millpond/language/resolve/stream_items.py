@@ -14,7 +14,19 @@ from millpond.language.syntax.nodes import suffix_of, window_of
 from millpond.language.syntax.source_text import Source, nearest
 from millpond.language.syntax.walks import tables_of
 from millpond.language.syntax.window_clause import Place, WindowClause
-from millpond.types import WEIGHT, Column, Feed, Reduction, RelationWindow, StreamDefinition
+from millpond.types import (
+    WEIGHT,
+    Column,
+    Feed,
+    LatestRowsWindow,
+    RangeWindow,
+    Reduction,
+    RelationWindow,
+    StreamDefinition,
+    TimedWindow,
+    TumblingWindow,
+    UnboundedWindow,
+)
 from millpond.types.reduction_forms import reduction_text
 
 #: What a row of a reduced stream stands for.
@@ -23,16 +35,16 @@ _WEIGHT = Column(WEIGHT, "DOUBLE")
 WINDOWS = "[RANGE 5 MINUTES], [RANGE 5 MINUTES OPEN], [NOW], or [RANGE TUMBLING 5 MINUTES] behind both"
 
 
-def paired_window(clause: WindowClause, source: Source) -> RelationWindow:
+def paired_window(clause: WindowClause, source: Source) -> TimedWindow:
     """The window behind a stream under PAIRS.
 
     Raises: StatementError where it says nothing of how long a row may be joined.
     """
     if clause.extent == "range" and clause.slide is not None and clause.slide == clause.range:
-        return RelationWindow("tumbling", range=clause.range, origin=clause.origin)
+        return TumblingWindow(clause.range, clause.origin)
     if clause.extent == "now" or (clause.extent == "range" and clause.is_relation):
         length = clause.range if clause.extent == "range" else 0
-        return RelationWindow("range", range=length - clause.open_end)
+        return RangeWindow(length - clause.open_end)
     if not clause.is_relation:
         message = "PAIRS takes windows that say how long a row may be joined; this one slides over its answers"
     else:
@@ -97,7 +109,7 @@ class StreamItems:
         if clause is None and self.pairs:
             clause = bare_window(table, self.select, source)
         feeds = union_feeds(table, stream, self.schema, source)
-        window = self.window(clause, stream) if clause is not None else RelationWindow("unbounded")
+        window = self.window(clause, stream) if clause is not None else UnboundedWindow()
         reduction = bound_reduction(table, self.schema, source)
         called = table.args["alias"].args.get("columns") if table.args.get("alias") is not None else None
         shown = self._used(stream, window, len(called or ()))
@@ -116,7 +128,8 @@ class StreamItems:
 
         first: how many of the first columns have other names here (`FROM s [NOW] AS u(a, b)`): all of these are read.
         """
-        names = self.names | {name.lower() for name in window.partition}
+        partition = window.partition if isinstance(window, LatestRowsWindow) else ()
+        names = self.names | {name.lower() for name in partition}
         names |= {c.name.lower() for c in stream.all_columns[:first]}
         found = tuple(c for c in stream.all_columns if self.all_columns or c.name.lower() in names)
         return found or tuple(c for c in stream.all_columns if c.name.lower() == stream.options.time.lower())
@@ -154,10 +167,10 @@ class StreamItems:
                 raise source.error(f"there is no column '{name}' in {stream.name}", place, like=like)
             partition.append(found.name)
         if clause.extent == "rows":
-            return RelationWindow("rows", rows=clause.rows, partition=tuple(partition))
+            return LatestRowsWindow(clause.rows, tuple(partition))
         if clause.extent == "unbounded":
-            return RelationWindow("unbounded")
-        return RelationWindow("range", range=clause.range - clause.open_end if clause.extent == "range" else 0)
+            return UnboundedWindow()
+        return RangeWindow(clause.range - clause.open_end if clause.extent == "range" else 0)
 
     def check_time(self, clause: WindowClause, stream: StreamDefinition) -> None:
         """Refuse a window over another column than the event time."""
@@ -180,8 +193,16 @@ def _reads_all(select: exp.Expr) -> bool:
     """Whether a SELECT may read columns that it does not name: by `*`, whole rows, or NATURAL."""
     aliases = {t.alias_or_name.lower() for t in tables_of(select)}
     whole_rows = any(not c.table and c.name.lower() in aliases for c in select.find_all(exp.Column))
+    # Names for the columns count them; COLUMNS and PIVOT look at those that nobody names.
+    counted = any(t.args.get("columns") for t in select.find_all(exp.TableAlias) if isinstance(t.parent, exp.Table))
+    calls = {c.name.lower() for c in select.find_all(exp.Anonymous)}
+    unnamed = select.find(exp.Pivot) is not None or "columns" in calls
     return (
-        whole_rows or any(j.method for j in select.find_all(exp.Join)) or any(map(_is_rows, select.find_all(exp.Star)))
+        whole_rows
+        or counted
+        or unnamed
+        or any(j.method for j in select.find_all(exp.Join))
+        or any(map(_is_rows, select.find_all(exp.Star)))
     )
 
 

@@ -18,7 +18,7 @@ from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.stream_items import InputStream
 from millpond.language.syntax.nodes import RegisteredCall
 from millpond.language.syntax.source_text import Source
-from millpond.types import Expression
+from millpond.types import Expression, LatestRowsWindow
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def push_down(tree: exp.Expr, inputs: Mapping[str, InputStream], select: exp.Exp
         own = unqualified(node, inputs[alias].stream)
         check_constants([(own, negated)], inputs[alias].stream.all_columns, [select], source)
         calls = _calls_registered(own)
-        if inputs[alias].window.kind != "rows":
+        if not isinstance(inputs[alias].window, LatestRowsWindow):
             below.setdefault(alias, []).append(expression_of(factor(own, negated)))
         elif calls:
             marks.setdefault(alias, []).append(expression_of(factor(own, negated)))
@@ -84,7 +84,7 @@ def _inner_items(tree: exp.Expr) -> list[exp.Table]:
     return items if all(isinstance(i, exp.Table) for i in items) else []
 
 
-def item_of(node: exp.Expr, items: Sequence[exp.Table], inputs: Mapping[str, InputStream]) -> str | None:
+def item_of(node: exp.Expr, items: Sequence[exp.Expr], inputs: Mapping[str, InputStream]) -> str | None:
     """The generated name of the stream whose columns alone an expression is about; None if there is no such stream."""
     if node.find(exp.Query, exp.Window) is not None:
         return None
@@ -97,7 +97,7 @@ def item_of(node: exp.Expr, items: Sequence[exp.Table], inputs: Mapping[str, Inp
     return owners.pop() if len(owners) == 1 else None
 
 
-def _owns(item: exp.Table, each: exp.Column, inputs: Mapping[str, InputStream]) -> bool:
+def _owns(item: exp.Expr, each: exp.Column, inputs: Mapping[str, InputStream]) -> bool:
     """Whether a FROM item may be what a column belongs to; one whose columns are not known always may."""
     alias = item.args.get("alias")
     if alias is not None and alias.args.get("columns"):

@@ -26,7 +26,7 @@ from millpond.language.resolve.from_items import find
 from millpond.language.resolve.relation_outputs import RESERVED
 from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import ToStream, to_stream_of, window_of, with_suffix
-from millpond.language.syntax.source_text import Source, nearest, span
+from millpond.language.syntax.source_text import Source, around, nearest, placed, span, token_span
 from millpond.language.syntax.window_clause import WindowClause
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import (
@@ -183,8 +183,7 @@ def _put(tree: exp.Select, item: exp.Subquery, name: str, alias: str, joins: lis
     table = exp.Table(this=identifier, alias=exp.TableAlias(this=exp.Identifier(this=alias, quoted=True)))
     if (clause := window_of(item)) is not None:
         table = with_suffix(table, window=clause)
-    if (place := span(item)) is not None:
-        identifier.meta.update(start=place[0], end=place[1] - 1)
+    placed(identifier, span(item))
     item.replace(table)
     if joins:
         tree.set("joins", [*joins, *(tree.args.get("joins") or [])])
@@ -348,8 +347,7 @@ class _Join:
             own, parts = parts[0], parts[1:]  # what is in parentheses is called so
             if not self._owners(parts[0].name):
                 return
-            if "start" in own.meta and "end" in parts[0].meta:
-                parts[0].meta["start"] = own.meta["start"]
+            placed(parts[0], around(map(token_span, (own, parts[0]))))
             qualified, aliases = True, set()
         first = parts[0].name.lower()
         stream = next(((n, c) for n, c in self.columns if n.lower() == first), None)
@@ -378,13 +376,10 @@ class _Join:
 
     def _replace(self, node: exp.Column, name: str, parts: list[Any], fields: list[Any]) -> None:
         identifier = exp.Identifier(this=name, quoted=True)
-        for part in parts[: len(parts) - len(fields)]:
-            if "start" in part.meta:
-                identifier.meta.setdefault("start", part.meta["start"])
-                identifier.meta["end"] = part.meta["end"]
+        placed(identifier, around(map(token_span, parts[: len(parts) - len(fields)])))
         chain = [exp.Identifier(this=self.alias, quoted=True), identifier, *(f.copy() for f in fields)]
         made = exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(chain), strict=False)))
-        made.meta.update(node.meta)
+        placed(made, token_span(node))
         if node.parent is self.tree and node.arg_key == "expressions":  # it is called as it was
             was = (fields or parts)[-1].name
             node.replace(exp.Alias(this=made, alias=exp.Identifier(this=was, quoted=True)))

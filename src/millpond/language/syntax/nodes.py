@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from sqlglot import exp
 
 from millpond.language.syntax.reduce_clause import ReduceClause
+from millpond.language.syntax.source_text import placed, token_span
 from millpond.language.syntax.window_clause import Place, WindowClause
 from millpond.types import FunctionDefinition
 
@@ -67,8 +68,7 @@ def with_suffix(item: _Item, **changed: Any) -> _Item:
     kind: Any = FromItem if isinstance(item, exp.Table) else FromParentheses
     made: _Item = kind(**item.args | {"suffix": replace(suffix_of(item), **changed)})
     made.comments = item.comments
-    made.meta.update(item.meta)
-    item.replace(made)
+    item.replace(placed(made, token_span(item)))
     return made
 
 

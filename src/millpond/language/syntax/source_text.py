@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from sqlglot import exp
 
@@ -13,23 +14,36 @@ from millpond.support.spelling import nearest as nearest
 #: A syntax node, a token's (start, end) in the script (end exclusive), or None for the whole statement.
 Place: TypeAlias = "exp.Expr | tuple[int, int] | None"
 
+_Node = TypeVar("_Node", bound=exp.Expr)
+
+
+def token_span(node: exp.Expr) -> tuple[int, int] | None:
+    """The characters of the node's own token; None where sqlglot has kept none."""
+    kept = node.meta
+    return (kept["start"], kept["end"] + 1) if kept.get("start") is not None else None
+
+
+def placed(node: _Node, at: tuple[int, int] | None) -> _Node:
+    """The node, whose token covers these characters from now on; None: it stays as it is."""
+    if at is not None:
+        node.meta.update(start=at[0], end=at[1] - 1)
+    return node
+
+
+def around(spans: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """From where the first of some places begins to where the last one ends; None without any."""
+    known = [each for each in spans if each is not None]
+    return (min(start for start, _ in known), max(end for _, end in known)) if known else None
+
 
 def span(node: exp.Expr) -> tuple[int, int] | None:
     """The characters that a node and everything below it cover, as far as its tokens are known."""
-    starts: list[int] = []
-    ends: list[int] = []
-    for each in node.walk():
-        if (start := each.meta.get("start")) is not None:
-            starts.append(start)
-            ends.append(each.meta["end"] + 1)
-    return (min(starts), max(ends)) if starts else None
+    return around(map(token_span, node.walk()))
 
 
 def own_span(node: exp.Expr) -> tuple[int, int] | None:
     """The characters of the node's own token (a function's name), else all that it covers."""
-    if (start := node.meta.get("start")) is not None:
-        return start, node.meta["end"] + 1
-    return span(node)
+    return token_span(node) or span(node)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from millpond.types.options.stream_terms import FORMATS
 
 
 def file_options(reader: OptionReader, mixed: bool = False) -> dict[str, Any]:
-    """path, format, header, delimiter, null of a stream or table that reads files.
+    """path, format, header, delimiter, null, missing of a stream or table that reads files.
 
     `mixed`: a folder or a glob without an extension may hold files of several formats, each told by its name; the
     format is then None.
@@ -22,7 +22,7 @@ def file_options(reader: OptionReader, mixed: bool = False) -> dict[str, Any]:
     path: str = reader.value("path")
     if not path:
         raise reader.fault("files need a path", reader.place_of("path"), "path='folder/*.parquet'")
-    found = {"path": path, "header": reader.value("header"), "null": reader.value("null")}
+    found = {"path": path, **{name: reader.value(name) for name in ("header", "null", "missing")}}
     delimiter: str | None = reader.value("delimiter")
     written = reader.value("format") or _extension(path)
     if not written and mixed and "." not in path.rsplit("/", 1)[-1]:
@@ -53,7 +53,7 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
     if source == "files":
         files = file_options(reader, mixed=True) | {"order": reader.value("order")}
     else:
-        for name in ("path", "format", "order", "header", "delimiter", "null"):
+        for name in ("path", "format", "order", "header", "delimiter", "null", "missing"):
             reader.conflict(name, "is for source='files', but the source is 'ingest'")
     time = time_column(reader, columns)
     generator = generator_options(reader, columns, time)

@@ -14,7 +14,7 @@ from millpond.language.with_options.stream_options import file_options
 from millpond.support.sql import quote
 from millpond.types import Column, TableDefinition
 
-_FILES = ("path", "format", "header", "delimiter", "null")
+_FILES = ("path", "format", "header", "delimiter", "null", "missing")
 _DATABASE = ("uri", "driver", "query", "table")
 _VALIDITY = ("valid_from", "valid_to")
 #: What reaches a database by its URI, where nothing else is said.
@@ -71,6 +71,8 @@ def altered_table(reader: OptionReader) -> tuple[dict[str, Any], str | None]:
     found: dict[str, Any] = {}
     if "reload" in reader:
         found["reload"] = _reload(reader, None)
+    if "missing" in reader:
+        found["missing"] = reader.value("missing")
     uri = reader.value("uri") or None
     if uri is not None:
         found["path"] = shown_place(uri)

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Published, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Published
 from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived_stream import Reached, derived_folder, write_part

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import Floor, QueryProgress
+from millpond.operators.pairs.pairs_progress import PairsProgress, Progress
 from millpond.operators.relational.readers import Given, Input
-from millpond.operators.relational.visibility import pruned, revises
+from millpond.operators.relational.relational_progress import Floor
+from millpond.operators.relational.visibility import pruned, revises, with_floor
 from millpond.operators.windowed.advance import Advanced
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import numbered, numbers_of, shown, spare_of
@@ -29,26 +30,24 @@ from millpond.types import PairsQuery, QueryOptions, RelationInput
 _UNKNOWN = (NEVER, NEVER)
 
 
-def pair_limits(
-    relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: QueryProgress
-) -> list[int]:
+def pair_limits(relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: Progress) -> list[int]:
     """The least event time that a row of each input can have from now on, late rows included.
 
     Arguments:
         lates: what late rows of each input do.
     """
-    edges = progress.edges or _UNKNOWN
+    edges = progress.own.edges or _UNKNOWN
     return [max(NEVER, edge - _spare(relation, options, late)) for edge, late in zip(edges, lates, strict=True)]
 
 
 def pairs_needed(
-    relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: QueryProgress
+    relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: Progress
 ) -> tuple[int, int]:
     """The event times from which a stream of pairs needs the rows of its inputs; arguments as of `pair_limits`."""
     return needed_from(relation, pair_limits(relation, options, lates, progress))
 
 
-def pairs_final(relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: QueryProgress) -> int:
+def pairs_final(relation: PairsQuery, options: QueryOptions, lates: Sequence[str], progress: Progress) -> int:
     """The largest event time of a result's parts before which nothing comes or goes any more."""
     first, second = pair_limits(relation, options, lates, progress)
     return max(NEVER, progress.start, min(progress.closed, marks_of(relation, (first, second)).result))
@@ -63,11 +62,11 @@ def advance_pairs(
     query: PairsQuery,
     options: QueryOptions,
     inputs: Sequence[Input],
-    progress: QueryProgress,
+    progress: Progress,
     reached: tuple[Reached, Reached],
     since: int,
     given: Given,
-) -> Advanced:
+) -> Advanced[PairsProgress]:
     """Report what rows of the epochs from `since` on, and the bounds that are known now, make of the stream of pairs.
 
     Arguments:
@@ -104,8 +103,7 @@ def advance_pairs(
         known[0] if known else None,
         replace(
             moved_on,
-            floors=progress.floors,
-            pending=pending,
+            own=replace(moved_on.own, floors=progress.own.floors, pending=pending),
             windows=progress.windows + first.num_rows,
             revisions=progress.revisions + found.num_rows - first.num_rows,
             too_late=progress.too_late + too_late,
@@ -126,18 +124,18 @@ def moved(
     relation: PairsQuery,
     options: QueryOptions,
     inputs: Sequence[tuple[str, int]],
-    progress: QueryProgress,
+    progress: Progress,
     reached: tuple[Reached, Reached],
-) -> QueryProgress:
+) -> Progress:
     """The progress when it is known how far the inputs are.
 
     Arguments:
         inputs: of each, what late rows do, and the high watermark.
     """
-    before, edges = progress.sides or _UNKNOWN, progress.edges or _UNKNOWN
+    before, edges = progress.own.sides or _UNKNOWN, progress.own.edges or _UNKNOWN
     after = (max(before[0], reached[0].bound), max(before[1], reached[1].bound))
     groups = []
-    for bound, known, each in zip(after, progress.side_groups or ({}, {}), reached, strict=True):
+    for bound, known, each in zip(after, progress.own.side_groups or ({}, {}), reached, strict=True):
         further = {g: max(known.get(g, NEVER), each.groups.get(g, NEVER)) for g in sorted({*known, *each.groups})}
         groups.append({g: b for g, b in further.items() if b > bound})
     high = max(high for _, high in inputs)  # an idle stream is as far as the other, one that has ended no further
@@ -145,26 +143,29 @@ def moved(
     return replace(
         progress,
         closed=max(progress.closed, marks_of(relation, after).result),
-        sides=after,
-        edges=tuple(map(max, edges, own)),
-        side_groups=tuple(groups) if any(groups) else (),
+        own=replace(
+            progress.own,
+            sides=after,
+            edges=tuple(map(max, edges, own)),
+            side_groups=tuple(groups) if any(groups) else (),
+        ),
     )
 
 
-def _reached(progress: QueryProgress, like: tuple[Reached, Reached]) -> tuple[Reached, Reached]:
+def _reached(progress: Progress, like: tuple[Reached, Reached]) -> tuple[Reached, Reached]:
     """How far the inputs were as a progress has it."""
-    sides, groups = progress.sides or _UNKNOWN, progress.side_groups or ({}, {})
+    sides, groups = progress.own.sides or _UNKNOWN, progress.own.side_groups or ({}, {})
     return Reached(sides[0], groups[0], like[0].by), Reached(sides[1], groups[1], like[1].by)
 
 
-def _taking(each: Input, number: int, progress: QueryProgress, options: QueryOptions, spare: int) -> Mask:
+def _taking(each: Input, number: int, progress: Progress, options: QueryOptions, spare: int) -> Mask:
     """Which rows take part: those that are not further behind than late ones revise."""
     rows = each.rows
     times, epochs = rows["_t"].to_numpy(), rows["_epoch"].to_numpy()
     limit = np.full(len(times), NEVER)
     if not (options.delay and each.late == "revise"):
         limit = pc.fill_null(rows["_cut"], NEVER).to_numpy()
-    for floor in progress.floors:
+    for floor in progress.own.floors:
         inside = (epochs >= floor.first) & (epochs <= floor.last)
         limit = np.where(inside, np.maximum(limit, floor.sides[number]), limit)
     taking: Mask = times >= np.maximum(limit, NEVER + spare) - spare
@@ -172,8 +173,8 @@ def _taking(each: Input, number: int, progress: QueryProgress, options: QueryOpt
 
 
 def _with_floor(
-    relation: PairsQuery, options: QueryOptions, inputs: Sequence[Input], progress: QueryProgress, since: int
-) -> QueryProgress:
+    relation: PairsQuery, options: QueryOptions, inputs: Sequence[Input], progress: Progress, since: int
+) -> Progress:
     """The progress with a floor for rows that are on time in their stream, but not for the query: it was idle."""
     limits = pair_limits(relation, options, [i.late for i in inputs], progress)
     epochs: list[int] = []
@@ -184,8 +185,8 @@ def _with_floor(
             epochs += each.rows["_epoch"].to_numpy()[behind].tolist()
     if not epochs:
         return progress
-    floor = Floor(min(epochs), max(epochs), progress.closed, progress.edge, progress.edges)
-    return replace(progress, floors=(*progress.floors, floor))
+    floor = Floor(min(epochs), max(epochs), progress.closed, progress.own.edge, progress.own.edges)
+    return with_floor(progress, floor)
 
 
 def _fresh(each: Input, since: int) -> Mask:

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
 from millpond.manifests.adoptions import Adoption
-from millpond.manifests.records import QueryProgress
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Past, Step
 from millpond.operators.pairs.advance import advance_pairs, all_pairs, moved, pairs_final, pairs_needed
 from millpond.operators.pairs.pair_plans import pairs_plan
+from millpond.operators.pairs.pairs_progress import PairsProgress, Progress
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import input_states
 from millpond.operators.relational.readers import (
@@ -46,11 +46,12 @@ from millpond.types import PairsQuery, Query, QueryOptions, RelationInput
 from millpond.types.plan_nodes import PlanNode
 
 
-class PairsOperator(RowReader):
+class PairsOperator(RowReader[PairsProgress]):
     """A stream of pairs. It does not wait for progress: this says what is late, what is kept, and who is alone."""
 
     in_pieces = False
     query_kind = PairsQuery
+    progress_kind = PairsProgress
     loads = staticmethod(finding.load)
     relation: PairsQuery
 
@@ -92,16 +93,16 @@ class PairsOperator(RowReader):
             found.append(Reached(bound, further, None if by is None else quote(by)))
         return found[0], found[1]
 
-    def horizon(self, known: QueryProgress, high: int) -> int:
+    def horizon(self, known: Progress, high: int) -> int:
         """See `RowReader`."""
         return pairs_final(self.relation, self.options, self.lates, known)
 
-    def lows(self, known: QueryProgress, horizon: int) -> Sequence[int | None]:
+    def lows(self, known: Progress, horizon: int) -> Sequence[int | None]:
         """See `RowReader`."""
         return pairs_needed(self.relation, self.options, self.lates, known)
 
     def needed_of(
-        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: QueryProgress, needed: Needed
+        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: Progress, needed: Needed
     ) -> npt.NDArray[np.bool_]:
         """See `RowReader`."""
         lows = pairs_needed(self.relation, self.options, self.lates, known)
@@ -110,13 +111,13 @@ class PairsOperator(RowReader):
         fresh: npt.NDArray[np.bool_] = rows["_epoch"].to_numpy() >= needed.since
         return wanted | fresh
 
-    def moved(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+    def moved(self, task: MergeTask, before: Progress) -> Progress:
         """See `RowReader`."""
         highs = [progress_of(self.catalog, s, task.progress).high for s in self.specs]
         reached = self.reached(task.progress, task.manifest.clock)
         return moved(self.relation, self.options, list(zip(self.lates, highs, strict=True)), before, reached)
 
-    def answer(self, task: MergeTask, asked: Asked, step: Step) -> Advanced:
+    def answer(self, task: MergeTask, asked: Asked[PairsProgress], step: Step) -> Advanced[PairsProgress]:
         """See `RowReader`."""
         inputs = []
         rows = self.fetch(task, self.inputs)
@@ -137,8 +138,8 @@ class PairsOperator(RowReader):
         )  # fmt: skip
 
     def replay(
-        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: QueryProgress, past: Replayed
-    ) -> Advanced:
+        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: Progress, past: Replayed
+    ) -> Advanced[PairsProgress]:
         """See `RowReader`."""
         reached = self.reached(past.progress, past.clock)
         return advance_pairs(db, self.relation, self.options, inputs, before, reached, 0, lambda low, high: None)
@@ -146,7 +147,7 @@ class PairsOperator(RowReader):
     @staticmethod
     def reach(query: Any, item: RelationInput, now: int) -> int | None:
         """See `RowReader`."""
-        return _since(query, now) - item.window.range
+        return _since(query, now) - (item.window.reach or 0)
 
     @staticmethod
     def past_at(reader: Any, query: Any, now: int, tables: Constants, options: QueryOptions | None = None) -> pa.Table:
@@ -171,7 +172,7 @@ class PairsOperator(RowReader):
         return answer_past(self, past)
 
     def kept_of(
-        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int
+        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: Progress, horizon: int
     ) -> npt.NDArray[np.bool_]:
         """See `RowReader`."""
         low = pairs_needed(self.relation, self.options, self.lates, known)[place]
@@ -185,5 +186,4 @@ class PairsOperator(RowReader):
 
 def _since(relation: PairsQuery, now: int) -> int:
     """Where the window of a stream of pairs begins that ends at `now`: of its streams' windows the longer counts."""
-    window = max((i.window for i in relation.inputs), key=lambda w: w.range)
-    return now - ((now - window.origin) % window.range if window.kind == "tumbling" else window.range)
+    return max(relation.windows, key=lambda window: window.range).since(now)

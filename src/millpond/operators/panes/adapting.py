@@ -26,10 +26,12 @@ from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of
 from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest
 from millpond.operators.panes.forms import Forms, aggregated, codes_of, keeps_lists, row_bytes, tuples_of
 from millpond.operators.panes.state import PaneState
 from millpond.operators.windowed.needs import needed_since
+from millpond.operators.windowed.window_progress import WindowProgress, answered
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses import PanesSpec
@@ -257,18 +259,22 @@ def keep_modes(
     _kept.put(version, owner, shard, Modes(latest))
 
 
+def _answered(known: QueryProgress) -> int:
+    return answered(known.read(WindowProgress))
+
+
 def first_open(
     synopsis: Synopsis, catalog: Catalog, queries: Mapping[str, QueryProgress], failures: Failures
 ) -> int | None:
     """The first pane of the first open window of a synopsis; None while no query answers."""
 
     def of_query(standing: Standing) -> int:
-        query, known = standing.definition.query, queries[str(standing.id)]
+        query, known = standing.definition.query, queries[str(standing.id)].read(WindowProgress)
         assert isinstance(query, WindowQuery)
-        window = query.window
+        window, until = query.window, answered(known)
         if isinstance(window, KindWindow):  # windows are panes
-            return max(-FAR, synopsis.spec.panes.pane(known.answered))
-        start = first_end_after(window, known.answered) - window.range if known.answered > NEVER else NEVER
+            return max(-FAR, synopsis.spec.panes.pane(until))
+        start = first_end_after(window, until) - window.range if until > NEVER else NEVER
         return max(-FAR, synopsis.spec.panes.pane(start))
 
     users = [q for q in catalog.users(synopsis.owner) if q.status == "live" and str(q.id) in queries]
@@ -306,7 +312,7 @@ def choose(
     known = modes_before(panes.version, panes.segments, panes.shard, owner, since)
     latest = known.latest(db, spec, since)
     chosen = adapt(db, spec, condition, panes.forms, panes.before(low), latest, manifest.epoch)
-    needed = needed_since(manifest, catalog, synopsis, failures)  # before it their files may be gone
+    needed = needed_since(manifest, catalog, synopsis, _answered, failures)  # before it their files may be gone
     keep_modes(db, panes.version, panes.shard, owner, spec, known, chosen.record, needed)
     panes.forms = chosen.forms
     every = [t for t in (latest, chosen.record) if t is not None and t.num_rows]

@@ -10,18 +10,20 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
-from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
 from millpond.operators.windowed.group_bounds import Edges
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
 from millpond.types import QueryOptions, WindowQuery
 from millpond.windows import Cover, first_end_after
 
 
-def advance(db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, closing: Closing[WindowQuery]) -> Advanced:
+def advance(
+    db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, closing: Closing[WindowQuery]
+) -> Advanced[WindowProgress]:
     """Close windows, and revise closed ones that rows of the delta touch."""
     query, progress, bound, high = closing.query, closing.before, closing.until, closing.known
     task = Evaluation(db, spec, query, closing.options, state, closing.given)
@@ -30,12 +32,12 @@ def advance(db: duckdb.DuckDBPyConnection, spec: PanesSpec, state: State, closin
     own, furthest = bool(before.further or after.further), before.most
     revising = closing.late == "revise" and (progress.closed > NEVER or furthest > closed)
     horizon = end_pane(spec, task.window, horizon_of(query, closing.options, progress, high)) if revising else closed
-    first = earliest(progress.first, first_end(spec, task.window, state.delta, horizon))
+    first = earliest(progress.own.first, first_end(spec, task.window, state.delta, horizon))
     changed, fresh, too_late = None, None, 0
     if revising and state.delta.num_rows:
         touched, too_late = behind(state.delta, task.cover, horizon, before)
         if touched.num_rows:
-            changed = task.revise(touched, horizon, furthest, progress.first, first, before if own else None)
+            changed = task.revise(touched, horizon, furthest, progress.own.first, first, before if own else None)
     if after != before:
         pair = (before, after) if own else None
         fresh = task.close(closed, max(until, after.most), first, bound >= FOREVER, pair)
@@ -59,7 +61,7 @@ def open_answers(
     options: QueryOptions,
     state: State,
     high: int,
-    progress: QueryProgress,
+    progress: Windowed,
 ) -> pa.Table | None:
     """What the windows on panes that are open now would answer: those that end up to the first end behind `high`.
 

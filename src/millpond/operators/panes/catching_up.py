@@ -18,6 +18,7 @@ from millpond.operators.panes.advance import behind
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of, revise_for
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.pane_partials import regroup
@@ -41,7 +42,7 @@ def catch_up(
     state: Shown,
     parts: Sequence[pa.Table],
     closing: Closing[WindowQuery],
-) -> Advanced:
+) -> Advanced[WindowProgress]:
     """Close the windows that nobody answered, and revise those closed before.
 
     Windows are answered in ascending ranges; before each one the late rows become visible that count from there on.
@@ -64,7 +65,7 @@ def catch_up(
     rows = _Ranges(db, spec, on_time, marked, lambda cut: max(horizon, end_pane(spec, window, cut - spare)))
     changed: list[pa.Table | None] = []
     fresh: list[pa.Table | None] = []
-    too_late, first, low = rows.lost(cover), progress.first, horizon
+    too_late, first, low = rows.lost(cover), progress.own.first, horizon
     first = earliest(first, first_end(spec, window, rows.on_time, horizon))
     if revising and rows.on_time.num_rows:
         too_late += behind(rows.on_time, cover, horizon, before)[1]
@@ -74,7 +75,7 @@ def catch_up(
         if revising and low < min(limit, furthest):
             ends = before.map(partial(min, limit))
             touched, _ = behind(state.delta, cover, low, ends)
-            changed.append(task.revise(touched, low, ends.most, progress.first, first, ends if own else None))
+            changed.append(task.revise(touched, low, ends.most, progress.own.first, first, ends if own else None))
         if limit > max(low, closed):
             pair = (before.map(partial(max, low)), after.map(partial(min, limit))) if own else None
             fresh.append(task.close(max(low, closed), limit, first, bound >= FOREVER and limit == last, pair))

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import late_of, progress_of
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_together
 from millpond.operators.panes.advance import advance, open_answers
@@ -36,6 +37,7 @@ from millpond.operators.windowed.operator import WindowOperator
 from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, Spec
 from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
@@ -74,7 +76,7 @@ def query_of(standing: Standing) -> WindowQuery:
 class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
 
-    spec_kind = PanesSpec
+    spec_kind, query_kind = PanesSpec, WindowQuery
     spec: PanesSpec
 
     @classmethod
@@ -134,20 +136,20 @@ class PanesOperator(WindowOperator):
         """See `WindowOperator`."""
         return PaneState(task.version, task.segments, task.shard, self.owner, self.spec, state.delta, since)
 
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced:
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return catch_up(db, self.spec, state, parts, closing)
 
     @staticmethod
     def close_past(
         db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """See `WindowKind`."""
         return catch_up(db, spec, HistoryState(), parts, closing)
 
@@ -174,17 +176,19 @@ class PanesOperator(WindowOperator):
         return pane_chunk(owner, spec, epoch, rows)
 
     def open_now(
-        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
+        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: Windowed
     ) -> pa.Table | None:
         """See `WindowOperator`."""
         return open_answers(db, self.spec, query_of(standing), standing.definition.options, state, high, progress)
 
-    def smooth(self, task: MergeTask, state: Any, closing: Closing[Any], result: Advanced, owner: str) -> Advanced:
+    def smooth(
+        self, task: MergeTask, state: Any, closing: Closing[Any], result: Advanced[WindowProgress], owner: str
+    ) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return smoothed(task.db, self.spec, state, closing, result, task.manifest.clock, owner)
 
     def waiting(
-        self, db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: QueryProgress
+        self, db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: Windowed
     ) -> npt.NDArray[np.bool_]:
         """See `WindowOperator`."""
         return wait(db, query, answers, progress)
@@ -201,7 +205,7 @@ class PanesOperator(WindowOperator):
         """See `Answering`."""
         definition = standing.definition
         return super().due_by_clock(standing, known, clock) or flush_due(
-            definition.query, definition.options, known, clock
+            definition.query, definition.options, known.read(self.progress_kind), clock
         )
 
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:

@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millpond.manifests.records import Held, QueryProgress
 from millpond.operators.panes.state import PaneState
 from millpond.operators.windowed.advance import Advanced, advanced, numbers
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, below
+from millpond.operators.windowed.window_progress import Held, Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
@@ -94,11 +94,11 @@ def _have_ended(window: Window, after: int, until: int, count: int) -> bool:
     return axis.ended(until) - axis.ended(after) >= count
 
 
-def due(query: StandingQuery, options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
+def due(query: StandingQuery, options: QueryOptions, progress: Windowed, clock: int) -> bool:
     """Whether an epoch at `clock` would send out something that waits."""
-    if not progress.held or not isinstance(query, WindowQuery):
+    if not progress.own.held or not isinstance(query, WindowQuery):
         return False
-    return bool(plan(query, options, progress.held, progress.closed, progress.closed, clock)[1])
+    return bool(plan(query, options, progress.own.held, progress.closed, progress.closed, clock)[1])
 
 
 def smoothed(
@@ -106,10 +106,10 @@ def smoothed(
     spec: PanesSpec,
     state: PaneState,
     closing: Closing[WindowQuery],
-    revised: Advanced,
+    revised: Advanced[WindowProgress],
     clock: int,
     user: str,
-) -> Advanced:
+) -> Advanced[WindowProgress]:
     """An epoch of a query, `user`, whose answers are spread.
 
     Args:
@@ -117,9 +117,9 @@ def smoothed(
             it, with those that wait among them. clock: the epoch's clock reading.
     """
     query, before, high = closing.query, closing.before, closing.reached
-    left, portions = plan(query, closing.options, before.held, before.closed, closing.until, clock)
+    left, portions = plan(query, closing.options, before.own.held, before.closed, closing.until, clock)
     task = Evaluation(db, spec, query, closing.options, state, _none)
-    ends = {task.until(h.until, high) for h in before.held}
+    ends = {task.until(h.until, high) for h in before.own.held}
     _keep_up(state, user, ends)
     changed = _without_waiting(db, query, revised.answers, before)
     fresh = []
@@ -127,8 +127,9 @@ def smoothed(
         closed, until = (task.until(end, high) for end in (portion.after, portion.until))
         rows = _rows_of(portion, state, user, task.closing_since(closed), until)
         fresh.append(task.close_over(rows, closed, until, None, False))
-    result = advanced(replace(closing, groups=None), [changed], fresh, revised.progress.first)
-    progress = replace(result.progress, too_late=revised.progress.too_late, held=left)
+    result = advanced(replace(closing, groups=None), [changed], fresh, revised.progress.own.first)
+    own = replace(result.progress.own, held=left)
+    progress = replace(result.progress, too_late=revised.progress.too_late, own=own)
     given = None if changed is None or not changed.num_rows else numbers(query, changed)
     return replace(result, progress=progress, revisions=given)
 
@@ -214,21 +215,21 @@ def slots_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, keys: Sequence[str])
 
 
 def _without_waiting(
-    db: duckdb.DuckDBPyConnection, query: WindowedQuery, changed: pa.Table | None, before: QueryProgress
+    db: duckdb.DuckDBPyConnection, query: WindowedQuery, changed: pa.Table | None, before: Windowed
 ) -> pa.Table | None:
     """Revisions without those of answers that have not gone out yet: these will have the late rows in them."""
-    if changed is None or not changed.num_rows or not before.held:
+    if changed is None or not changed.num_rows or not before.own.held:
         return changed
     return changed.filter(pa.array(~wait(db, query, changed, before)))
 
 
 def wait(
-    db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: QueryProgress
+    db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: Windowed
 ) -> NDArray[np.bool_]:
     """Which of some answers of windows that progress has passed have not gone out, when a query is so far."""
     end = answers["window_end"].cast(pa.int64()).to_numpy()
     slot = slots_of(db, answers, identity(query))
     waiting = np.zeros(len(end), bool)
-    for each in progress.held:
+    for each in progress.own.held:
         waiting |= (end > each.after) & (end <= each.until) & (slot >= each.place)
     return waiting

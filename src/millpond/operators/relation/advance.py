@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import QueryProgress
 from millpond.operators.relation.early import Between, Report, Speculation
 from millpond.operators.relation.group_sums import Stored, Sums
+from millpond.operators.relation.relation_progress import Progress, RelationProgress
 from millpond.operators.relation.table_use import TableUse
 from millpond.operators.relational.readers import Given, Input
 from millpond.operators.relational.visibility import floor_of, floored, new_floor, pruned, revises
@@ -68,13 +68,16 @@ class Advancing:
     observer: Observer | None = None
     stored: Stored = tuple
 
-    def advance(self, inputs: Sequence[Input], progress: QueryProgress, bound: int, since: int, high: int) -> Advanced:
+    def advance(
+        self, inputs: Sequence[Input], progress: Progress, bound: int, since: int, high: int
+    ) -> Advanced[RelationProgress]:
         """Report the instants up to `bound`, and revise reported ones that rows of the epochs from `since` on change.
 
         Args:
             high: the least high watermark of the streams that have rows, before the epoch.
         """
-        progress = replace(progress, edge=max(progress.edge, min(progress.closed, high)))
+        edge = max(progress.own.edge, min(progress.closed, high))
+        progress = replace(progress, own=replace(progress.own, edge=edge))
         stretches = self.use.stretches(progress)
         seen = Seen.of(self.db, self.query, self.options, inputs, progress, since)
         progress, evaluation = seen.progress, self._evaluation(seen, self.use.in_time(stretches))
@@ -89,16 +92,19 @@ class Advancing:
             pa.concat_tables(known) if known else None,
             replace(
                 progress,
-                early_at=report.early_at,
-                stirred=report.stirred,
                 closed=closed,
-                first=seen.first,
-                pending=report.pending,
                 windows=progress.windows + (0 if found is None else found.num_rows),
                 revisions=progress.revisions + (0 if revised is None else revised.num_rows),
                 too_late=progress.too_late + seen.too_late,
                 tables=stretches if closed > progress.closed else progress.tables,
-                summed=evaluation.summed,
+                own=replace(
+                    progress.own,
+                    first=seen.first,
+                    pending=report.pending,
+                    early_at=report.early_at,
+                    stirred=report.stirred,
+                    summed=evaluation.summed,
+                ),
             ),
             report.early,
             evaluation.stored(),
@@ -118,7 +124,7 @@ class Advancing:
             task = self.speculation
             return task.report(self.db, self.query, self.options, seen.progress, report, between, top, self.given)
         progress = seen.progress
-        report = replace(report, early_at=progress.early_at, stirred=progress.stirred)
+        report = replace(report, early_at=progress.own.early_at, stirred=progress.own.stirred)
         if report.found is None:
             return report
         zeros = pa.array(np.zeros(report.found.num_rows, np.int64))
@@ -146,7 +152,7 @@ class Seen:
     db: duckdb.DuckDBPyConnection
     query: RelationQuery
     options: QueryOptions
-    progress: QueryProgress
+    progress: Progress
     inputs: Sequence[Input]
     revising: Sequence[bool]
     spares: Sequence[int]
@@ -159,7 +165,7 @@ class Seen:
         query: RelationQuery,
         options: QueryOptions,
         inputs: Sequence[Input],
-        progress: QueryProgress,
+        progress: Progress,
         since: int,
     ) -> Seen:
         """What is seen of inputs as an epoch has them. progress: before the epoch."""
@@ -231,7 +237,7 @@ class Seen:
     def first(self) -> int | None:
         """The first instant at which a row is seen, of all epochs."""
         seen = [int(a.min()) for a in self.arrivals if len(a)]
-        known = [] if self.progress.first is None else [self.progress.first]
+        known = [] if self.progress.own.first is None else [self.progress.own.first]
         return min([*seen, *known], default=None)
 
     @cached_property
@@ -245,7 +251,7 @@ class Seen:
         """The same before the epoch."""
         pairs = zip(self.query.inputs, self.inputs, strict=True)
         last = max((_last(item, _high(i.rows, self.since)) for item, i in pairs), default=NEVER)
-        return _ticks(self.options, self.progress.first, last)
+        return _ticks(self.options, self.progress.own.first, last)
 
     @property
     def too_late(self) -> int:
@@ -285,9 +291,9 @@ class AllRows:
         """See `Evaluation`."""
         seen, query = self.seen, self.seen.query
         low, until = seen.low, seen.progress.closed
-        if until < FOREVER and all(item.window.kind == "range" for item in query.inputs):
-            touched = zip(seen.touched, query.inputs, strict=True)
-            highs = [int(t.max()) + item.window.range + 2 for t, item in touched if len(t)]
+        reaches = [item.window.reach for item in query.inputs]
+        if until < FOREVER and None not in reaches:
+            highs = [int(t.max()) + (reach or 0) + 2 for t, reach in zip(seen.touched, reaches, strict=True) if len(t)]
             until = min(until, max(highs)) if query.operator != "rstream" else until
         old = self._answers(seen.known(seen.since - 1), low, until, seen.ticks_before)
         return difference(seen.db, query, old, self._answers(seen.contents, low, until, seen.ticks))
@@ -372,9 +378,10 @@ def _fresh(each: Input, since: int, _db: duckdb.DuckDBPyConnection) -> pa.Table:
     return merge_rows([rows, *(t for t in each.past.read(everywhere, first=since) if t.num_rows)])
 
 
-def _last(item: Any, high: int) -> int:
+def _last(item: RelationInput, high: int) -> int:
     """The last instant at which something happens, when nothing follows."""
-    return high + (item.window.range + 1 if item.window.kind == "range" else 0)
+    reach = item.window.reach
+    return high if reach is None else high + reach + 1
 
 
 def _high(rows: pa.Table, since: int) -> int:

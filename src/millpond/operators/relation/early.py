@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import QueryProgress
+from millpond.operators.relation.relation_progress import Progress
 from millpond.operators.relational.readers import Given
 from millpond.operators.windowed.early import CLOSED, EARLY, OPEN, due
 from millpond.progress import FOREVER, NEVER
@@ -35,7 +35,7 @@ class Report:
 
     bound: progress. found: the answer of the instants passed, as of `relations.answers`. answers: the rows to store.
     numbers: numbers of instants to remember. pending: the next instant at which something changes, if nothing comes.
-    early: what is shown early now and was not, to be remembered. early_at, stirred: as of `QueryProgress`.
+    early: what is shown early now and was not, to be remembered. early_at, stirred: as of `RelationProgress`.
     """
 
     bound: int
@@ -66,7 +66,7 @@ class Speculation:
         db: duckdb.DuckDBPyConnection,
         query: RelationalQuery,
         options: QueryOptions,
-        progress: QueryProgress,
+        progress: Progress,
         report: Report,
         between: Between,
         high: int,
@@ -91,9 +91,9 @@ class Speculation:
             rows.append(_reported(db, query, closing, given, None))
             remembered = numbers_of(rows[-1])
             numbers.append(remembered.filter(pc.greater(remembered["revision"], 0)))
-        stirred = progress.stirred or self.stirred
-        early, early_at = None, progress.early_at
-        if stirred and report.bound < FOREVER and due(options, progress, self.clock):
+        stirred = progress.own.stirred or self.stirred
+        early, early_at = None, progress.own.early_at
+        if stirred and report.bound < FOREVER and due(options, progress.own.early_at, self.clock):
             current = between(opens, high + 1) if high >= opens else None
             changed = _changed(db, query, still, current)
             if changed is not None and changed.num_rows:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.manifests.places import state_folder
-from millpond.manifests.records import QueryProgress
+from millpond.operators.relation.relation_progress import Progress
 from millpond.progress import FOREVER
 from millpond.relations import Content, TablesInTime, Ticks, difference
 from millpond.relations.pipelines import Observer
@@ -55,16 +55,16 @@ class Sums:
         tables: TablesInTime,
         observer: Observer | None,
         ticks: Ticks | None,
-        progress: QueryProgress,
+        progress: Progress,
         stored: Stored,
         before: Callable[[], Sequence[Content]],
     ) -> Sums:
         """The sums as an epoch finds them. before: the inputs as they were known before it."""
         grouping = _grouping(query)
-        parts = [(t, 1) for t in stored()] if progress.summed else []
+        parts = [(t, 1) for t in stored()] if progress.own.summed else []
         known = total(db, grouping, parts) if parts else nothing(db, grouping)
         sums = Sums(db, query, tables, observer, ticks, known)
-        if not progress.summed:
+        if not progress.own.summed:
             sums.add([(sums_at(db, query, before(), tables, max(progress.closed, progress.start) - 1, ticks), 1)])
         return sums
 

@@ -16,7 +16,8 @@ from millpond.archive.reading.counters import Counters
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import progress_of
 from millpond.manifests.adoptions import Adoption
-from millpond.manifests.records import Floor, Manifest, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest
 from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
 from millpond.operators.contract import CompactTask, MergeTask, Past, Step
@@ -26,6 +27,7 @@ from millpond.operators.relation.early import Speculation, early_chunk, shown_ea
 from millpond.operators.relation.group_sums import GROUPS, by_shard, put_together, read_sums, sums_chunk
 from millpond.operators.relation.join_orders import JoinOrders
 from millpond.operators.relation.relation_plans import relation_plan
+from millpond.operators.relation.relation_progress import Progress, RelationProgress
 from millpond.operators.relation.table_use import TableUse, trimmed
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.probing import Probed
@@ -41,24 +43,33 @@ from millpond.operators.relational.readers import (
     reading,
 )
 from millpond.operators.relational.relation_backfill import answer_past
-from millpond.operators.relational.visibility import floored, revises
+from millpond.operators.relational.relational_progress import Floor
+from millpond.operators.relational.visibility import floored, revises, with_floor
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import nothing_given
 from millpond.operators.windowed.early import EARLY, due
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Known, Run, all_rows, answers, kept, needed, snapshot, spare_of
+from millpond.relations import Known, Run, all_rows, answers, kept, snapshot, spare_of
 from millpond.relations.sums import total
 from millpond.synopses import connection
 from millpond.synopses.partners import finding
 from millpond.tables import Chunk
-from millpond.types import Grouped, Query, QueryOptions, RelationInput, RelationQuery, StreamDefinition
+from millpond.types import (
+    Grouped,
+    LatestRowsWindow,
+    Query,
+    QueryOptions,
+    RelationInput,
+    RelationQuery,
+    StreamDefinition,
+)
 from millpond.types.plan_nodes import PlanNode
 from millpond.types.relation_queries import EVERYWHERE
 
 
-class RelationOperator(RowReader):
+class RelationOperator(RowReader[RelationProgress]):
     """A relational query."""
 
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
@@ -67,6 +78,7 @@ class RelationOperator(RowReader):
         self.loads = finding.load if self.relation.joined is not None else None
 
     query_kind = RelationQuery
+    progress_kind = RelationProgress
     relation: RelationQuery
 
     @classmethod
@@ -85,27 +97,28 @@ class RelationOperator(RowReader):
 
     def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
         """See `Answering`."""
-        return known.stirred and due(self.options, known, clock)
+        own = known.read(RelationProgress).own
+        return own.stirred and due(self.options, own.early_at, clock)
 
-    def horizon(self, known: QueryProgress, high: int) -> int:
+    def horizon(self, known: Progress, high: int) -> int:
         """See `RowReader`."""
         revising = any(revises(self.options, late) for late in self.lates)
         spare = spare_of(self.relation, self.options) if revising else 0
-        return max(NEVER, known.start, max(known.edge, min(known.closed, high)) - spare)
+        return max(NEVER, known.start, max(known.own.edge, min(known.closed, high)) - spare)
 
-    def lows(self, known: QueryProgress, horizon: int) -> Sequence[int | None]:
+    def lows(self, known: Progress, horizon: int) -> Sequence[int | None]:
         """See `RowReader`."""
-        return [needed(item, horizon - 1) for item in self.relation.inputs]
+        return [item.window.since(horizon - 1) for item in self.relation.inputs]
 
     def needed_of(
-        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: QueryProgress, needed: Needed
+        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: Progress, needed: Needed
     ) -> npt.NDArray[np.bool_]:
         """See `RowReader`."""
         wanted = np.zeros(rows.num_rows, bool)
         horizon = self.horizon(known, needed.high)
         # Rows that it has not answered yet may get a floor.
-        mine = Floor(needed.since, needed.epoch, known.closed, max(known.edge, min(known.closed, needed.high)))
-        floors = known if len(self.inputs) == 1 else replace(known, floors=(*known.floors, mine))
+        mine = Floor(needed.since, needed.epoch, known.closed, max(known.own.edge, min(known.closed, needed.high)))
+        floors = known if len(self.inputs) == 1 else with_floor(known, mine)
         for item, store, late in zip(self.relation.inputs, self.inputs, self.lates, strict=True):
             if store == owner and self.relation.probe(item.alias) is None:
                 spare = spare_of(self.relation, self.options) if revises(self.options, late) else 0
@@ -113,30 +126,32 @@ class RelationOperator(RowReader):
                 wanted |= kept(db, self.relation, item, seen, spare, horizon, needed.since, needed.whole)
         return wanted
 
-    def moved(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+    def moved(self, task: MergeTask, before: Progress) -> Progress:
         """See `RowReader`."""
         return before
 
-    def stirred(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+    def stirred(self, task: MergeTask, before: Progress) -> Progress:
         """See `RowReader`: early answers are made of rows that came."""
         if self.options.early is None:
             return before
         streams = {s.id for s in self.catalog.streams_of(self.standing)}
-        return replace(before, stirred=before.stirred or any(s.stream in streams for s in task.manifest.splits))
+        stirred = before.own.stirred or any(s.stream in streams for s in task.manifest.splits)
+        return replace(before, own=replace(before.own, stirred=stirred))
 
-    def is_silent(self, task: MergeTask, asked: Asked) -> bool:
+    def is_silent(self, task: MergeTask, asked: Asked[RelationProgress]) -> bool:
         """See `RowReader`."""
-        speculates = asked.before.stirred and due(self.options, asked.before, task.manifest.clock)
+        own = asked.before.own
+        speculates = own.stirred and due(self.options, own.early_at, task.manifest.clock)
         changes = self._tables(task).changes(asked.before)
         return not speculates and not changes and super().is_silent(task, asked) and not self._is_unsummed(task, asked)
 
-    def _is_unsummed(self, task: MergeTask, asked: Asked) -> bool:
+    def _is_unsummed(self, task: MergeTask, asked: Asked[RelationProgress]) -> bool:
         """Whether it keeps sums of groups and has rows here, older than itself, that are in no sum yet."""
-        if not isinstance(self.relation.plan, Grouped) or asked.before.summed:
+        if not isinstance(self.relation.plan, Grouped) or asked.before.own.summed:
             return False
         return any(self.fetch(task, self.inputs).values())
 
-    def answer(self, task: MergeTask, asked: Asked, step: Step) -> Advanced:
+    def answer(self, task: MergeTask, asked: Asked[RelationProgress], step: Step) -> Advanced[RelationProgress]:
         """See `RowReader`."""
         known = high_of(self.catalog, self.specs, task.manifest.progress)
         horizon = self.horizon(asked.before, known)
@@ -145,7 +160,7 @@ class RelationOperator(RowReader):
         speculation = None
         if self.options.early is not None:
             shown = partial(shown_before, task, self.owner)
-            speculation = Speculation(shown, task.manifest.clock, asked.before.stirred)
+            speculation = Speculation(shown, task.manifest.clock, asked.before.own.stirred)
         orders = JoinOrders(self.standing, task.manifest.filters)
         advancing = Advancing(
             task.db, self.relation, self.options, self._tables(task), self.given(task),
@@ -157,7 +172,7 @@ class RelationOperator(RowReader):
             step.scans[self.owner] = Scanned(self._counters.groups, self._counters.bytes)
         return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, known)))
 
-    def store(self, manifest: Manifest, step: Step, result: Advanced, late: bool) -> None:
+    def store(self, manifest: Manifest, step: Step, result: Advanced[RelationProgress], late: bool) -> None:
         """See `RowReader`."""
         super().store(manifest, step, result, late)
         if result.early is not None and result.early.num_rows:
@@ -166,8 +181,8 @@ class RelationOperator(RowReader):
             step.state.append(sums_chunk(self.owner, manifest.epoch, result.sums))
 
     def replay(
-        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: QueryProgress, past: Replayed
-    ) -> Advanced:
+        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: Progress, past: Replayed
+    ) -> Advanced[RelationProgress]:
         """See `RowReader`."""
         use = TableUse(past.pond, self.catalog, self.relation, past.tables, past.unread)
         advancing = Advancing(db, self.relation, self.options, use, nothing_given, stored=lambda: past.sums)
@@ -177,7 +192,7 @@ class RelationOperator(RowReader):
     @staticmethod
     def reach(query: Any, item: RelationInput, now: int) -> int | None:
         """See `RowReader`."""
-        return now - item.window.range if item.window.kind == "range" else None
+        return item.window.since(now)
 
     @staticmethod
     def past_at(reader: Any, query: Any, now: int, tables: Constants, options: QueryOptions | None = None) -> pa.Table:
@@ -213,7 +228,7 @@ class RelationOperator(RowReader):
         return answer_past(self, past)
 
     def kept_of(
-        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int
+        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: Progress, horizon: int
     ) -> npt.NDArray[np.bool_]:
         """See `RowReader`."""
         item = self.relation.inputs[place]
@@ -260,13 +275,13 @@ class RelationOperator(RowReader):
     def _tables(self, task: MergeTask) -> TableUse:
         return TableUse(task.pond, self.catalog, self.relation, task.manifest.tables, task.manifest.unread)
 
-    def _check_size(self, task: MergeTask, before: QueryProgress, horizon: int, inputs: Sequence[Input]) -> None:
+    def _check_size(self, task: MergeTask, before: Progress, horizon: int, inputs: Sequence[Input]) -> None:
         """Raises: ValueError when its windows hold more rows than they may."""
         sizes = [i.rows.num_rows - i.below for i in inputs]
         if sum(sizes) <= self.options.held_rows:
             return
         for n, (item, each) in enumerate(zip(self.relation.inputs, inputs, strict=True)):
-            if item.window.kind == "rows":  # some of those at hand may be needed no more
+            if isinstance(item.window, LatestRowsWindow):  # some of those at hand may be needed no more
                 spare = spare_of(self.relation, self.options) if revises(self.options, each.late) else 0
                 seen = floored(each.rows, before, self.options, each.late)
                 mine = kept(task.db, self.relation, item, seen, spare, horizon, task.manifest.epoch)

@@ -78,7 +78,8 @@ def _probes(facts: PlanFacts, query: RelationQuery) -> Iterator[Fact]:
 
 def _read(item: RelationInput, probe: Probe, now: int, files: Sequence[Segment]) -> Iterator[Fact]:
     """What is looked up for rows of now."""
-    low = now - item.window.range if item.window.kind == "range" else min(s.low for s in files)
+    since = item.window.since(now)
+    low = min(s.low for s in files) if since is None else since
     where = stretches(connection(), probe.may, low, now + 1, now, now)
     length = sum(high - start for start, high in where)
     first, last = (moment(where[0][0]), moment(where[-1][1])) if where else ("nowhere", "nowhere")

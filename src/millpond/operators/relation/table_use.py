@@ -14,7 +14,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from millpond.catalog import Catalog
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import P, QueryProgress
 from millpond.progress import NEVER
 from millpond.relations import TablesInTime
 from millpond.sources.table_sources.versions import table_version
@@ -92,7 +92,7 @@ class TableUse:
         return bool(progress.tables) and progress.tables[-1].versions != current
 
 
-def trimmed(progress: QueryProgress, horizon: int) -> QueryProgress:
+def trimmed(progress: QueryProgress[P], horizon: int) -> QueryProgress[P]:
     """A query's progress without stretches of instants that nobody looks at again: those before `horizon` - 1."""
     found = progress.tables
     while len(found) > 1 and found[1].since <= horizon - 1:

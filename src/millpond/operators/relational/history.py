@@ -18,7 +18,7 @@ from millpond.manifests.records import Published
 from millpond.operators.relational.probing import Probed, marked
 from millpond.operators.relational.readers import Input, empty_rows
 from millpond.progress import NEVER, StreamProgress
-from millpond.relations import Rows, merge_rows, needed, rows_needed, rows_of
+from millpond.relations import Rows, merge_rows, rows_needed, rows_of
 from millpond.sources.own_marks import counted
 from millpond.support.errors import QueryError
 from millpond.synopses import connection
@@ -90,7 +90,7 @@ class InputReader:
     def _low(self, item: RelationInput, since: int, after: int | None) -> int | None:
         """The event time from which rows are read: inputs with one store read the same ones."""
         held = [i for i in self.relation.inputs if i.names == item.names and not self._is_probed(i)]
-        lows = [needed(i, since) for i in held]
+        lows = [i.window.since(since) for i in held]
         low = None if any(each is None or each <= NEVER for each in lows) else min(e for e in lows if e is not None)
         return low if after is None else after + 1 if low is None else max(low, after + 1)
 

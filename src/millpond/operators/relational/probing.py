@@ -89,7 +89,7 @@ def probed_streams(relation: Relational, streams: Sequence[StreamDefinition]) ->
     for item, stream in zip(relation.inputs, streams, strict=True):
         if relation.probe(item.alias) is None:
             continue
-        length = item.window.range if item.window.kind == "range" else None
+        length = item.window.reach
         known = found.get(stream.id, 0)
         found[stream.id] = None if length is None or known is None else max(known, length)
     return found

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, Generic
 
 import duckdb
 import numpy as np
@@ -19,11 +19,13 @@ from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import late_of
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.query_progress import P, QueryProgress
+from millpond.manifests.records import Manifest
 from millpond.operators.contract import Answering, MergeTask, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import high_of, least_bound
 from millpond.operators.relational.probing import Probed, probed_streams
+from millpond.operators.relational.relational_progress import R, Reading
 from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
@@ -86,22 +88,22 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Generic[P]):
     """What one epoch asks of a query. bound: until when it answers. since: the first epoch that it has not answered."""
 
-    before: QueryProgress
+    before: QueryProgress[P]
     bound: int
     since: int
 
 
-class RowReader(Answering):
+class RowReader(Answering, Generic[R]):
     """An operator of one query that reads the rows of stores.
 
-    in_pieces: whether its past can be answered stretch by stretch of event time. query_kind: of the queries.
+    in_pieces: whether its past can be answered stretch by stretch of event time.
     """
 
     in_pieces = True
-    query_kind: ClassVar[type]
+    progress_kind: type[R]
 
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
         self.catalog, self.standing = catalog, standing
@@ -113,29 +115,29 @@ class RowReader(Answering):
     # -- what each kind has its own of
 
     def stirring_bound(self, progress: Mapping[str, StreamProgress], clock: int) -> int:
-        """What it has reason to report when it lies before (`QueryProgress.pending`); as `answered_until`."""
+        """What it has reason to report when it lies before (`RelationalProgress.pending`); as `answered_until`."""
         return self.answered_until(self.standing, progress, clock)
 
     @abstractmethod
-    def horizon(self, known: QueryProgress, high: int) -> int:
+    def horizon(self, known: QueryProgress[R], high: int) -> int:
         """Instants before it are final: nothing looks at them again. high: of its streams, the least watermark."""
 
     @abstractmethod
-    def lows(self, known: QueryProgress, horizon: int) -> Sequence[int | None]:
+    def lows(self, known: QueryProgress[R], horizon: int) -> Sequence[int | None]:
         """The event time from which each input's rows can still matter; None: whenever they were."""
 
     @abstractmethod
     def needed_of(
-        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: QueryProgress, needed: Needed
+        self, db: duckdb.DuckDBPyConnection, owner: str, rows: pa.Table, known: QueryProgress[R], needed: Needed
     ) -> npt.NDArray[np.bool_]:
         """Which rows of a store it can still need, when its progress is `known`."""
 
     @abstractmethod
-    def moved(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+    def moved(self, task: MergeTask, before: QueryProgress[R]) -> QueryProgress[R]:
         """Its progress after an epoch that brought it nothing."""
 
     @abstractmethod
-    def answer(self, task: MergeTask, asked: Asked, step: Step) -> Advanced:
+    def answer(self, task: MergeTask, asked: Asked[R], step: Step) -> Advanced[R]:
         """Answer, with the rows that its inputs show."""
 
     def keeps(self, owner: str) -> bool:
@@ -198,11 +200,13 @@ class RowReader(Answering):
 
     def due(self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], clock: int) -> bool:
         """See `Answering`."""
-        return standing.status == "live" and moves(known, self.options, self.stirring_bound(progress, clock))
+        return standing.status == "live" and moves(
+            known.read(self.progress_kind), self.options, self.stirring_bound(progress, clock)
+        )
 
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`."""
-        return known is None or moves(known, self.options, bound)
+        return known is None or moves(known.read(self.progress_kind), self.options, bound)
 
     def looks_up(
         self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress]
@@ -210,7 +214,7 @@ class RowReader(Answering):
         """See `Answering`: those that are probed, as far back as windows of instants reach that are not final."""
         if not self.relation.probes:
             return {}
-        horizon = self.horizon(known, high_of(self.catalog, self.specs, progress))
+        horizon = self.horizon(known.read(self.progress_kind), high_of(self.catalog, self.specs, progress))
         reaches = probed_streams(self.relation, self.catalog.streams_of(standing))
         return {s: NEVER if r is None else max(NEVER, horizon - 1 - r) for s, r in reaches.items()}
 
@@ -229,7 +233,7 @@ class RowReader(Answering):
         if not any(revises(self.options, late) for late in self.lates) or (complete and ended):
             return known.closed - 1
         # What the next epoch measures late rows by is this epoch's watermark, if that is further.
-        return self.horizon(known, high_of(self.catalog, self.specs, progress)) - 1
+        return self.horizon(known.read(self.progress_kind), high_of(self.catalog, self.specs, progress)) - 1
 
     def unanswered(self, manifest: Manifest, before: QueryProgress) -> int:
         """The first epoch whose rows it has not answered: this one, or one of its pause or its back-fill."""
@@ -239,13 +243,13 @@ class RowReader(Answering):
 
     @abstractmethod
     def replay(
-        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: QueryProgress, past: Replayed
-    ) -> Advanced:
+        self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: QueryProgress[R], past: Replayed
+    ) -> Advanced[R]:
         """Answer a stretch of the past as if every row had come in order, in one epoch."""
 
     @abstractmethod
     def kept_of(
-        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress, horizon: int
+        self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: QueryProgress[R], horizon: int
     ) -> npt.NDArray[np.bool_]:
         """Which rows of one of its inputs it needs where instants from `horizon` on are looked at.
 
@@ -280,7 +284,7 @@ class RowReader(Answering):
 
     def _answer(self, task: MergeTask, step: Step) -> None:
         key, manifest = str(self.standing.id), task.manifest
-        before = manifest.queries.get(key, QueryProgress())
+        before = manifest.queries.get(key, QueryProgress()).read(self.progress_kind)
         asked = Asked(
             self.stirred(task, before),
             self.answered_until(self.standing, task.progress, manifest.clock),
@@ -295,18 +299,18 @@ class RowReader(Answering):
         step.progress[key] = replace(result.progress, paused=None)
         self.store(manifest, step, result, asked.since != manifest.epoch)
 
-    def stirred(self, task: MergeTask, before: QueryProgress) -> QueryProgress:
+    def stirred(self, task: MergeTask, before: QueryProgress[R]) -> QueryProgress[R]:
         """Its progress, when it is known whether the epoch took rows of its streams."""
         return before
 
-    def is_silent(self, task: MergeTask, asked: Asked) -> bool:
+    def is_silent(self, task: MergeTask, asked: Asked[R]) -> bool:
         """Whether nothing can have changed, so that only its progress moves on."""
-        stirs, pending = self.stirring_bound(task.progress, task.manifest.clock), asked.before.pending
+        stirs, pending = self.stirring_bound(task.progress, task.manifest.clock), asked.before.own.pending
         fresh = any(task.views[o].delta is not None for o in self.inputs)
         due = pending is not None and pending < stirs
         return not fresh and not due and asked.since == task.manifest.epoch and self.options.every is None
 
-    def store(self, manifest: Manifest, step: Step, result: Advanced, late: bool) -> None:
+    def store(self, manifest: Manifest, step: Step, result: Advanced[R], late: bool) -> None:
         """Add what is to be stored of a result to a step."""
         epoch = manifest.epoch
         if result.answers is not None and result.answers.num_rows:
@@ -349,13 +353,15 @@ class RowReader(Answering):
             return np.ones(rows.num_rows, bool)
         since = self.unanswered(manifest, before)
         high = high_of(self.catalog, self.specs, manifest.progress)
-        return self.needed_of(db, owner, rows, before, Needed(since, manifest.epoch, high, whole))
+        return self.needed_of(
+            db, owner, rows, before.read(self.progress_kind), Needed(since, manifest.epoch, high, whole)
+        )
 
     def needs(
         self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress], failures: Failures
     ) -> int | None:
         """See `Operator`."""
-        known = queries.get(str(self.standing.id), QueryProgress())
+        known = queries.get(str(self.standing.id), QueryProgress()).read(self.progress_kind)
         horizon = self.horizon(known, high_of(self.catalog, self.specs, progress))
         lows = zip(self.relation.inputs, self.lows(known, horizon), strict=True)
         kept_lows = [low for item, low in lows if self.relation.probe(item.alias) is None]
@@ -403,10 +409,11 @@ def reading(catalog: Catalog) -> list[Standing]:
     return [standing for standing in catalog.running() if standing.inputs]
 
 
-def moves(known: QueryProgress, options: QueryOptions, bound: int) -> bool:
+def moves(known: Reading, options: QueryOptions, bound: int) -> bool:
     """Whether a query has something to report when its bound becomes `bound`."""
-    if known.pending is not None and known.pending < bound:
+    own = known.own
+    if own.pending is not None and own.pending < bound:
         return True
-    if options.every is None or known.first is None:
+    if options.every is None or own.first is None:
         return False
-    return -(-max(known.closed, known.first) // options.every) * options.every < bound
+    return -(-max(known.closed, own.first) // options.every) * options.every < bound

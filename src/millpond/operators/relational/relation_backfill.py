@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,15 @@ from millpond.archive.planning.ranges import Range, segments_in
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import results_folder, state_folder
-from millpond.manifests.records import QueryProgress, start_of
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import start_of
 from millpond.operators.contract import Past
 from millpond.operators.past_letters import write_letters
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.history import InputReader
 from millpond.operators.relational.placing import placed
 from millpond.operators.relational.readers import Input, Replayed, RowReader
+from millpond.operators.relational.relational_progress import R
 from millpond.operators.stores.state import row_chunk
 from millpond.progress import NEVER
 from millpond.relations import merge_rows
@@ -41,18 +43,19 @@ PIECE = 2_000_000
 _PLACES = 16
 
 
-def answer_past(reader: RowReader, past: Past) -> Adoption:
+def answer_past(reader: RowReader[R], past: Past) -> Adoption:
     """Answer the epochs before a query's first live one, and leave the rows that it goes on with."""
     standing, known = reader.standing, past.known
     bound = reader.answered_until(standing, known.progress, known.clock)
     start = start_of(standing.definition.options, bound)
     high = high_of(past.catalog, reader.specs, known.progress)
-    begun, failed = QueryProgress(closed=start, start=start), [dict[int, list[pa.Table]]() for _ in reader.inputs]
+    begun = QueryProgress(closed=start, start=start, own=reader.progress_kind())
+    failed = [dict[int, list[pa.Table]]() for _ in reader.inputs]
     return _Backfill(past, reader, bound, high, begun, failed).run()
 
 
 @dataclass
-class _Backfill:
+class _Backfill(Generic[R]):
     """What a back-fill knows; `progress`, `answers` and `failed` grow piece by piece.
 
     reader: what answers it. bound: up to which instants are answered. high: the least high watermark of the streams
@@ -60,10 +63,10 @@ class _Backfill:
     """
 
     past: Past
-    reader: RowReader
+    reader: RowReader[R]
     bound: int
     high: int
-    progress: QueryProgress
+    progress: QueryProgress[R]
     failed: list[dict[int, list[pa.Table]]]
     answers: list[Segment] = field(default_factory=list)
     sums: list[pa.Table] = field(default_factory=list)
@@ -107,7 +110,7 @@ class _Backfill:
             self.letters(),
         )
 
-    def horizon(self, progress: QueryProgress) -> int:
+    def horizon(self, progress: QueryProgress[R]) -> int:
         """Instants before it are final when a query has come so far."""
         return self.reader.horizon(progress, self.high)
 
@@ -139,12 +142,12 @@ class _Backfill:
         past, specs = self.past, self.reader.specs
         reader = InputReader(past.archives, self.relation, past.known, specs, failed=self.failed)
         inputs = reader.read(since, until, after)
-        if self.progress.first is None:
+        if self.progress.own.first is None:
             seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
             first = min(seen, default=None)
             if self.progress.start > NEVER:
                 first = self.progress.start if any(i.high > NEVER for i in inputs) else None
-            self.progress = replace(self.progress, first=first)
+            self.progress = replace(self.progress, own=replace(self.progress.own, first=first))
         return inputs
 
     def advance(self, inputs: Sequence[Input], bound: int) -> None:

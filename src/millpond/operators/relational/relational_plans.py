@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from millpond.catalog import Standing
 from millpond.catalog.unions import late_of
 from millpond.operators.plan_facts import PlanFacts
 from millpond.relations import spare_of
-from millpond.types import HOLDS, RelationalQuery, RelationInput, RelationWindow
+from millpond.types import (
+    HOLDS,
+    LatestRowsWindow,
+    RangeWindow,
+    RelationalQuery,
+    RelationInput,
+    RelationWindow,
+    TumblingWindow,
+    UnboundedWindow,
+)
 from millpond.types.durations import duration, open_text
 from millpond.types.plan_nodes import Fact, PlanNode, said
 from millpond.types.reduction_forms import reduction_text
@@ -50,21 +60,25 @@ def _input(item: RelationInput, standing: Standing | None) -> Iterator[Fact]:
     elif item.mark:
         asked = "asked when a row comes and kept with it, since it chooses among the rows of the window"
         yield Fact("filter", f"{item.mark}; {asked} and cannot go below it")
-    elif item.window.kind == "rows":
+    elif isinstance(item.window, LatestRowsWindow):
         yield said("filter", "filters stay above the window: they do not commute with counting rows")
 
 
 def _window(window: RelationWindow) -> str:
-    if window.kind == "range":
-        if open_range := open_text(window.range):
-            return f"range {open_range}, open"
-        return f"range {duration(window.range)}, closed at both ends" if window.range else "now"
-    if window.kind == "tumbling":
-        return f"intervals of {duration(window.range)}"
-    if window.kind == "rows":
-        of = f" of each {', '.join(window.partition)}" if window.partition else ""
-        return f"the last {window.rows} rows{of}"
-    return "unbounded"
+    match window:
+        case RangeWindow():
+            if open_range := open_text(window.range):
+                return f"range {open_range}, open"
+            return f"range {duration(window.range)}, closed at both ends" if window.range else "now"
+        case TumblingWindow():
+            return f"intervals of {duration(window.range)}"
+        case LatestRowsWindow():
+            of = f" of each {', '.join(window.partition)}" if window.partition else ""
+            return f"the last {window.rows} rows{of}"
+        case UnboundedWindow():
+            return "unbounded"
+        case _:
+            assert_never(window)
 
 
 def _late(facts: PlanFacts, query: RelationalQuery, standing: Standing) -> Fact:

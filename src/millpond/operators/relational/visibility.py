@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import Floor, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.relational.relational_progress import Floor, R, Reading
 from millpond.progress import NEVER
 from millpond.relations.spans import visible_from
 from millpond.support.distinct import distinct
@@ -30,7 +31,7 @@ def revises(options: QueryOptions, late: str) -> bool:
     return late == "revise" and not options.delay
 
 
-def floor_of(progress: QueryProgress, revising: bool, spare: int) -> int:
+def floor_of(progress: Reading, revising: bool, spare: int) -> int:
     """The instant before which nothing that the query has reported changes any more, by rows of an input.
 
     Arguments:
@@ -38,16 +39,16 @@ def floor_of(progress: QueryProgress, revising: bool, spare: int) -> int:
     """
     if progress.closed <= progress.start:  # it has reported nothing yet
         return NEVER
-    return max(NEVER, progress.edge - spare) if revising else progress.closed
+    return max(NEVER, progress.own.edge - spare) if revising else progress.closed
 
 
 def new_floor(
-    progress: QueryProgress,
+    progress: QueryProgress[R],
     options: QueryOptions,
     fresh: Sequence[tuple[str, pa.Table]],
     spares: Sequence[int],
     floors: Sequence[int],
-) -> QueryProgress:
+) -> QueryProgress[R]:
     """The progress with a floor for the rows of the epoch, if any of them lies behind what can change.
 
     Arguments:
@@ -64,35 +65,41 @@ def new_floor(
     if not behind:
         return progress
     spans = [pc.min_max(rows["_epoch"]).as_py() for _, rows in fresh if rows.num_rows]
-    new = Floor(min(s["min"] for s in spans), max(s["max"] for s in spans), progress.closed, progress.edge)
-    return replace(progress, floors=(*progress.floors, new))
+    new = Floor(min(s["min"] for s in spans), max(s["max"] for s in spans), progress.closed, progress.own.edge)
+    return with_floor(progress, new)
 
 
-def floored(rows: pa.Table, progress: QueryProgress, options: QueryOptions, late: str) -> pa.Table:
+def with_floor(progress: QueryProgress[R], floor: Floor) -> QueryProgress[R]:
+    """The progress with one more floor."""
+    own = replace(progress.own, floors=(*progress.own.floors, floor))
+    return replace(progress, own=own)
+
+
+def floored(rows: pa.Table, progress: Reading, options: QueryOptions, late: str) -> pa.Table:
     """Rows of an input, with cuts that say from when on the query sees them."""
-    if not rows.num_rows or not (progress.floors or _ignores_cuts(options, late)):
+    if not rows.num_rows or not (progress.own.floors or _ignores_cuts(options, late)):
         return rows
     place = rows.column_names.index("_cut")
     cut = pa.nulls(rows.num_rows, pa.int64()) if _ignores_cuts(options, late) else rows["_cut"]
     epoch = rows["_epoch"]
-    for floor in progress.floors:
+    for floor in progress.own.floors:
         own = pc.and_(pc.greater_equal(epoch, floor.first), pc.less_equal(epoch, floor.last))
         limit = pa.scalar(floor.edge if revises(options, late) else floor.closed, pa.int64())
         cut = pc.if_else(own, pc.max_element_wise(cut, limit), cut)
     return rows.set_column(place, "_cut", cut)
 
 
-def pruned(progress: QueryProgress, inputs: Sequence[pa.Table]) -> QueryProgress:
+def pruned(progress: QueryProgress[R], inputs: Sequence[pa.Table]) -> QueryProgress[R]:
     """The progress without floors of rows that are kept no more."""
-    if not progress.floors:
+    if not progress.own.floors:
         return progress
     epochs = distinct(np.concatenate([rows["_epoch"].to_numpy() for rows in inputs]))
-    kept = tuple(f for f in progress.floors if ((epochs >= f.first) & (epochs <= f.last)).any())
-    return replace(progress, floors=kept)
+    kept = tuple(f for f in progress.own.floors if ((epochs >= f.first) & (epochs <= f.last)).any())
+    return replace(progress, own=replace(progress.own, floors=kept))
 
 
 def _ignores_cuts(options: QueryOptions, late: str) -> bool:
     return bool(options.delay) and late == "revise"
 
 
-__all__ = ["floor_of", "floored", "new_floor", "pruned", "revises"]
+__all__ = ["floor_of", "floored", "new_floor", "pruned", "revises", "with_floor"]

@@ -15,10 +15,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import Advanced, advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import difference
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import RowsSpec, finish_windows, merge_partials
 from millpond.synopses.row_answers import earliest_time, fold_row_windows, touched
@@ -49,7 +49,7 @@ class ShownRows(RowState, Protocol):
 
 def advance(
     db: duckdb.DuckDBPyConnection, spec: RowsSpec, state: RowState, closing: Closing[RowWindowQuery]
-) -> Advanced:
+) -> Advanced[WindowProgress]:
     """Close windows, and revise closed ones that late rows of the delta change."""
     changed, fresh = None, None
     query, closed, delta = closing.query, closing.before.closed, state.delta
@@ -71,7 +71,7 @@ def catch_up(
     state: ShownRows,
     parts: Sequence[pa.Table],
     closing: Closing[RowWindowQuery],
-) -> Advanced:
+) -> Advanced[WindowProgress]:
     """Close the windows that nobody answered, and revise those closed before; cuts are a matter of the rows.
 
     Args:
@@ -98,7 +98,7 @@ def open_answers(
     query: RowWindowQuery,
     state: RowState,
     high: int,
-    progress: QueryProgress,
+    progress: Windowed,
 ) -> pa.Table | None:
     """What the windows that are open would answer now: those whose last row has come."""
     if high <= NEVER or high < progress.closed:

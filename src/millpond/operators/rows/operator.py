@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.rows.advance import advance, catch_up, open_answers
@@ -23,6 +23,7 @@ from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import WindowOperator
 from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.window_plans import window_plan
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import finish_windows, merge_partials
 from millpond.synopses.row_answers import last_row_windows
@@ -50,7 +51,7 @@ class RowsMapper(SynopsisMapper):
 class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
-    spec_kind = RowsSpec
+    spec_kind, query_kind = RowsSpec, RowWindowQuery
     spec: RowsSpec
 
     @classmethod
@@ -87,20 +88,20 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`."""
         return self._state(task, state.delta, since)
 
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced:
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return catch_up(db, self.spec, state, parts, closing)
 
     @staticmethod
     def close_past(
         db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """See `WindowKind`."""
         return catch_up(db, spec, HistoryState(whole=True), parts, closing)
 
@@ -118,7 +119,7 @@ class RowsOperator(WindowOperator):
         return row_chunk(owner, epoch, rows)
 
     def open_now(
-        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
+        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: Windowed
     ) -> pa.Table | None:
         """See `WindowOperator`."""
         query = standing.windowed

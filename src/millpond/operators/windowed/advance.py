@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Generic
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import P, QueryProgress
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.group_bounds import closed_groups
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.synopses.enums import put_together
 from millpond.synopses.finish import identity
 from millpond.synopses.row_partials import revised_for
@@ -19,7 +21,7 @@ from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, Window
 
 
 @dataclass(frozen=True)
-class Advanced:
+class Advanced(Generic[P]):
     """What an epoch gives for a query: rows to report, revision numbers to remember, its new progress.
 
     early: those of the rows that are early answers, to be remembered as shown (see `operators.windowed.early`).
@@ -28,7 +30,7 @@ class Advanced:
 
     answers: pa.Table | None
     revisions: pa.Table | None
-    progress: QueryProgress
+    progress: QueryProgress[P]
     early: pa.Table | None = None
     sums: pa.Table | None = None
 
@@ -53,13 +55,13 @@ def advanced(
     fresh: Sequence[pa.Table | None],
     first: int | None,
     too_late: int = 0,
-) -> Advanced:
+) -> Advanced[WindowProgress]:
     """Put together what was revised and what closed, for ranges of windows.
 
     Args:
         first: the end of the first window with data. too_late: rows that came too late for any window.
     """
-    progress, bound = closing.before, closing.until
+    progress, bound, own = closing.before, closing.until, closing.before.own
     revised = [t for t in changed if t is not None and t.num_rows]
     closed = [_first_answers(t) for t in fresh if t is not None and t.num_rows]
     answers = [*revised, *closed]
@@ -70,11 +72,12 @@ def advanced(
         replace(
             progress,
             closed=max(progress.closed, bound),
-            first=first,
             windows=progress.windows + sum(t.num_rows for t in closed),
             revisions=progress.revisions + sum(t.num_rows for t in revised),
             too_late=progress.too_late + too_late,
-            groups=closed_groups(max(progress.closed, bound), closing.groups, progress.groups),
+            own=replace(
+                own, first=first, groups=closed_groups(max(progress.closed, bound), closing.groups, own.groups)
+            ),
         ),
     )
 

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.group_bounds import GroupBounds
+from millpond.operators.windowed.window_progress import Windowed
 from millpond.types import QueryOptions, WindowedQuery
 
 #: (low, high) -> revision numbers given so far to windows that end between two instants, both included.
@@ -35,7 +35,7 @@ class Closing(Generic[Q]):
     query: Q
     options: QueryOptions
     late: str
-    before: QueryProgress
+    before: Windowed
     until: int
     known: int
     reached: int

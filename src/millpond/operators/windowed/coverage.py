@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Standing
-from millpond.manifests.records import QueryProgress
 from millpond.progress import NEVER
 from millpond.tables.segments import Snapshot
 from millpond.types import (
@@ -51,20 +50,21 @@ class Coverage:
         return "complete" if self.complete else f"partial until {moment(self.until)}"
 
 
-def coverage_of(standing: Standing, progress: QueryProgress, archives: Sequence[Snapshot]) -> Coverage:
+def coverage_of(standing: Standing, covered: int, closed: int, archives: Sequence[Snapshot]) -> Coverage:
     """What a window query was filled with: history that retention had left, or all since the stream's first row.
 
     Args:
-        progress: of the query. archives: of its streams, the files and the event time before which rows were removed.
+        covered: as of its operator. closed: how far it has answered.
+        archives: of its streams, the files and the event time before which rows were removed.
     """
     lows = [s.low for segments, _ in archives for s in segments]
-    start = progress.covered
+    start = covered
     if start <= NEVER and lows and all(removed is None for _, removed in archives):
         start = min(lows)
     query = standing.definition.query
     window = query.window if isinstance(query, WindowQuery) else None
     reach = window.range if isinstance(window, TimeWindow | KindWindow) else 0
-    return Coverage(start, start + reach if start > NEVER and reach else NEVER, progress.closed)
+    return Coverage(start, start + reach if start > NEVER and reach else NEVER, closed)
 
 
 def with_coverage(answers: pa.Table, removed: int | None, window: Window | RowWindow | None = None) -> pa.Table:

@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.advance import Advanced, numbers
 from millpond.operators.windowed.evaluation import difference
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import query_ordered
 from millpond.synopses.enums import put_together
@@ -56,23 +56,27 @@ class Speculation:
     query: WindowedQuery
     options: QueryOptions
     shown: Callable[[int], Sequence[pa.Table]]
-    current: Callable[[QueryProgress], pa.Table | None]
+    current: Callable[[Windowed], pa.Table | None]
     clock: int
     stirred: bool
-    waiting: Callable[[pa.Table, QueryProgress], NDArray[np.bool_]] | None = None
+    waiting: Callable[[pa.Table, Windowed], NDArray[np.bool_]] | None = None
 
-    def unsettled(self, shown: pa.Table, progress: QueryProgress) -> NDArray[np.bool_]:
+    def unsettled(self, shown: pa.Table, progress: Windowed) -> NDArray[np.bool_]:
         """What was shown of windows that are open, or whose answers have not gone out, when the query is so far."""
         ends = shown["window_end"].cast(pa.int64()).to_numpy()
         still: NDArray[np.bool_] = ends >= opens(self.query, progress.closed)
-        if self.waiting is not None and progress.held:
+        if self.waiting is not None and progress.own.held:
             still = still | self.waiting(shown, progress)
         return still
 
 
-def due(options: QueryOptions, progress: QueryProgress, clock: int) -> bool:
-    """Whether early answers are to be made at `clock`, provided that rows came since the last ones."""
-    return options.early is not None and (progress.early_at <= NEVER or clock - progress.early_at >= options.early)
+def due(options: QueryOptions, last: int, clock: int) -> bool:
+    """Whether early answers are to be made at `clock`, provided that rows came since the last ones.
+
+    Arguments:
+        last: the clock reading of these; NEVER: there were none.
+    """
+    return options.early is not None and (last <= NEVER or clock - last >= options.early)
 
 
 def opens(query: WindowedQuery, closed: int) -> int:
@@ -83,14 +87,16 @@ def opens(query: WindowedQuery, closed: int) -> int:
     return closed + 1 if isinstance(query, WindowQuery) and NEVER < closed < FOREVER else closed
 
 
-def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryProgress, result: Advanced) -> Advanced:
+def with_early(
+    db: duckdb.DuckDBPyConnection, task: Speculation, before: Windowed, result: Advanced[WindowProgress]
+) -> Advanced[WindowProgress]:
     """The epoch's result for a query, with early answers, and with those that count numbered behind them.
 
     Arguments:
         before: how far the query had answered before the epoch. result: what it answered of closed windows.
     """
     query, after = task.query, result.progress
-    was, now = opens(query, before.answered), opens(query, after.closed)
+    was, now = opens(query, answered(before)), opens(query, after.closed)
     shown = latest_shown(db, query, task.shown(was), was)
     answers, given = result.answers, result.revisions
     if shown is not None:
@@ -99,23 +105,24 @@ def with_early(db: duckdb.DuckDBPyConnection, task: Speculation, before: QueryPr
         answers, behind = settle(db, query, answers, shown, ended)
         parts = [t for t in (given, behind) if t is not None and t.num_rows]
         given = _largest(db, _together(parts)) if parts else None
-    stirred = before.stirred or task.stirred
+    at, stirred = before.own.early_at, before.own.stirred or task.stirred
     # Where groups have bounds of their own, an answer may count although other groups' windows are open yet.
     ahead = None if answers is None else _from(answers, now)
     early: pa.Table | None = None
     if ahead is not None and ahead.num_rows:
         ahead = ahead if STATUS in ahead.column_names else _marked(ahead, CLOSED)
         shown = latest_shown(db, query, [ahead, *([shown] if shown is not None else [])], NEVER)
-    if stirred and after.closed < FOREVER and due(task.options, before, task.clock):
+    if stirred and after.closed < FOREVER and due(task.options, at, task.clock):
         still = None if shown is None else _from(shown, now)
         early = speculate(db, query, task.current(after), still)
-        after, stirred = replace(after, early_at=task.clock), False
+        at, stirred = task.clock, False
     if early is not None:
         parts = [early, *([answers] if answers is not None else [])]
         answers = _together(parts)
     if ahead is not None and ahead.num_rows:
         early = _together([ahead, *([early] if early is not None else [])])
-    return replace(result, answers=answers, revisions=given, progress=replace(after, stirred=stirred), early=early)
+    after = replace(after, own=replace(after.own, early_at=at, stirred=stirred))
+    return replace(result, answers=answers, revisions=given, progress=after, early=early)
 
 
 def _together(parts: Sequence[pa.Table]) -> pa.Table:

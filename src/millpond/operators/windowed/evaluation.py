@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.records import QueryProgress
 from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_of
+from millpond.operators.windowed.window_progress import Windowed
 from millpond.progress import FOREVER, NEVER
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses import PanesSpec, finish_windows, query_ordered
@@ -151,11 +151,11 @@ class Evaluation:
         return 2 * self.shape[0] if self.options.empty == "report" and self.query.keys else None
 
     def edges(
-        self, progress: QueryProgress, bound: int, groups: GroupBounds | None, high: int, reached: int
+        self, progress: Windowed, bound: int, groups: GroupBounds | None, high: int, reached: int
     ) -> tuple[Edges, Edges]:
         """How far windows were closed, and are now, group by group; `high` and `reached`: see `until`."""
-        before, _ = edges_of(progress.closed, bound, groups, progress.groups, lambda b: self.until(b, high))
-        _, after = edges_of(progress.closed, bound, groups, progress.groups, lambda b: self.until(b, reached))
+        before, _ = edges_of(progress.closed, bound, groups, progress.own.groups, lambda b: self.until(b, high))
+        _, after = edges_of(progress.closed, bound, groups, progress.own.groups, lambda b: self.until(b, reached))
         return before, after
 
     @property

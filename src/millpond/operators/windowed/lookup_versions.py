@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from millpond.catalog import Catalog, Synopsis
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.windowed.needs import keep_since
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.table_sources.versions import TableVersions

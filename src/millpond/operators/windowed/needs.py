@@ -14,9 +14,11 @@ import numpy as np
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest
 from millpond.operators.windowed.advance import horizon_of, revise_for
 from millpond.operators.windowed.evaluation import end_pane
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.pane_partials import PanesSpec
 from millpond.types import (
@@ -103,14 +105,12 @@ def needed_by(query: WindowedQuery, bound: int) -> int:
     return bound if isinstance(query, RowWindowQuery) else reach(query.window, bound, 2)
 
 
-def complete_since(
-    standing: Standing, synopsis: Synopsis, stream: StreamDefinition, known: QueryProgress, high: int
-) -> int:
+def complete_since(standing: Standing, synopsis: Synopsis, stream: StreamDefinition, known: Windowed, high: int) -> int:
     """The event time from which a synopsis certainly holds every row, by what one of its users needs."""
     kept = keep_since(synopsis, standing, stream, known.closed, high)
     window = standing.windowed.window
     start = landmark_for(window, known.start) if isinstance(window, LandmarkWindow) else known.start
-    return max(kept, start, known.covered)
+    return max(kept, start, known.own.covered)
 
 
 def summary_since(synopsis: Synopsis, bound: int, high: int) -> int:
@@ -123,15 +123,23 @@ def summary_since(synopsis: Synopsis, bound: int, high: int) -> int:
     return max(NEVER, min(bound, high) - max(DAY, 10 * width) - 2 * width)
 
 
-def needed_since(manifest: Manifest, catalog: Catalog, synopsis: Synopsis, failures: Failures) -> int:
-    """The event time from which any user of a synopsis may still need its pane rows."""
+def needed_since(
+    manifest: Manifest,
+    catalog: Catalog,
+    synopsis: Synopsis,
+    until: Callable[[QueryProgress], int],
+    failures: Failures,
+) -> int:
+    """The event time from which any user of a synopsis may still need its pane rows.
+
+    Arguments:
+        until: up to when a query has answered altogether, by its progress.
+    """
     stream = catalog.streams[synopsis.spec.stream]
     known = progress_of(catalog, synopsis.spec, manifest.progress)
     needs = failures.each(
         catalog.served(synopsis.owner),
-        lambda q: keep_since(
-            synopsis, q, stream, manifest.queries.get(str(q.id), QueryProgress()).answered, known.high
-        ),
+        lambda q: keep_since(synopsis, q, stream, until(manifest.queries.get(str(q.id), QueryProgress())), known.high),
         NEVER,
     )
     if catalog.kept_by(synopsis.owner):
@@ -159,12 +167,12 @@ def settled_pane(
 
     def of_query(standing: Standing) -> int:
         query, options = standing.windowed, standing.definition.options
-        known = queries(str(standing.id)) or QueryProgress()
+        known = (queries(str(standing.id)) or QueryProgress()).read(WindowProgress)
         assert isinstance(query, WindowQuery)  # it has panes
         if stream.options.late == "revise" or spec.feeds:
-            final = min(known.answered, horizon_of(query, options, known, high)) if known.closed > NEVER else NEVER
+            final = min(answered(known), horizon_of(query, options, known, high)) if known.closed > NEVER else NEVER
         else:
-            final = min(known.answered, high)
+            final = min(answered(known), high)
         return end_pane(spec, query.window, final)
 
     return min(failures.each(catalog.served(synopsis.owner), of_query, -FAR), default=-FAR)

@@ -21,7 +21,8 @@ from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, state_folder
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import Manifest, QueryProgress
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Manifest
 from millpond.operators.announcing import announced
 from millpond.operators.contract import Answering, CompactTask, MergeTask, Past, Step
 from millpond.operators.filters.order_facts import order_facts
@@ -34,6 +35,7 @@ from millpond.operators.windowed.needs import keep_since, needed_since, summary_
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
 from millpond.operators.windowed.past_windows import WindowKind, answer_past
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
@@ -75,6 +77,7 @@ class WindowOperator(Answering, WindowKind):
     """
 
     spec_kind: ClassVar[type]
+    progress_kind: type[WindowProgress] = WindowProgress
 
     def __init__(self, catalog: Catalog, synopsis: Synopsis) -> None:
         self.catalog, self.synopsis, self.owner = catalog, synopsis, synopsis.owner
@@ -92,27 +95,29 @@ class WindowOperator(Answering, WindowKind):
         """The state as of epoch `since`."""
 
     @abstractmethod
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced:
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """Close windows, and revise those that rows of the epoch change."""
 
     @abstractmethod
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """Answer what the query missed, as if it had answered all the time."""
 
     @abstractmethod
     def open_now(
-        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: QueryProgress
+        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: Windowed
     ) -> pa.Table | None:
         """What windows that are open would answer now."""
 
-    def smooth(self, task: MergeTask, state: Any, closing: Closing[Any], result: Advanced, owner: str) -> Advanced:
+    def smooth(
+        self, task: MergeTask, state: Any, closing: Closing[Any], result: Advanced[WindowProgress], owner: str
+    ) -> Advanced[WindowProgress]:
         """The answers that go out in this epoch where a query, stored as `owner`, spreads them."""
         return result
 
     def waiting(
-        self, db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: QueryProgress
+        self, db: duckdb.DuckDBPyConnection, query: WindowedQuery, answers: pa.Table, progress: Windowed
     ) -> npt.NDArray[np.bool_]:
         """Which of some answers of windows that progress has passed have not gone out, when a query is so far."""
         return np.zeros(answers.num_rows, bool)
@@ -151,7 +156,18 @@ class WindowOperator(Answering, WindowKind):
 
     def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
         """See `Answering`."""
-        return known.stirred and due(standing.definition.options, known, clock)
+        own = known.read(self.progress_kind).own
+        return own.stirred and due(standing.definition.options, own.early_at, clock)
+
+    @classmethod
+    def answered(cls, known: QueryProgress) -> int:
+        """See `Answering`."""
+        return answered(known.read(cls.progress_kind))
+
+    @classmethod
+    def covered(cls, known: QueryProgress) -> int:
+        """See `Answering`."""
+        return known.read(cls.progress_kind).own.covered
 
     def first_epoch_of(self, standing: Standing) -> int:
         """See `Answering`."""
@@ -195,7 +211,7 @@ class WindowOperator(Answering, WindowKind):
     ) -> tuple[Step, int]:
         """What one query gives, and from where on its state is kept in memory."""
         step, key, manifest, begun = Step(), str(standing.id), task.manifest, clock.perf_counter()
-        options, before = standing.definition.options, manifest.queries.get(key, QueryProgress())
+        options, before = standing.definition.options, self.progress(manifest.queries, standing)
         known = progress_of(self.catalog, self.spec, manifest.progress)
         since = self.unanswered_since(manifest, standing)
         result = self._result(task, standing, before, state, stored, since)
@@ -213,17 +229,17 @@ class WindowOperator(Answering, WindowKind):
                 ends = table["end"] if kind == REVISIONS else table["window_end"].cast(pa.int64())
                 span = pc.min_max(ends).as_py()
                 into.append(Chunk(owner, kind, epoch, span["min"], span["max"], in_order(task.db, table)))
-        return step, self.low_of(standing, result.progress.answered)
+        return step, self.low_of(standing, answered(result.progress))
 
     def _result(
         self,
         task: MergeTask,
         standing: Standing,
-        before: QueryProgress,
+        before: Windowed,
         state: WindowState,
         stored: pa.Table,
         since: int | None,
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         manifest, spec, options = task.manifest, self.spec, standing.definition.options
         query, owner = standing.windowed, query_owner(standing.id)
         known, reached = (progress_of(self.catalog, spec, p) for p in (manifest.progress, task.progress))
@@ -265,17 +281,21 @@ class WindowOperator(Answering, WindowKind):
         if known.closed <= NEVER:
             return NEVER
         state = progress_of(self.catalog, self.spec, progress)
-        behind = self.open_end(known)
+        behind, until = self.open_end(known), self.answered(known)
         if late_of(self.catalog, self.spec) == "drop" or (state.bound >= FOREVER and ended):
-            return known.answered - behind
+            return until - behind
         if state.high <= NEVER:
             return NEVER
         horizon = horizon_of(standing.windowed, standing.definition.options, known, state.high)
-        return min(known.answered, horizon) - behind
+        return min(until, horizon) - behind
 
     def open_end(self, known: QueryProgress) -> int:
         """How far behind progress windows are closed for certain (microseconds)."""
         return 0
+
+    def progress(self, queries: Mapping[str, QueryProgress], standing: Standing) -> Windowed:
+        """The progress of one of its queries, of those of all."""
+        return queries.get(str(standing.id), QueryProgress()).read(self.progress_kind)
 
     def unanswered_since(self, manifest: Manifest, standing: Standing) -> int | None:
         """The first epoch whose rows a query has not answered, since it was paused or back-filled; else None."""
@@ -299,8 +319,8 @@ class WindowOperator(Answering, WindowKind):
         if kind == REVISIONS:
             return [put_numbers_together(task.db, owner, chunks)]
         query = standing.windowed
-        known = task.manifest.queries.get(str(standing.id), QueryProgress())
-        shown = latest_shown(task.db, query, [c.table for c in chunks], opens(query, known.answered))
+        until = answered(self.progress(task.manifest.queries, standing))
+        shown = latest_shown(task.db, query, [c.table for c in chunks], opens(query, until))
         if shown is None:
             return []
         ends = pc.min_max(shown["window_end"].cast(pa.int64())).as_py()
@@ -319,7 +339,7 @@ class WindowOperator(Answering, WindowKind):
 
     def needed_since(self, task: CompactTask) -> int:
         """The event time from which any query may still need state."""
-        return needed_since(task.manifest, self.catalog, self.synopsis, task.failures)
+        return needed_since(task.manifest, self.catalog, self.synopsis, self.answered, task.failures)
 
     def needs(
         self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress], failures: Failures
@@ -330,8 +350,8 @@ class WindowOperator(Answering, WindowKind):
         needs = [summary_since(self.synopsis, known.bound, known.high)] if self.catalog.kept_by(self.owner) else []
 
         def since(query: Standing) -> int:
-            answered = queries.get(str(query.id), QueryProgress()).answered
-            return keep_since(self.synopsis, query, stream, answered, known.high)
+            until = answered(self.progress(queries, query))
+            return keep_since(self.synopsis, query, stream, until, known.high)
 
         needs += failures.each(self.users(), since, otherwise=NEVER)
         return min(needs, default=None)

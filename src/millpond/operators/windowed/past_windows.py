@@ -32,7 +32,8 @@ from millpond.catalog.unions import progress_of, streams_of
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.quarantine import Failures
-from millpond.manifests.records import QueryProgress, start_of
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import start_of
 from millpond.operators.announcing import announced
 from millpond.operators.contract import Past
 from millpond.operators.past_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
@@ -42,6 +43,7 @@ from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.history import HistoryMap, merge_history
 from millpond.operators.windowed.lookup_versions import seen_by
 from millpond.operators.windowed.needs import keep_since, read_since
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import EngineError, QueryError
 from millpond.support.file_cache import FileCache
@@ -82,13 +84,18 @@ class HistoryState:
 
 
 class WindowKind(ABC):
-    """What each kind of windows knows of its past: a class of operators."""
+    """What each kind of windows knows of its past: a class of operators.
+
+    progress_kind: as of `Answering`.
+    """
+
+    progress_kind: type[WindowProgress] = WindowProgress
 
     @staticmethod
     @abstractmethod
     def close_past(
         db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced:
+    ) -> Advanced[WindowProgress]:
         """Answers of the windows that end after what `closing` says was answered, and until its bound.
 
         A late row of a stream with late='drop' (its `cut` is the progress it was behind) counts only in windows that
@@ -136,11 +143,14 @@ def _adoption(past: _Past) -> Adoption | None:
     if owner in failures:
         raise QueryError(failures.reasons[owner])
     good = [str(q.id) for q in past.users if failures.reason(q) is None]
-    shards = {q: [from_json(QueryProgress, r["progress"][q]) for r in reports if q in r["progress"]] for q in good}
+    own = past.kind.progress_kind
+    shards = {
+        q: [from_json(QueryProgress, r["progress"][q]).read(own) for r in reports if q in r["progress"]] for q in good
+    }
     adoption = Adoption(
         owner,
         tuple(int(q) for q in good),
-        {q: starts[q].after(shards[q]) for q in good},
+        {q: starts[q].read(own).after(shards[q]) for q in good},
         tuple(from_json(Segment, s) for r in reports for s in r["state"]),
         tuple(from_json(Segment, s) for r in reports for s in r["results"]),
         letters_of(reports),
@@ -234,15 +244,16 @@ class _Past:
 
     def starts(self, scan: Scan, plan: ScanPlan) -> dict[str, QueryProgress]:
         """The progress from which each query starts, by id."""
-        covered, found = NEVER if plan.removed is None else plan.removed, {}
+        covered = NEVER if plan.removed is None else plan.removed
+        found: dict[str, QueryProgress] = {}
         for query in self.users:
             start = start_of(query.definition.options, self.state.bound)
-            known = QueryProgress(closed=start, start=start, covered=covered)
+            own = self.kind.progress_kind(covered=covered)
             if scan.reduced:
-                known = replace(
-                    known, reduced=scan.stretches, dropped=scan.most, scanned=scan.summary(), coarse=scan.coarse
+                own = replace(
+                    own, reduced=scan.stretches, dropped=scan.most, scanned=scan.summary(), coarse=scan.coarse
                 )
-            found[str(query.id)] = known
+            found[str(query.id)] = QueryProgress(closed=start, start=start, own=own)
         return found
 
     def job(self, starts: dict[str, QueryProgress], plan: ScanPlan, fraction: float | None) -> dict[str, Any]:
@@ -375,7 +386,7 @@ def _close(plan: Any, kind: type[WindowKind], synopsis: Synopsis, standing: Stan
     """Answer the windows of a query that closed before its first live epoch."""
     stream = from_json(StreamDefinition, plan["streams"][0])
     query, options = standing.windowed, standing.definition.options
-    start = from_json(QueryProgress, plan["starts"][str(standing.id)])
+    start = from_json(QueryProgress, plan["starts"][str(standing.id)]).read(kind.progress_kind)
     groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
     bound = announced(options, plan["bound"])
     closing = Closing(query, options, "drop", start, bound, bound, plan["high"], groups)

@@ -9,10 +9,11 @@ from millpond.archive.planning.ranges import Range
 from millpond.archive.summed.serving import Sums
 from millpond.catalog import Standing
 from millpond.catalog.unions import late_of
-from millpond.manifests.records import QueryProgress
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.advance import revise_for
 from millpond.operators.windowed.coverage import coverage_of
+from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import spec_of
 from millpond.synopses.partials.dispatch import Spec
@@ -110,7 +111,8 @@ def _until_when(facts: PlanFacts, query: WindowedQuery, standing: Standing, spec
     late = late_of(facts.catalog, spec)
     spare = duration(revise_for(query, standing.definition.options))
     archives = [facts.archives[s.id] for s in facts.catalog.streams_of(standing)]
-    coverage = coverage_of(standing, facts.published.queries.get(str(standing.id), QueryProgress()), archives)
+    known = facts.published.queries.get(str(standing.id), QueryProgress()).read(WindowProgress)
+    coverage = coverage_of(standing, known.own.covered, known.closed, archives)
     there = "no row is there" if coverage.start <= NEVER else f"rows are there from {moment(coverage.start)} on"
     return [
         Fact("late rows", late + (f", for {spare} behind the watermark" if late == "revise" else "")),

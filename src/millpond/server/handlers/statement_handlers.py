@@ -108,7 +108,7 @@ def _frames(call: Call, statements: list[Any], script: str) -> Iterator[bytes]:
     sent = False
     try:
         for result in _results(call, statements, script):
-            header = {"kind": result.kind, "message": result.message, "statement": result.statement}
+            header = _about(result)
             if result.table is None:
                 yield wire.frame(header)
             else:
@@ -143,8 +143,13 @@ def _answer(call: Call, statements: list[Any], script: str, media: str, limit: i
     return Response(b'{"results":[' + b",".join(parts) + b"]}", media_type=wire.JSON)
 
 
+def _about(result: StatementResult) -> dict[str, Any]:
+    about = {"kind": result.kind, "message": result.message, "statement": result.statement}
+    return about if result.report is None else about | {"report": result.report.to_dict()}
+
+
 def _result_json(call: Call, result: StatementResult, limit: int) -> bytes:
-    about: dict[str, Any] = {"kind": result.kind, "message": result.message, "statement": result.statement}
+    about = _about(result)
     if result.table is None:
         return json_bytes(about)
     page, cursor = _page(call, result.table, 0, limit)

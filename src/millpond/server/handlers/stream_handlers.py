@@ -81,8 +81,8 @@ async def drain(call: Call) -> Response:
     final = call.json().get("final", False)
     if final:
         call.caller.require("admin", "DRAIN FINAL")
-    await call.run(call.service.pond.drain, final)
-    return json_response({"drained": True, "final": final})
+    report = await call.run(call.service.pond.drain, final)
+    return json_response({"drained": True, "final": final, "report": report.to_dict()})
 
 
 async def describe(call: Call) -> Response:

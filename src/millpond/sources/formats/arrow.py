@@ -23,7 +23,7 @@ def read(
         return whole(definition, columns)
     names = match(table.schema.names, definition)
     needed = needed_columns(table.schema, names, definition, columns)
-    return found_in(table, len(table), needed, table.num_columns - len(names), item, definition, columns, db)
+    return found_in(table, len(table), needed, table.schema.names, item, definition, columns, db)
 
 
 def tail(item: Item, column: str, rows: int) -> pa.ChunkedArray | None:

@@ -17,8 +17,9 @@ import pyarrow.csv as pacsv
 
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import Mask, is_text, valid_utf8
+from millpond.sources.formats.lacking import is_arrival
 from millpond.sources.formats.opening import Unreadable, read_bytes
-from millpond.sources.formats.shape import Found, Indices, Read, is_arrival, rejections, shape, shortened, whole
+from millpond.sources.formats.shape import Found, Indices, Read, rejections, shape, shortened, whole
 from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition, StreamOptions
 
@@ -32,11 +33,15 @@ _UNCLOSED_LIMIT: Final = 10
 
 @dataclass(frozen=True)
 class Head:
-    """The first record of a file: the stream's columns (lower case) → field number, all fields, where data begins."""
+    """The first record of a file: the stream's columns (lower case) → field number, all fields, where data begins.
+
+    names: what the fields are called; None: the file has no header.
+    """
 
     fields: dict[str, int]
     width: int
     offset: int
+    names: tuple[str, ...] | None = None
 
     @property
     def unknown(self) -> int:
@@ -105,7 +110,7 @@ def read_head(data: bytes, definition: StreamDefinition) -> Head | None:
     if not fields:
         shown = ", ".join(names)[:200]
         raise Unreadable(f"the header names no column of stream '{definition.name}': {shown} (header=false?)")
-    return Head(fields, len(names), _line_offset(data, lines.line_num))
+    return Head(fields, len(names), _line_offset(data, lines.line_num), tuple(n.strip() for n in names))
 
 
 def _line_offset(data: bytes, lines: int) -> int:
@@ -137,7 +142,7 @@ def _read(
     suitable = not removed and mark is None
     typed = _fast(body, head, every, definition.options, refused) if suitable else None
     if typed is not None and not refused.numbers:
-        found = Found(typed, _length(typed), lambda i: pa.nulls(len(i), pa.string()), unknown=head.unknown)
+        found = Found(typed, _length(typed), _no_record, unknown=head.unknown, names=head.names)
         read = shape(found, item, definition, columns, db)
         if not read.rejected.num_rows:
             return read
@@ -160,9 +165,8 @@ def _read(
         return joined if mark is None else pc.replace_substring(joined, mark, "\ufffd")
 
     good, rejected = _positions(len(table), refused, removed, cut)
-    return shape(
-        Found(fields, len(table), record, good, rejected, head.unknown, garbled=garbled), item, definition, columns, db
-    )
+    found = Found(fields, len(table), record, good, rejected, head.unknown, garbled=garbled, names=head.names)
+    return shape(found, item, definition, columns, db)
 
 
 def times(
@@ -176,6 +180,10 @@ def times(
         return None
     body = tail[first.offset :] if tail is head else tail
     return _texts(_marked(body)[0], first.width, definition.options, _Refused([], [], [])).column(number)
+
+
+def _no_record(rows: Indices) -> pa.Array:
+    return pa.nulls(len(rows), pa.string())
 
 
 def _length(columns: dict[str, pa.ChunkedArray]) -> int:

@@ -14,8 +14,9 @@ import pyarrow.json as pajson
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import is_text, valid_utf8
 from millpond.sources.formats.json_values import pointer
+from millpond.sources.formats.lacking import is_arrival
 from millpond.sources.formats.opening import read_bytes
-from millpond.sources.formats.shape import Found, Indices, Read, is_arrival, rejections, shape, shortened, whole
+from millpond.sources.formats.shape import Found, Indices, Read, rejections, shape, shortened, whole
 from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition
 
@@ -58,6 +59,11 @@ def times(tail: bytes, carrier: Carrier, db: duckdb.DuckDBPyConnection, rows: in
     return found.columns.get(name)
 
 
+def keys(data: bytes, db: duckdb.DuckDBPyConnection) -> list[str] | None:
+    """All keys of the objects in a text; None: there are no objects."""
+    return None if not data or data.isspace() else list(_slow(split_lines(data), {}, db).names or ()) or None
+
+
 def split_lines(data: bytes) -> pa.Array:
     """The lines of a text, each with its line end, without copying."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 10) + 1
@@ -89,7 +95,22 @@ def _fast(data: bytes, lines: pa.Array, known: dict[str, Carrier]) -> Found | No
         columns = {n: _narrow(table.column(i), c.arrow) for i, (n, c) in enumerate(known.items())}
     except pa.ArrowInvalid:  # a decimal is too large
         return None
-    return Found(columns, len(table), lambda rows: _records(lines, rows), unknown=len(others))
+    empty = [c for n, c in known.items() if columns[n].null_count == len(table)]
+    names = [*(c.name for c in known.values() if c not in empty), *others]
+    if empty:
+        found = _keys_of(data, empty)
+        if found is None:
+            return None
+        names += found
+    return Found(columns, len(table), lambda rows: _records(lines, rows), unknown=len(others), names=sorted(names))
+
+
+def _keys_of(data: bytes, empty: Sequence[Carrier]) -> list[str] | None:
+    """Which columns without a value are keys of the text all the same; None: they may be, and only parsing tells."""
+    text = data.lower()
+    if b"\\u" in text or any(f'"{c.name.lower()}"'.encode() in text for c in empty):
+        return None
+    return []
 
 
 def _read_as(carrier: Carrier) -> pa.DataType:
@@ -145,7 +166,7 @@ def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnect
     state = checked.column("state").to_numpy()
     good = np.flatnonzero(state == "ok")
     bad = np.flatnonzero((state != "ok") & (state != ""))
-    columns, unknown = _extract(checked.column("line").take(pa.array(good)), known, db)
+    columns, names = _extract(checked.column("line").take(pa.array(good)), known, db)
     rejected = None
     if len(bad):
         reasons = [f"line {i + 1}: {state[i]}" for i in bad]
@@ -157,15 +178,16 @@ def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnect
         lambda rows: _records(lines, good[rows]),
         None if plain else good,
         rejected,
-        unknown,
+        sum(name.lower() not in known for name in {n.lower() for n in names}),
         json=True,
+        names=names or None,
     )
 
 
 def _extract(
     lines: pa.ChunkedArray, known: dict[str, Carrier], db: duckdb.DuckDBPyConnection
-) -> tuple[dict[str, pa.ChunkedArray], int]:
-    """The value of every column as text, by keys in any letters; and how many other keys there are."""
+) -> tuple[dict[str, pa.ChunkedArray], list[str]]:
+    """The value of every column as text, by keys in any letters; and all keys that there are."""
     view = "millpond_objects"
     db.register(view, pa.table({"line": lines}))
     try:
@@ -188,15 +210,15 @@ def _extract(
                 listed += [pointer(n) for n in own]
                 values[name] = function, [f"{function}_{text}[{place}]" for place in places]
         if not values:
-            return {}, len(spelled)
+            return {}, [n for names in spelled.values() for n in names]
         calls = [f"{f}({text}, [{', '.join(p)}]) AS {f}_{text}" for (f, text), p in pointers.items()]
         outputs = [f"coalesce({', '.join(_texts(f, v))})" for f, v in values.values()]
         objects = f"(SELECT line, {_EXACT} AS exact FROM {view})"
         table = db.sql(f"SELECT {', '.join(outputs)} FROM (SELECT {', '.join(calls)} FROM {objects})").to_arrow_table()
     finally:
         db.unregister(view)
-    unknown = sum(name not in known for name in spelled)
-    return {name: table.column(i) for i, name in enumerate(values)}, unknown
+    every = [n for names in spelled.values() for n in names]
+    return {name: table.column(i) for i, name in enumerate(values)}, every
 
 
 def _has_decimal(kind: pa.DataType) -> bool:
@@ -210,4 +232,4 @@ def _texts(function: str, values: list[str]) -> list[str]:
     return [f"nullif(CAST({value} AS VARCHAR), 'null')" for value in values]
 
 
-__all__ = ["read", "split_lines", "times"]
+__all__ = ["keys", "read", "split_lines", "times"]

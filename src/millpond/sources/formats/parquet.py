@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import never_unfit
+from millpond.sources.formats.lacking import is_arrival
 from millpond.sources.formats.opening import check_taken, columnar, vanished
 from millpond.sources.formats.shape import (
     Found,
     Indices,
     Read,
-    is_arrival,
     shape,
     shortened,
     value_texts,
@@ -39,7 +39,7 @@ def read(
         needed = needed_columns(file.schema_arrow, names, definition, columns)
         table = file.read(columns=list(needed.values()), use_threads=False)
         length = file.metadata.num_rows
-    return found_in(table, length, needed, len(file.schema_arrow.names) - len(names), item, definition, columns, db)
+    return found_in(table, length, needed, file.schema_arrow.names, item, definition, columns, db)
 
 
 def tail(item: Item, column: str, rows: int) -> pa.ChunkedArray | None:
@@ -101,13 +101,13 @@ def found_in(
     table: pa.Table,
     length: int,
     needed: dict[str, str],
-    unknown: int,
+    names: Sequence[str],
     item: Item,
     definition: StreamDefinition,
     columns: Sequence[str] | None,
     db: duckdb.DuckDBPyConnection,
 ) -> Read:
-    """The stream's rows out of a table as the file holds it."""
+    """The stream's rows out of a table as the file holds it. names: all columns of the file."""
 
     def record(rows: Indices) -> pa.Array:
         if table.num_columns == 0:  # the file has no column of the stream: nothing to show, and no length either
@@ -115,7 +115,8 @@ def found_in(
         return shortened(_records(table.take(pa.array(rows)), db))
 
     found = {name: table.column(table.schema.names.index(own)) for name, own in needed.items()}
-    return shape(Found(found, length, record, unknown=unknown), item, definition, columns, db)
+    unknown = len(names) - len(match(names, definition))
+    return shape(Found(found, length, record, unknown=unknown, names=names), item, definition, columns, db)
 
 
 def _records(rows: pa.Table, db: duckdb.DuckDBPyConnection) -> pa.Array:

@@ -19,9 +19,11 @@ import pyarrow.compute as pc
 
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import Mask, blanked, convert, is_bytes, is_text
+from millpond.sources.formats.lacking import is_arrival, lacking
+from millpond.sources.formats.opening import Unreadable
 from millpond.sources.intake_log import Item
 from millpond.support.errors import SourceError
-from millpond.types import ARRIVAL, StreamDefinition
+from millpond.types import StreamDefinition
 
 #: The columns of `Read.rejected`.
 REJECTED: Final = pa.schema([("reason", pa.string()), ("position", pa.int64()), ("record", pa.string())])
@@ -62,6 +64,8 @@ class Found:
     record: gives the text of the rows with these indices, for the dead letters.
     json: nested columns that are text hold JSON.
     garbled: by column, rows where bytes that are not UTF-8 have been replaced.
+    names: what the columns of the file are called; None: it says nothing of that, or it has nothing but rows that
+        `ingest` has looked at.
     """
 
     columns: Mapping[str, pa.ChunkedArray]
@@ -72,6 +76,7 @@ class Found:
     unknown: int = 0
     json: bool = False
     garbled: Mapping[str, Mask] = field(default_factory=dict)
+    names: Sequence[str] | None = None
 
 
 def wanted(definition: StreamDefinition, columns: Sequence[str] | None) -> list[Carrier]:
@@ -89,11 +94,6 @@ def wanted(definition: StreamDefinition, columns: Sequence[str] | None) -> list[
         raise SourceError(f"stream '{definition.name}' has no column {error.args[0]!r}") from error
 
 
-def is_arrival(definition: StreamDefinition, name: str) -> bool:
-    """Whether this column is filled with the clock reading at arrival, whatever the file holds."""
-    return definition.options.time == ARRIVAL and name.lower() == ARRIVAL
-
-
 def shape(
     found: Found,
     item: Item,
@@ -101,7 +101,9 @@ def shape(
     columns: Sequence[str] | None,
     db: duckdb.DuckDBPyConnection,
 ) -> Read:
-    """The stream's rows out of what a reader found."""
+    """The stream's rows out of what a reader found. Raises Unreadable: it lacks a column."""
+    if item.kind == "file" and (lacks := lacking(found.names, definition)) is not None:
+        raise Unreadable(f"{lacks}; {lacks.remedy}")
     good: dict[str, pa.ChunkedArray] = {}
     faults = _Faults(found.length)
     time = definition.options.time.lower()
@@ -252,7 +254,6 @@ __all__ = [
     "Indices",
     "Read",
     "event_micros",
-    "is_arrival",
     "rejections",
     "shape",
     "shortened",

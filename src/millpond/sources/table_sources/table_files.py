@@ -23,29 +23,33 @@ def read_table(definition: TableDefinition) -> pa.Table:
     paths = table_files(definition.path)
     if not paths:
         raise SourceError(f"table '{definition.name}': there is no file at {definition.path}")
-    as_stream = StreamDefinition(
-        definition.name,
-        definition.columns,
-        StreamOptions(
-            "files",
-            definition.path,
-            definition.format,
-            header=definition.header,
-            delimiter=definition.delimiter,
-            null=definition.null,
-        ),
-    )
+    stream = as_stream(definition)
     assert definition.format is not None
     tables = []
     for number, path in enumerate(paths):
         stat = os.stat(path)
         item = Item(number, "file", path, definition.format, stat.st_size, stat.st_mtime_ns, "", None, "", 0)
-        result = read(item, as_stream, None, connection())
+        result = read(item, stream, None, connection())
         if result.rejected.num_rows:
             first = result.rejected.slice(0, 1).to_pylist()[0]
-            raise SourceError(f"table '{definition.name}': {path}, record {first['position']}: {first['reason']}")
+            place = "" if first["position"] is None else f", record {first['position']}"
+            raise SourceError(f"table '{definition.name}': {path}{place}: {first['reason']}")
         tables.append(result.rows.select([c.name for c in definition.columns]))
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def as_stream(definition: TableDefinition) -> StreamDefinition:
+    """A table of files as a stream of the same files, which is how they are read."""
+    options = StreamOptions(
+        "files",
+        definition.path,
+        definition.format,
+        header=definition.header,
+        delimiter=definition.delimiter,
+        null=definition.null,
+        missing=definition.missing,
+    )
+    return StreamDefinition(definition.name, definition.columns, options)
 
 
 def table_files(path: str) -> Sequence[str]:

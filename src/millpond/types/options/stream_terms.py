@@ -50,6 +50,12 @@ class FileTerms:
         None, Delimiter(), "what stands between values of CSV; by default a comma, in TSV a tab"
     )
     null: str = option("", Text(), "the text that is NULL in CSV")
+    missing: Literal["error", "null"] = option(
+        "error",
+        Choice(("error", "null")),
+        "what a file without a declared column is: refused whole, or NULL there",
+        live=True,
+    )
 
 
 @dataclass(frozen=True)

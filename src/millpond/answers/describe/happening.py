@@ -1,0 +1,161 @@
+"""What has happened since somebody last asked: what DRAIN tells, and the prompt after every statement."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from millpond.answers.describe.watermarks import waits_for
+from millpond.archive.storage import StreamRuntime
+from millpond.catalog import Standing
+from millpond.engine.core import Core
+from millpond.manifests.quarantine import Failures
+from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Published, StreamCounts
+from millpond.progress import NEVER, StreamProgress
+from millpond.sources.files import FileSource
+from millpond.tables.storage_types import from_storage
+from millpond.types import StreamDefinition, WindowQuery
+from millpond.types.results import DeadCause, DrainReport, QueryReport, StreamReport
+
+#: What is a value in the reason of a dead letter, and what stands in its place: causes are told, not values.
+_VALUES = (
+    (r"^(column '[^']*': )'.*'( does not fit )", r"\1a value\2"),
+    (r"^line [0-9]+: ", ""),
+    (r"^(\w+ Error: .*?(?:string|value|timestamp|date|time|blob|field format:?) )[\"'].*[\"']", r"\1…"),
+    (r"^(\w+ Error: .*)\([-+*/%0-9. eE]+\)", r"\1(…)"),
+)
+
+
+@dataclass
+class Told:
+    """What was told last: what is new is measured against it. letters: files of dead letters, by stream."""
+
+    published: Published
+    letters: dict[int, frozenset[str]] = field(default_factory=dict)
+    skipped: dict[int, int] = field(default_factory=dict)
+    changed: dict[int, frozenset[str]] = field(default_factory=dict)
+    quarantined: frozenset[int] = frozenset()
+
+
+def told_nothing(core: Core) -> Told:
+    """Of a pond that was opened just now: nothing that was there before is news."""
+    with core.lock:
+        letters = {s: frozenset(f.path for f in r.dead.segments) for s, r in core.streams.items()}
+        quarantined = frozenset(q.id for q in core.catalog.queries.values() if q.status == "quarantined")
+        return Told(core.published, letters, quarantined=quarantined)
+
+
+def report(core: Core, told: Told, final: bool = False) -> DrainReport:
+    """What is new since `told`, which is brought up to date.
+
+    Arguments:
+        final: every source has ended.
+    """
+    with core.lock:
+        published, catalog = core.published, core.catalog
+    shown = [s for s in catalog.shown_streams() if s.options.source != "system"]
+    streams = tuple(_stream(core.streams[s.id], s, told, published) for s in shown if s.id in core.streams)
+
+    def of_query(standing: Standing) -> QueryReport:
+        return _query(core, standing, told, published, final)
+
+    none = QueryReport("")
+    queries = Failures(catalog, "what is told of queries").each(catalog.shown_queries(), of_query, none)
+    told.published = published
+    told.quarantined = frozenset(q.id for q in catalog.queries.values() if q.status == "quarantined")
+    return DrainReport(final, streams, tuple(q for q in queries if q != QueryReport(q.query)))
+
+
+def _stream(runtime: StreamRuntime, stream: StreamDefinition, told: Told, published: Published) -> StreamReport:
+    number = str(stream.id)
+    before, now = (p.counts.get(number, StreamCounts()) for p in (told.published, published))
+    taken = published.intake.get(number, 0)
+    items = runtime.log.items(told.published.intake.get(number, 0), taken)
+    source, skipped, changed = runtime.source, 0, frozenset[str]()
+    nothing_at = ""
+    if isinstance(source, FileSource):
+        skipped = source.unrecognised
+        changed = frozenset(source.changed)
+        nothing_at = "" if taken or skipped else stream.options.path or ""
+    known = told.letters.get(stream.id, frozenset())
+    causes = dead_causes(runtime, known, told.published.epoch, published.epoch) if now.dead > before.dead else ()
+    found = StreamReport(
+        stream.label,
+        now.rows - before.rows,
+        now.rows,
+        now.late - before.late,
+        now.dead - before.dead,
+        causes,
+        sum(i.kind == "file" for i in items),
+        max(0, skipped - told.skipped.get(stream.id, 0)),
+        tuple(sorted(changed - told.changed.get(stream.id, frozenset()))),
+        nothing_at,
+    )
+    told.letters[stream.id] = frozenset(f.path for f in runtime.dead.segments if f.first_epoch <= published.epoch)
+    told.skipped[stream.id], told.changed[stream.id] = skipped, changed
+    return found
+
+
+def dead_causes(runtime: StreamRuntime, known: frozenset[str], after: int, until: int) -> tuple[DeadCause, ...]:
+    """The causes of a stream's new dead letters, most letters first.
+
+    Arguments:
+        known: files that hold no new ones. after, until: epochs; of files that were merged since only letters behind
+            the one are new; letters behind the other are not published yet.
+    """
+    tables = []
+    for file in sorted(runtime.dead.segments, key=lambda s: s.path):
+        if file.path not in known and file.first_epoch <= until:
+            path = os.path.join(runtime.dead.folder, file.path)
+            found = from_storage(pq.read_table(path, partitioning=None), runtime.dead.schema).drop_columns("record")
+            # letters of a back-fill are of earlier epochs than the one that brings them
+            new = pc.greater(found["epoch"], after) if file.level else pc.less_equal(found["epoch"], until)
+            tables.append(found.filter(new))
+    if not tables:
+        return ()
+    table = pa.concat_tables(tables)
+    table = table.set_column(0, "reason", causes(table["reason"]))
+    keys = [("reason", "ascending"), ("source", "ascending"), ("position", "ascending")]
+    first = [("reason", "count"), ("source", "first"), ("position", "first")]
+    grouped = table.sort_by(keys).group_by("reason", use_threads=False).aggregate(first)
+    ordered = grouped.sort_by([("reason_count", "descending"), ("reason", "ascending")]).to_pylist()
+    return tuple(
+        DeadCause(r["reason"], r["reason_count"], os.path.basename(r["source_first"]), r["position_first"])
+        for r in ordered
+    )
+
+
+def causes(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Reasons without the values that they were found with.
+
+    >>> found = pa.chunked_array([["column 'n': '7x' does not fit INTEGER", "line 8: not JSON"]])
+    >>> causes(found).to_pylist()
+    ["column 'n': a value does not fit INTEGER", 'not JSON']
+    """
+    for pattern, cause in _VALUES:
+        reasons = pc.replace_substring_regex(reasons, pattern, cause)
+    return reasons
+
+
+def _query(core: Core, standing: Standing, told: Told, published: Published, final: bool) -> QueryReport:
+    number, name = str(standing.id), standing.definition.name
+    now = published.queries.get(number, QueryProgress())
+    before = told.published.queries.get(number, QueryProgress())
+    if standing.status == "quarantined":
+        return QueryReport(name, quarantined="" if standing.id in told.quarantined else standing.reason)
+    known: Mapping[str, StreamProgress] = published.progress
+    states = [(s, known.get(str(s.id), StreamProgress())) for s in core.catalog.streams_of(standing)]
+    rows = any(p.high > NEVER for _, p in states)
+    windows = isinstance(standing.definition.query, WindowQuery)
+    waiting = windows and rows and not final and standing.status == "live"
+    what = waits_for(standing, now, states, published.clock) if waiting else ""
+    return QueryReport(name, max(0, now.too_late - before.too_late), waits_for=what)
+
+
+__all__ = ["Told", "causes", "dead_causes", "report", "told_nothing"]

@@ -1,0 +1,33 @@
+"""What relations know of the progress of a query, beside what all do that read stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from millpond.manifests.query_progress import QueryProgress, by_shard, largest
+from millpond.operators.relational.relational_progress import RelationalProgress
+from millpond.progress import NEVER
+
+
+@dataclass(frozen=True)
+class RelationProgress(RelationalProgress):
+    """How far a relational query has answered.
+
+    early_at: the clock reading of its last early answers. stirred: whether rows of its streams came since; both only
+        with the option `early`.
+    summed: of aggregates over a join, whether what is known of groups is kept (`group_sums`).
+    """
+
+    word: ClassVar[str] = "relation"
+
+    early_at: int = by_shard(largest, NEVER)
+    stirred: bool = by_shard(largest, False)
+    summed: bool = by_shard(largest, False)
+
+
+#: The progress of a relational query.
+Progress: TypeAlias = QueryProgress[RelationProgress]
+
+
+__all__ = ["Progress", "RelationProgress"]
