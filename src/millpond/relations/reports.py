@@ -87,26 +87,26 @@ def net_changes(db: duckdb.DuckDBPyConnection, reported: pa.Table, told: pa.Tabl
     """
     model = told if told.num_rows else reported
     names = [n for n in model.column_names if n not in ("revision", "op", STATUS)]
-    count = next(n for n in ("n", "n_", "n__", *(f"n{i}" for i in range(len(names)))) if n not in names)
     listed = ", ".join(map(quote, names))
     sources = {"told": told, "reported": reported}
     counted = [
-        f"SELECT {listed}, CASE op WHEN '+' THEN {sign} ELSE {-sign} END AS {count} FROM {name}"
+        f"SELECT {listed}, CASE op WHEN '+' THEN {sign} ELSE {-sign} END AS __n FROM {name}"
         for name, sign in (("told", 1), ("reported", -1))
         if sources[name].num_rows
     ]
     changes = (
-        f"SELECT {listed}, sum({count})::BIGINT AS {count} FROM ({' UNION ALL '.join(counted)})"
-        f" GROUP BY {listed} HAVING sum({count}) <> 0"
+        f"SELECT {listed}, sum(__n)::BIGINT AS __n FROM ({' UNION ALL '.join(counted)})"
+        f" GROUP BY {listed} HAVING sum(__n) <> 0"
     )
-    given = 'SELECT "at" AS given_at, max(revision) AS given FROM reported GROUP BY "at"'
+    given = 'SELECT "at" AS __at, max(revision) AS __last FROM reported GROUP BY "at"'
     if not reported.num_rows:
-        given = "SELECT NULL::TIMESTAMP AS given_at, NULL::BIGINT AS given LIMIT 0"
+        given = "SELECT NULL::TIMESTAMP AS __at, NULL::BIGINT AS __last LIMIT 0"
     sql = (
-        f"SELECT {', '.join('c.' + quote(n) for n in names)}, coalesce(g.given, 0)::BIGINT + 1 AS revision,"
-        f" CASE WHEN c.{count} > 0 THEN '+' ELSE '-' END AS op"
-        f" FROM (SELECT *, unnest(range(abs({count}))) AS {count}_th FROM ({changes})) c"
-        f' LEFT JOIN ({given}) g ON g.given_at = c."at" ORDER BY ALL'
+        f"SELECT {', '.join('__row.' + quote(n) for n in names)},"
+        " coalesce(__given.__last, 0)::BIGINT + 1 AS revision,"
+        " CASE WHEN __row.__n > 0 THEN '+' ELSE '-' END AS op"
+        f" FROM (SELECT *, unnest(range(abs(__n))) AS __copy FROM ({changes})) __row"
+        f' LEFT JOIN ({given}) __given ON __given.__at = __row."at" ORDER BY ALL'
     )
     found = query_table(db, sql, **{name: table for name, table in sources.items() if table.num_rows})
     return found if found.num_rows else None
