@@ -205,6 +205,12 @@ class MillpondParser(DuckDBParser):
         items = self._parse_csv(item)
         return [SelectList(expressions=items, texts=tuple(texts))]
 
+    def _parse_limit_by(self) -> list[exp.Expr] | None:
+        """`PER a, b` behind a LIMIT (also `BY a, b`): the first rows of each."""
+        if not self._match_text_seq("PER") and not self._match_text_seq("BY"):
+            return None
+        return self._parse_csv(self._parse_bitwise)
+
     def _parse_query_modifiers(self, this: Any) -> Any:
         return super()._parse_query_modifiers(settled(this) if isinstance(this, exp.Select) else this)
 
