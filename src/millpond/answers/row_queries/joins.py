@@ -20,6 +20,7 @@ from millpond.answers.row_queries.join_keys import key_values
 from millpond.answers.row_queries.pairing import Index
 from millpond.answers.row_queries.trees import FAULTS, aggregate_rows, order_matters
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times
 from millpond.synopses.finish import empty_answers
@@ -277,7 +278,7 @@ def _in_order(
 def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Table], most: int) -> pa.Table:
     query = selection.query
     db = connection()
-    shown = [_q(o.name) for o in query.select]
+    shown = [quote(o.name) for o in query.select]
     outputs = [o.sql for o in query.select]
     order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
     distinct = "DISTINCT " if query.distinct else ""
@@ -300,7 +301,3 @@ def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Ta
     if table.num_rows > most:
         raise _too_many(f"{table.num_rows} rows", most)
     return table.select([o.name for o in query.select])
-
-
-def _q(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -19,6 +19,7 @@ from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_o
 from millpond.operators.windowed.window_progress import Windowed
 from millpond.progress import FOREVER, NEVER
 from millpond.support.distinct import distinct, is_among
+from millpond.support.sql import quote
 from millpond.synopses import PanesSpec, finish_windows, query_ordered
 from millpond.synopses.finish import fold_pairs, fold_windows, identity
 from millpond.synopses.pane_partials import group_codes
@@ -32,16 +33,27 @@ EMPTY_LIMIT = 5_000_000
 
 
 class State(Protocol):
-    """Pane rows of a synopsis; see `millpond.operators.panes.state.PaneState`."""
+    """State of a synopsis in one shard, before and after the rows of an epoch, the delta.
+
+    `low` is what each kind tells its rows by: a pane, of others the instant from which on windows end.
+    """
 
     delta: pa.Table
 
     def before(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, without the delta."""
+        """What windows from `low` on need, without the delta."""
         ...
 
     def after(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, with the delta."""
+        """The same with the delta."""
+        ...
+
+
+class Shown(State, Protocol):
+    """A state whose delta can be exchanged."""
+
+    def show(self, delta: pa.Table) -> None:
+        """From now on the state is that before, and `delta`."""
         ...
 
 
@@ -356,7 +368,7 @@ def difference(
     old, new = (old if old is not None else model.slice(0, 0)), (new if new is not None else model.slice(0, 0))
     key = ["window_end", *identity(query)]
     same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in key)
-    values = ['"' + o.name.replace('"', '""') + '"' for o in query.select]
+    values = [quote(o.name) for o in query.select]
     values += ["window_start"] if isinstance(query, RowWindowQuery) else []
     differs = " OR ".join(f"a.{v} IS DISTINCT FROM b.{v}" for v in values) or "false"
     known = "(SELECT *, true AS there FROM old)"
