@@ -210,10 +210,12 @@ class RelationQuery(Relational):
 
     operator: what makes a stream of it; None: the answer is the relation itself.
     plan: how it is kept.
+    ordered: `sql` ends with ORDER BY, by which all rows have their places; who asks for the relation sees it so.
     """
 
     operator: Literal["istream", "dstream", "rstream"] | None
     plan: RelationPlan
+    ordered: bool = False
 
     @property
     def makes_stream(self) -> bool:

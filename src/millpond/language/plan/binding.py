@@ -336,7 +336,7 @@ class SelectBinder:
             items = expand_stars(written, rows, source)
             values = [rows.expression(i.node) for i in items]
         bound = groups.expression if groups is not None else rows.expression
-        names = names_of(items, rows, isinstance(window, Window | SessionWindow))
+        names = names_of(items, rows, window is not None)
         clause = select.args.get("having")
         having = Item(bound(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, values, written, bound, source)
