@@ -15,9 +15,11 @@ from millpond.language.resolve.calls import Call
 from millpond.language.resolve.expressions import Resolver, column, grouped_by, has_aggregate, struct_field
 from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.resolve.select_list import SelectItem, ordinal
-from millpond.language.rewrite.grouping_sets import SET
 from millpond.support.errors import StatementError
 from millpond.types import NUMBER, Aggregate, Column, Expression, Key
+
+#: The number of a row's grouping set, among the columns of groups: bit i is set where it does not group by key i.
+SET = "__set"
 
 
 class GroupScope:

@@ -7,13 +7,11 @@ from itertools import chain, combinations, product
 from sqlglot import exp
 
 from millpond.language.resolve.expressions import function_name
+from millpond.language.resolve.grouping import SET
 from millpond.language.syntax.source_text import Source
 
 #: Sets that one query may have.
 MOST = 256
-
-#: The number of a row's grouping set, among the columns of groups: bit i is set where it does not group by key i.
-SET = "__set"
 
 _SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 
@@ -76,9 +74,9 @@ def _grouping(call: exp.Anonymous, places: dict[str, int], source: Source) -> ex
     if not bits:
         raise source.error("GROUPING needs an argument", call, "GROUPING(a)")
     total: exp.Expr = bits[0]
-    for bit in bits[1:]:
-        total = exp.Add(this=total, expression=bit)
+    for further in bits[1:]:
+        total = exp.Add(this=total, expression=further)
     return exp.Paren(this=total)
 
 
-__all__ = ["MOST", "SET", "with_sets"]
+__all__ = ["MOST", "with_sets"]
