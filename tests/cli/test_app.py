@@ -70,10 +70,8 @@ def test_sql_takes_statements_from_the_call(ponds: list[FakePond]) -> None:
 def test_a_pond_that_is_not_there_is_not_made_by_who_only_asks(tmp_path: Path, statements: str) -> None:
     result = runner.invoke(app, ["sql", statements, "--pond", str(tmp_path / "tpyo"), "--executor", "inline"])
     assert result.exit_code == 1 and "there is no pond in" in result.stderr and not (tmp_path / "tpyo").exists()
-    made = runner.invoke(
-        app, ["sql", "CREATE STREAM s (ts TIMESTAMP)", "--pond", str(tmp_path / "p"), "--executor", "inline"]
-    )
-    assert made.exit_code == 0 and (tmp_path / "p" / "pond.json").is_file()
+    create = ["sql", "CREATE STREAM s (ts TIMESTAMP)", "--pond", str(tmp_path / "p"), "--executor", "inline"]
+    assert runner.invoke(app, create).exit_code == 0 and (tmp_path / "p" / "pond.json").is_file()
 
 
 def test_parameters_reach_the_pond(ponds: list[FakePond]) -> None:

@@ -116,11 +116,7 @@ def test_a_stream_made_anew_under_the_name_of_one_that_was_dropped(inline_pond: 
         pass
 
 
-CONTENTS = {
-    "cut": lambda data: data[: len(data) // 2],
-    "other": lambda data: b"garbage!" * 8,
-    "empty": lambda data: b"",
-}
+CONTENTS = {"cut": lambda data: data[: len(data) // 2], "other": lambda _: b"garbage!" * 8, "empty": lambda _: b""}
 FILES = ["pond.json", "manifests/*.json", "published/*.json", "state/_delta_log/*.json", "results/_delta_log/*.json",
          "streams/*/_delta_log/*.json", "catalog/v*.json", "results/*.parquet", "streams/*/*.parquet"]  # fmt: skip
 
