@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.answers.archive_jobs import ANSWER_ROWS, Asked, Ends, grouped, plain_rows, streams_read
-from millpond.answers.fidelity import answered, on_intervals, scan_for, told_by
+from millpond.answers.fidelity import answered, scan_for, told_by
 from millpond.answers.row_queries.hot import retained_from
 from millpond.answers.row_queries.moments import now_of
+from millpond.archive.design.exactness import on_intervals
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of, is_retained
@@ -27,7 +28,6 @@ from millpond.synopses import PanesSpec, connection, finish_windows, query_order
 from millpond.synopses.finish import empty_answers, fold_pairs, unnamed
 from millpond.synopses.pane_partials import over_all_time, panes_spec
 from millpond.types import (
-    NUMBER,
     Aggregation,
     Column,
     RowScan,
@@ -87,17 +87,13 @@ def _windows(
     core: Core, stream: StreamDefinition, query: WindowedQuery, progress: StreamProgress, scan: Scan
 ) -> pa.Table:
     """One row per group and window that ends until now."""
-    # Windows that end with a row hold the instant of their end.
-    ends_with_rows = isinstance(query, RowWindowQuery)
-    until = max(progress.bound, progress.high + ends_with_rows)
+    until = max(progress.bound, progress.high + query.holds_end)
     wanted = Range(epoch=core.published.epoch)
     answers, removed = grouped(core, Asked(stream, _in_order(query), wanted), Ends(until, high=progress.high), scan)
-    columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
-    columns += [NUMBER] if ends_with_rows else []
-    columns += [Column(o.name, o.type) for o in query.select]
+    columns = [*query.time_columns, *(Column(o.name, o.type) for o in query.select)]
     shown = _shown(query, answers, columns)
     shown = with_coverage(shown, removed, query.window) if is_retained(core.catalog, query) else shown
-    if query.reduce is not None and query.reduce.function == "interval" and isinstance(query, WindowQuery):
+    if query.reduce is not None and query.reduce.function == "interval":
         return on_intervals(shown, query.reduce.spans[0])
     return told_by(shown, query, scan, moved=True)
 

@@ -16,22 +16,17 @@ from millpond.commands.planned import Event, Ids, MakeStream, Step
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.language.rewrite.unnamed_streams import named, stream_of
-from millpond.operators.windowed.advance import revise_for
+from millpond.operators.registry import answering_kind, relations_over
 from millpond.progress import NEVER, StreamProgress
-from millpond.relations import spare_of
-from millpond.relations.bands import marks_of
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
 from millpond.types import (
     InnerStream,
-    PairsQuery,
     QueryOptions,
     RelationalQuery,
     Staged,
     StandingQuery,
     StreamDefinition,
-    TimeWindow,
-    WindowQuery,
     to_json,
     union_from_json,
 )
@@ -77,13 +72,13 @@ class _Settling:
         names: dict[str, str] = {}
         bound = self._answered(staged)
         since: Since = options.since if options.since is not None or bound > NEVER else "start"
-        late = revised_for(query, options)
+        late = answering_kind(query).revise_for(query, options)
         fresh = False
         older: dict[str, int] = {}  # by how much what is taken back may be older than the late row that does so
         for each in staged.inner:
             inner = each.query
             below = _older(inner, older)
-            older[each.name] = below + (_apart(each) if each.revisions == "retract" else 0)
+            older[each.name] = below + (each.query.reach if each.revisions == "retract" else 0)
             for name, real in names.items():
                 inner = named(inner, name, real)
             own = QueryOptions(
@@ -109,9 +104,7 @@ class _Settling:
             relation = each.query
             assert isinstance(relation, RelationalQuery)  # else it is no stream
             bounds = [min(known[n] if n in known else self._bound(n) for n in i.names) for i in relation.inputs]
-            known[each.name] = (
-                marks_of(relation, (bounds[0], bounds[1])).result if isinstance(relation, PairsQuery) else min(bounds)
-            )
+            known[each.name] = relations_over(relation).known_until(relation, bounds)
         return min(known.values())
 
     def _bound(self, name: str) -> int:
@@ -198,28 +191,15 @@ def key_as_written_now(key: str) -> str:
 
 def _since(query: StandingQuery, since: Since, bound: int) -> Since:
     """From when on a query's streams are needed that reports from `since`, or what is not known by `bound`."""
-    if since == "start" or not isinstance(query, WindowQuery) or not isinstance(query.window, TimeWindow):
-        return "start"
-    start = bound if since is None else since
-    return max(NEVER, start - query.window.range)
+    start = None if since == "start" else bound if since is None else since
+    needed = None if start is None else answering_kind(query).reads_since(query, start)
+    return "start" if needed is None else needed
 
 
 def _older(query: StandingQuery, older: Mapping[str, int]) -> int:
     """By how much the rows that a query reads may be older than the late row that takes them back: as far as rows may
     lie apart in each join below it."""
-    read = [n for i in query.inputs for n in i.names] if isinstance(query, RelationalQuery) else [query.stream]
-    return max((older.get(name, 0) for name in read), default=0)
-
-
-def revised_for(query: StandingQuery, options: QueryOptions) -> int:
-    """How long behind progress answers can be revised: microseconds."""
-    return spare_of(query, options) if isinstance(query, RelationalQuery) else revise_for(query, options)
-
-
-def _apart(each: InnerStream) -> int:
-    """How far rows may lie apart that are joined, as far as windows of time say it (microseconds)."""
-    query = each.query
-    return max(i.window.reach or 0 for i in query.inputs) if isinstance(query, RelationalQuery) else 0
+    return max((older.get(name, 0) for name in query.stream_names), default=0)
 
 
 def _covers(kept: Since, wanted: Since) -> bool:

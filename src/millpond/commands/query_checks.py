@@ -13,7 +13,6 @@ from millpond.types import (
     QueryOptions,
     RelationalQuery,
     RelationQuery,
-    RowScan,
     RowWindowQuery,
     ScanQuery,
     Staged,
@@ -45,7 +44,7 @@ def check_options(schema: Lookup, asked: StandingQuery | Staged | ScanQuery, opt
         )  # fmt: skip
     if operator != "rstream" and options.every is not None:
         raise Refusal("'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen", "every")
-    streams = [f for f in map(schema.lookup, _streams_of(query)) if isinstance(f, StreamDefinition)]
+    streams = [f for f in map(schema.lookup, query.stream_names) if isinstance(f, StreamDefinition)]
     if isinstance(query, PairsQuery) and options.early is not None:
         raise Refusal("'early' is for answers that wait for the watermark; pairs go out at once", "early")
     if options.empty == "report":
@@ -95,20 +94,13 @@ def check_reduction(query: StandingQuery | ScanQuery) -> None:
     """Refuse reductions that a query of its kind cannot be answered with: Refusal."""
     if not isinstance(query, StreamQuery) or query.reduce is None or query.reduce.samples:
         return
-    if isinstance(query, RowScan | RowWindowQuery) or query.feeds:
+    if not query.adds_up or query.feeds:
         raise Refusal(
             "REDUCE BY INTERVAL sees the past as sums over intervals: it is for aggregates of one stream, over windows"
             " of time or over everything",
             words=("REDUCE",),
             expected="REDUCE sample(0.9), which leaves rows out",
         )
-
-
-def _streams_of(query: StandingQuery | ScanQuery) -> list[str]:
-    """The names of the streams that a query reads."""
-    if isinstance(query, RelationalQuery):
-        return [name for item in query.inputs for name in item.names]
-    return [f.name for f in query.feeds] or [query.stream]
 
 
 def _check_empty(query: StandingQuery | ScanQuery) -> None:

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.archive.design.exactness import LeftOut
 from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.adoptions import Adoption
@@ -42,7 +43,7 @@ from millpond.synopses import connection
 from millpond.tables import Chunk, DurableWrites, Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.shard_cache import Version
-from millpond.types import Query, StreamDefinition
+from millpond.types import Query, QueryDefinition, QueryOptions, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 # -- map ---------------------------------------------------------------------------------------------------------------
@@ -360,6 +361,18 @@ class Operator(ABC):
         return None
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A watermark that a query has beside its own.
+
+    kind: what it is about. sources: of which event times it is; until: how far they are (microseconds).
+    """
+
+    kind: str
+    sources: tuple[str, ...]
+    until: tuple[int, ...]
+
+
 class Answering(Operator):
     """An operator that answers standing queries, by windows or by instants; times are microseconds.
 
@@ -382,6 +395,44 @@ class Answering(Operator):
     def answered(cls, known: QueryProgress) -> int:
         """The time up to which a query's answers have gone out altogether."""
         return known.closed
+
+    @classmethod
+    def qualified(cls, definition: QueryDefinition, known: QueryProgress, answers: pa.Table) -> pa.Table:
+        """Answers of a query as its log has them, with the columns that say what they lack.
+
+        Args:
+            answers: as they were stored. known: the query's progress.
+        """
+        return answers
+
+    @classmethod
+    @abstractmethod
+    def revise_for(cls, query: Any, options: QueryOptions) -> int:
+        """How long behind progress the answers of a query can be revised (microseconds)."""
+
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """Why `revise_for`, which is `known`, cannot become longer while a query stands; '': it can."""
+        return ""
+
+    @classmethod
+    def reads_since(cls, query: Any, start: int) -> int | None:
+        """The event time from which a query needs rows that answers from `start` on; None: from the first one on."""
+        return None
+
+    @classmethod
+    def next_end(cls, query: Any, closed: int) -> int | None:
+        """The end of the window that closes next when a query has answered up to `closed`; None: rows say when."""
+        return None
+
+    @classmethod
+    def left_out(cls, known: QueryProgress) -> LeftOut:
+        """What the back-fill of a query has left out (REDUCE)."""
+        return LeftOut(())
+
+    def marks(self, standing: Standing, known: QueryProgress) -> Sequence[Mark]:
+        """What there is to be said of a query's watermark beside how far it has answered."""
+        return ()
 
     @classmethod
     def covered(cls, known: QueryProgress) -> int:

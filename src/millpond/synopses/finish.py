@@ -19,11 +19,9 @@ from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import PanesSpec, group_codes, window_behind, windows_of
 from millpond.types import (
-    NUMBER,
     Aggregate,
     Answer,
     Column,
-    Key,
     RowWindowQuery,
     TimeWindow,
     Window,
@@ -36,26 +34,9 @@ from millpond.windows.candidates import Ints
 from millpond.windows.pane_layout import FAR
 
 
-def identity(query: WindowedQuery) -> list[str]:
+def identity(query: Answer) -> list[str]:
     """The columns that, with window_end, identify an answer row: hidden copies of the grouping keys."""
-    return [c.name for c in identity_columns(query)]
-
-
-def identity_columns(query: WindowedQuery) -> list[Column]:
-    """The columns of `identity` with their types; windows that end with rows also have a number."""
-    number, partition = _of_row_window(query)
-    if not query.distinct:
-        return [*number, *(Column(f"_k{i}", k.type) for i, k in enumerate(query.keys))]
-    return [
-        *number,
-        *(Column(f"_p{i}", k.type) for i, k in enumerate(partition)),
-        *(Column(f"_k{i}", o.type) for i, o in enumerate(query.select)),
-    ]
-
-
-def _of_row_window(query: WindowedQuery) -> tuple[list[Column], tuple[Key, ...]]:
-    """The number of windows that end with rows, and their partition; nothing of others."""
-    return ([NUMBER], query.window.partition) if isinstance(query, RowWindowQuery) else ([], ())
+    return [c.name for c in query.identity]
 
 
 A = TypeVar("A", bound=Answer)
@@ -199,8 +180,7 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: WindowedQuery, time: st
     window = query.window
     start = f'"end" - {window.range}' if isinstance(window, TimeWindow) else '"start"'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
-    if isinstance(query, RowWindowQuery):
-        ends.append("number AS window_number")
+    ends += [f"number AS {c.name}" for c in query.numbers]
     values = _values(query, time, folded)
     if values:
         folded = folded.append_column("_at", pa.array(np.arange(folded.num_rows)))
@@ -249,13 +229,12 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table, query: WindowedQue
 
 def _outer(query: WindowedQuery, inner: str) -> str:
     outputs = [o.sql for o in query.select]
-    number, partition = _of_row_window(query)
     if query.distinct:
-        hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(partition)]
+        hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(query.partition)]
         hidden += [projected(o.expression, o.type, f"_k{i}") for i, o in enumerate(query.select)]
     else:
         hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
-    window = ["window_start", "window_end", *(c.name for c in number)]
+    window = ["window_start", "window_end", *(c.name for c in query.numbers)]
     limited = query.limit is not None or query.offset > 0
     order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)] if limited else []
     columns = [*window, *outputs, *hidden, *order]
@@ -269,7 +248,7 @@ def _outer(query: WindowedQuery, inner: str) -> str:
     place = ", ".join([*terms, *shown]) or "1"
     names = [*window, *(f"{quote(o.name)}" for o in query.select), *shown]
     # Each partition has windows of its own.
-    own = [*window[1:], *(f"{'_p' if query.distinct else '_k'}{i}" for i in range(len(partition)))]
+    own = [*window[1:], *(f"{'_p' if query.distinct else '_k'}{i}" for i in range(len(query.partition)))]
     numbered = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(own)} ORDER BY {place}) AS _n FROM ({sql})"
     upper = f" AND _n <= {query.offset + query.limit}" if query.limit is not None else ""
     return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE _n > {query.offset}{upper} ORDER BY window_end, _n"

@@ -46,6 +46,7 @@ from millpond.tables import Chunk, Segment
 from millpond.types import KindWindow, Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
 from millpond.types.plan_nodes import PlanNode
 from millpond.windows import Cover, Panes, first_end_after, last_end_until
+from millpond.windows.landmark_windows import landmark_zero
 from millpond.windows.pane_layout import WHOLE
 
 
@@ -207,6 +208,20 @@ class PanesOperator(WindowOperator):
         return super().due_by_clock(standing, known, clock) or flush_due(
             definition.query, definition.options, known.read(self.progress_kind), clock
         )
+
+    @classmethod
+    def reads_since(cls, query: Any, start: int) -> int | None:
+        """See `Answering`."""
+        window = query.window
+        return max(NEVER, start - window.range) if isinstance(window, TimeWindow) else None
+
+    @classmethod
+    def next_end(cls, query: Any, closed: int) -> int:
+        """See `Answering`."""
+        window = query.window
+        if window.landmarks and not window.range:  # no window ends up to the first landmark
+            closed = max(closed, min(landmark_zero(mark) for mark in window.landmarks))
+        return first_end_after(window, closed)
 
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`."""

@@ -30,7 +30,7 @@ from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Rows, Run
+from millpond.relations import Rows, Run, spare_of
 from millpond.support.errors import SourceError
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
@@ -173,6 +173,21 @@ class RowReader(Answering, Generic[R]):
         """
 
     # -- what they share
+
+    @classmethod
+    def known_until(cls, query: Any, bounds: Sequence[int]) -> int:
+        """Until when the answer of a query is known, when its inputs are complete up to some bounds."""
+        return min(bounds)
+
+    @classmethod
+    def revise_for(cls, query: Any, options: QueryOptions) -> int:
+        """See `Answering`."""
+        return spare_of(query, options)
+
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """See `Answering`."""
+        return "the rows that a longer 'revise_for' would need are gone; of a relation it can only become shorter"
 
     def users(self) -> Sequence[Standing]:
         """See `Operator`."""

@@ -130,6 +130,11 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`: there may be a row to end a window with."""
         return known.closed <= high
 
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """See `Answering`."""
+        return f"'revise_for' of a window that ends with rows can only become shorter than {known} µs"
+
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`: the bound must pass a row."""
         return before <= high

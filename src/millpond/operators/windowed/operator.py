@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.design.exactness import LeftOut, with_exactness
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.adoptions import Adoption
@@ -27,8 +28,9 @@ from millpond.operators.announcing import announced
 from millpond.operators.contract import Answering, CompactTask, MergeTask, Past, Step
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
-from millpond.operators.windowed.advance import Advanced, horizon_of
+from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for
 from millpond.operators.windowed.closing import Closing
+from millpond.operators.windowed.coverage import with_coverage
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
 from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
@@ -40,7 +42,7 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, read_chunks
-from millpond.types import StreamDefinition, WindowedQuery
+from millpond.types import QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -163,6 +165,26 @@ class WindowOperator(Answering, WindowKind):
     def answered(cls, known: QueryProgress) -> int:
         """See `Answering`."""
         return answered(known.read(cls.progress_kind))
+
+    @classmethod
+    def qualified(cls, definition: QueryDefinition, known: QueryProgress, answers: pa.Table) -> pa.Table:
+        """See `Answering`: what its back-fill did not find, or left out, is missing in later windows, too."""
+        query = definition.query
+        assert isinstance(query, WindowedQuery)
+        if definition.retained:
+            answers = with_coverage(answers, cls.covered(known), query.window)
+        return with_exactness(answers, query, cls.left_out(known)) if query.estimated else answers
+
+    @classmethod
+    def revise_for(cls, query: Any, options: QueryOptions) -> int:
+        """See `Answering`."""
+        return revise_for(query, options)
+
+    @classmethod
+    def left_out(cls, known: QueryProgress) -> LeftOut:
+        """See `Answering`."""
+        own = known.read(cls.progress_kind).own
+        return LeftOut(own.reduced, own.dropped, own.coarse, own.scanned)
 
     @classmethod
     def covered(cls, known: QueryProgress) -> int:
