@@ -124,3 +124,18 @@ def test_a_report_survives_json() -> None:
         False, (StreamReport("s", 2, 3, changed=("a", "b")),), (QueryReport("q", waits_for="s to reach 1"),)
     )
     assert from_json(DrainReport, json.loads(json.dumps(report.to_dict()))) == report
+
+
+def test_bytes_and_rates_are_those_of_the_stream(inline_pond: Any) -> None:
+    pond = inline_pond()
+    pond.sql(f"{STREAM}; {STREAM.replace('STREAM s', 'STREAM other')}; {STREAM.replace('STREAM s', 'STREAM none')}")
+    pond.ingest("s", [row for _ in range(300) for row in rows(1, 2, 3)])
+    pond.ingest("other", rows(1))
+    pond.drain()
+    streams = pond.status()["streams"]
+    folder = Path(pond._core.streams[pond._core.catalog.stream("s").id].archive.folder)
+    assert streams["s"]["bytes"] == sum(f.stat().st_size for f in folder.rglob("*.parquet"))
+    assert streams["s"]["bytes_in"] > streams["s"]["bytes"]  # rows compress
+    (epoch,) = [e for e in pond.status()["last_epochs"] if e["rows"]]  # both were taken by one
+    rates = {name: round(n / epoch["seconds"], 1) for name, n in (("s", 900), ("other", 1), ("none", 0))}
+    assert {name: of["rate"] for name, of in streams.items()} == rates

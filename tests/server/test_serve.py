@@ -85,6 +85,30 @@ def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
         process.wait(120)
 
 
+def test_it_ends_with_its_engine(tmp_path: Path) -> None:
+    program = """
+import sys, threading, errno
+import millpond
+from millpond.cli.app import app
+opened = millpond.open
+
+def failing(*arguments, **more):
+    pond = opened(*arguments, **more)
+    error = OSError(errno.ENOSPC, "No space left on device")
+    threading.Timer(1.0, lambda: pond._core.epochs.fail(error)).start()
+    return pond
+
+millpond.open = failing
+app(["serve", "--pond", sys.argv[1], "--port", "0", "--executor", "inline"])
+"""
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    command = [sys.executable, "-c", program, str(tmp_path / "pond")]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert "error: the engine has stopped: [Errno 28] No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_tokens_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     environment = {**os.environ, "PYTHONPATH": SOURCE}

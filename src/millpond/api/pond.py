@@ -95,6 +95,12 @@ class Pond(Functions):
         """The pond's folder."""
         return self._core.path
 
+    @property
+    def failure(self) -> str | None:
+        """Why the engine has stopped, on one line: nothing goes on until the pond is opened again. None: it runs."""
+        error = self._core.failure
+        return None if error is None else " ".join(str(error).split()) or type(error).__name__
+
     def ready(self, timeout: float | None = None) -> bool:
         """Wait until Spark has started, which it does from `open` on in the background, and epochs run.
 

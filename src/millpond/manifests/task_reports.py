@@ -140,6 +140,14 @@ class EpochReport:
         return sum(r.rows for r in self.maps)
 
     @property
+    def stream_rows(self) -> dict[str, int]:
+        """Rows that were taken in, by stream."""
+        found: dict[str, int] = {}
+        for report in self.maps:
+            found[str(report.stream)] = found.get(str(report.stream), 0) + report.rows
+        return found
+
+    @property
     def bytes(self) -> int:
         """Bytes that were taken in."""
         return sum(r.bytes for r in self.maps)

@@ -14,6 +14,17 @@ from millpond.server.access.limits import Load
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 #: Streams beyond these have no series of their own.
 _MOST_STREAMS = 200
+#: What a stream's status has that only grows, and what goes up and down.
+_COUNTED = (
+    ("rows", "Rows admitted."),
+    ("late", "Late rows."),
+    ("dead", "Dead letters."),
+    ("bytes_in", "Bytes of the files and batches taken in."),
+)
+_MEASURED = (
+    ("pending_items", "Items taken in, not processed."),
+    ("bytes", "Bytes of the archive, as they lie on disk."),
+)
 
 
 class Metrics:
@@ -63,12 +74,12 @@ class _PondCollector(Collector):
         yield GaugeMetricFamily("millpond_streams", "Streams.", value=len(now["streams"]))
         yield GaugeMetricFamily("millpond_queries", "Standing queries.", value=_count(now))
         streams = dict(list(now["streams"].items())[:_MOST_STREAMS])
-        for field, help_text in (("rows", "Rows admitted."), ("late", "Late rows."), ("dead", "Dead letters.")):
+        for field, help_text in _COUNTED:
             counter = CounterMetricFamily(f"millpond_stream_{field}", help_text, labels=["stream"])
             for name, stream in streams.items():
                 counter.add_metric([name], stream[field])
             yield counter
-        for field, help_text in (("pending_items", "Items taken in, not processed."), ("bytes", "Bytes archived.")):
+        for field, help_text in _MEASURED:
             gauge = GaugeMetricFamily(f"millpond_stream_{field}", help_text, labels=["stream"])
             for name, stream in streams.items():
                 gauge.add_metric([name], stream[field])

@@ -20,7 +20,7 @@ from millpond.api.pond import Pond
 from millpond.server.access.auth import Tokens
 from millpond.server.access.limits import Limits
 from millpond.server.asgi import App, create_app
-from millpond.support.errors import PondError
+from millpond.support.errors import EngineError, PondError
 
 #: A request's line and headers have at most these bytes.
 MOST_HEAD: Final = 64 << 10
@@ -121,7 +121,7 @@ _HEAD_SECONDS: Final = 30.0
 class Server(uvicorn.Server):
     """uvicorn's server, which ends subscriptions before it waits for requests, and leaves signals to `serve`."""
 
-    def __init__(self, app: App, url: str = "") -> None:
+    def __init__(self, app: App, url: str = "", ends_with_engine: bool = False) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -139,7 +139,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=_GRACE,
             )
         )
-        self._app = app
+        self._app, self._ends_with_engine = app, ends_with_engine
         self.url = url
         self.ready = threading.Event()
 
@@ -147,6 +147,12 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are `serve`'s."""
         yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Stop with the engine: a process that only says that it has stopped is not started again by anybody."""
+        if self._ends_with_engine and self._app.service.pond.failure is not None:
+            self.stop()
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then tell whoever waits."""
@@ -172,7 +178,7 @@ def serve(
     Arguments:
         port: 0: any free one. tokens: who may do what; None: everybody everything, on loopback only.
         announce: called with the server's URL when it is ready.
-    Raises: PondError when the address cannot be had, or would need tokens.
+    Raises: PondError when the address cannot be had, or would need tokens; EngineError when the engine has stopped.
     """
     if tokens is None and not is_loopback(host):
         raise PondError(
@@ -180,7 +186,7 @@ def serve(
             "--file tokens` makes one; `millpond serve --token-file tokens` uses it"
         )
     listener = listen(host, port)
-    server = Server(create_app(pond, tokens, limits), address_of(listener))
+    server = Server(create_app(pond, tokens, limits), address_of(listener), ends_with_engine=True)
     before = {number: signal.signal(number, server.stop) for number in (signal.SIGTERM, signal.SIGINT)}
     # Everything made so far stays: left among the garbage collector's candidates it would be walked over and over
     # between requests (measured: more than half of the time that 200 clients got from the interpreter).
@@ -195,6 +201,8 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
         listener.close()
+    if pond.failure is not None:
+        raise EngineError(f"the engine has stopped: {pond.failure}")
 
 
 def _announce(server: Server, announce: Callable[[str], None]) -> None:

@@ -41,7 +41,7 @@ def status(core: Core) -> dict[str, Any]:
 
 
 def streams_status(core: Core) -> dict[str, dict[str, Any]]:
-    """What is known of each stream, by name."""
+    """What is known of each stream, by name. bytes: of its archive, as they lie on disk; bytes_in: read of sources."""
     with core.lock:
         published, catalog, recent = core.published, core.catalog, list(core.recent)
     streams = {}
@@ -51,13 +51,14 @@ def streams_status(core: Core) -> dict[str, dict[str, Any]]:
         runtime = core.streams[definition.id]
         streams[definition.name] = {
             "rows": counts.rows,
-            "rate": _rate(recent),
+            "rate": _rate(recent, str(definition.id)),
             "watermark": moment(progress.bound),
             "high_watermark": moment(progress.high),
             "late": counts.late,
             "dead": counts.dead,
             "unknown_columns": counts.unknown,
-            "bytes": counts.bytes,
+            "bytes": sum(s.size for s in runtime.archive.segments),
+            "bytes_in": counts.bytes,
             "pending_items": runtime.log.length - published.intake.get(str(definition.id), 0),
             "pending_rows": sum(
                 i.rows or 0 for i in runtime.log.items(published.intake.get(str(definition.id), 0), None)
@@ -78,7 +79,8 @@ def source_of(catalog: Catalog, stream: StreamDefinition) -> str:
     return f"{'answers' if stream.derived.query is not None else 'rows'} of {', '.join(names)}"
 
 
-def _rate(recent: list[dict[str, Any]]) -> float:
-    busy = [e for e in recent[-8:] if e["rows"]]
+def _rate(recent: list[dict[str, Any]], stream: str) -> float:
+    """Rows of a stream per second of the last epochs that took any of it."""
+    busy = [e for e in recent if e["streams"].get(stream)][-8:]
     seconds = sum(e["seconds"] for e in busy)
-    return round(sum(e["rows"] for e in busy) / seconds, 1) if seconds else 0.0
+    return round(sum(e["streams"][stream] for e in busy) / seconds, 1) if seconds else 0.0

@@ -49,6 +49,7 @@ class Telemetry:
             {
                 "epoch": work.epoch,
                 "rows": report.rows,
+                "streams": report.stream_rows,
                 "seconds": watch.total,
                 "stages": report.seconds | watch.laps,
                 "longest": {"map": longest(report.maps), "merge": longest(report.merges)},
