@@ -257,6 +257,10 @@ class Catalog:
         return {asked.owner(stream.id): (stream, asked)
                 for stream in self.streams.values() for asked in parse_operators(stream.options.operators)}  # fmt: skip
 
+    def made_of(self, query: int) -> list[StreamDefinition]:
+        """The streams that are made of a query's answers."""
+        return [s for s in self.streams.values() if s.derived is not None and s.derived.query == query]
+
     def derived_from(self, stream: int) -> list[StreamDefinition]:
         """The streams that are derived from a stream, directly or through others, near ones first."""
         found: list[StreamDefinition] = []

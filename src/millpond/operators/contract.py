@@ -155,7 +155,8 @@ class MergeTask:
 
     progress: of the streams, and of unions that are read, after the epoch. segments: the shard's committed state files,
     oldest first. failures: what fails in this epoch; an operator answers no query that does.
-    views: what operators show to those that have them as inputs, by owner.
+    views: what operators show to those that have them as inputs, by owner. answers: those that operators have given so
+    far in this task.
     """
 
     pond: str
@@ -166,6 +167,7 @@ class MergeTask:
     segments: Sequence[Segment]
     failures: Failures
     views: dict[str, Any] = field(default_factory=dict)
+    answers: list[Chunk] = field(default_factory=list)
 
     @property
     def db(self) -> duckdb.DuckDBPyConnection:
@@ -183,7 +185,7 @@ class Step:
     """What an operator gives in a merge task.
 
     state, answers: chunks to store. progress: of its queries, by id. spent: seconds, by query.
-    merged: seconds spent on state. scans, filters: as of `MergeReport`.
+    merged: seconds spent on state. scans, filters, passed: as of `MergeReport`.
     """
 
     state: list[Chunk] = field(default_factory=list)
@@ -193,6 +195,7 @@ class Step:
     merged: float = 0.0
     scans: dict[str, Scanned] = field(default_factory=dict)
     filters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Step) -> None:
         """Take in what another operator gives."""
@@ -203,6 +206,7 @@ class Step:
         self.merged += other.merged
         self.scans |= other.scans
         self.filters |= other.filters
+        self.passed |= other.passed
 
 
 @dataclass(frozen=True)
@@ -306,6 +310,21 @@ class Operator(ABC):
         Returns: what its queries get, and the state that they go on with; None: there is nothing to adopt.
         """
         return None
+
+    def adopt(self, pond: str, epoch: int, adoption: Adoption) -> int:
+        """Make of a finished back-fill, its own or another's, what an epoch needs that adopts it.
+
+        A repetition writes the same files.
+
+        Args:
+            pond: its folder.
+        Returns: the rows that were made.
+        """
+        return 0
+
+    def logged(self, answers: Chunk) -> Chunk:
+        """Answers that it has given as the log keeps them."""
+        return answers
 
     def compacted_as(self, kind: str) -> str:
         """The kind under which chunks of a kind are put together."""

@@ -10,7 +10,7 @@ from typing import Any
 from millpond.catalog import Catalog
 from millpond.operators.contract import Answering, Operator
 from millpond.operators.copies.operator import Copies
-from millpond.operators.derived.operator import DerivedRows
+from millpond.operators.derived.operator import DerivedAnswers, DerivedRows
 from millpond.operators.pairs.operator import PairsOperator
 from millpond.operators.panes.operator import PanesOperator
 from millpond.operators.relation.operator import RelationOperator
@@ -36,6 +36,7 @@ KINDS: tuple[type[Operator], ...] = (
     StoreOperator,
     RelationOperator,
     PairsOperator,
+    DerivedAnswers,
     DerivedRows,
     RowQueries,
 )

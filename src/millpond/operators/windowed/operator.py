@@ -28,7 +28,7 @@ from millpond.operators.announcing import announced
 from millpond.operators.contract import Answering, CompactTask, MergeTask, Past, Step
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
-from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for
+from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for, without_replaced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.coverage import with_coverage
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
@@ -332,6 +332,11 @@ class WindowOperator(Answering, WindowKind):
     def history(self, past: Past) -> Adoption | None:
         """See `Operator`."""
         return answer_past(type(self), self.synopsis, past)
+
+    def logged(self, answers: Chunk) -> Chunk:
+        """See `Operator`: without those that others replace, which are for streams that take rows back."""
+        paired = self.catalog.queries[int(answers.owner[1:])].definition.options.pairs
+        return replace(answers, table=without_replaced(answers.table)) if paired else answers
 
     def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
         """See `Operator`."""
