@@ -34,6 +34,7 @@ from millpond.types import (
     RowScan,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
     StreamDefinition,
     StreamQuery,
     WindowedQuery,
@@ -108,6 +109,12 @@ def last_windows(core: Core, asked: Asked[RowWindowQuery], scan: Scan) -> tuple[
     return grouped(core, last, Ends(FOREVER, last=True), scan)
 
 
+def open_sessions(core: Core, asked: Asked[SessionQuery], scan: Scan) -> tuple[pa.Table | None, int | None]:
+    """As `grouped`: all sessions of the rows in the range, those that are not over included."""
+    every = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
+    return grouped(core, every, Ends(FOREVER), scan)
+
+
 def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, int | None]:
     """Groups over all rows of a range at once: a window that holds all of time.
 
@@ -150,4 +157,4 @@ def _empty_group(query: WindowQuery, spec: PanesSpec, stream: StreamDefinition) 
     return answers if answers.num_rows else None
 
 
-__all__ = ["last_windows", "select_stream", "whole"]
+__all__ = ["last_windows", "open_sessions", "select_stream", "whole"]

@@ -21,7 +21,7 @@ from millpond.synopses.enums import put_together
 from millpond.synopses.finish import empty_answers, identity
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import read_heads
-from millpond.types import STATUS, Column, QueryDefinition
+from millpond.types import NUMBER, STATUS, Column, QueryDefinition
 
 #: Rows of answers that are read at once.
 MOST_ROWS = 50_000_000
@@ -153,7 +153,7 @@ def order_terms(definition: QueryDefinition) -> str:
         return ", ".join([quote(end), "revision", "op DESC", *map(_ordered, columns)])
     names = {o.expression: _ordered(Column(o.name, o.type)) for o in query.select}
     terms = [t.by(names[t.expression]) for t in query.sorted_by if t.expression in names]
-    first = [end, *(c.name for c in query.time_columns if c in query.identity)]
+    first = [end, NUMBER.name] if query.numbered else [end]
     return ", ".join([*first, *terms, *map(_ordered, log_columns(definition)[2:])])
 
 

@@ -27,6 +27,7 @@ from millpond.types import (
     RelationInput,
     RelationQuery,
     RowWindowQuery,
+    SessionQuery,
     StandingQuery,
     WindowedQuery,
     WindowQuery,
@@ -81,7 +82,7 @@ def plan_standing(facts: Facts, wanted: Wanted) -> PlannedStanding:
     match query:
         case RelationQuery() | PairsQuery():
             return _plan_relation(facts, wanted, query)
-        case WindowQuery() | RowWindowQuery():
+        case WindowQuery() | RowWindowQuery() | SessionQuery():
             return _plan_windows(facts, wanted, query)
         case _:
             assert_never(query)
@@ -95,7 +96,7 @@ def _plan_windows(facts: Facts, wanted: Wanted, query: WindowedQuery) -> Planned
     progress = progress_of(catalog, spec_of(query, stream, options), facts.published.progress)
     history = any(facts.sight.has_history(s) for s in [f.stream for f in query.feeds] or [stream.id])
     reusable = (options.since is None or not history) and query.reduce is None  # other samples, other states
-    if query.numbers:  # state serves who needs no more than is kept, numbered from the same row on
+    if query.numbered:  # state serves who needs no more than is kept, numbered from the same row on
         reusable = reusable and (stream.options.retention is None or not history)
     synopsis, new = assign(
         catalog if reusable else replace(catalog, synopses={}),

@@ -22,7 +22,6 @@ from millpond.types import (
     Aggregate,
     Answer,
     Column,
-    RowWindowQuery,
     TimeWindow,
     Window,
     WindowedQuery,
@@ -180,7 +179,8 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: WindowedQuery, time: st
     window = query.window
     start = f'"end" - {window.range}' if isinstance(window, TimeWindow) else '"start"'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
-    ends += [f"number AS {c.name}" for c in query.numbers]
+    if query.numbered:
+        ends.append("number AS window_number")
     values = _values(query, time, folded)
     if values:
         folded = folded.append_column("_at", pa.array(np.arange(folded.num_rows)))
@@ -204,7 +204,7 @@ def _has(split: Split, folded: pa.Table) -> bool:
 def _split(aggregate: Aggregate, time: str, query: WindowedQuery) -> Split:
     """How an aggregate is split, over the components of the window behind it if it has one of its own."""
     split = components_of(aggregate, time)
-    if isinstance(query, RowWindowQuery) or (aggregate.range is None and aggregate.since is None):
+    if not isinstance(query, WindowQuery) or (aggregate.range is None and aggregate.since is None):
         return split
     prefix = prefix_of(windows_of(query).index(window_behind(query, aggregate)))
     if not prefix:
@@ -234,7 +234,7 @@ def _outer(query: WindowedQuery, inner: str) -> str:
         hidden += [projected(o.expression, o.type, f"_k{i}") for i, o in enumerate(query.select)]
     else:
         hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
-    window = ["window_start", "window_end", *(c.name for c in query.numbers)]
+    window = list(dict.fromkeys(["window_start", "window_end", *(c.name for c in query.told_apart)]))
     limited = query.limit is not None or query.offset > 0
     order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)] if limited else []
     columns = [*window, *outputs, *hidden, *order]

@@ -26,7 +26,7 @@ from millpond.types.relation_queries import (
 )
 from millpond.types.selections import JoinFactor, Side
 from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, expressions_in
-from millpond.types.window_definitions import RowWindow, TimedWindow, Window
+from millpond.types.window_definitions import RowWindow, SessionWindow, TimedWindow, Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class Answer(Variant):
     time_columns: stand in front of those of `select`, and say of which window or instant a row of the answer is.
     end_column: of them the one that answers are put in order, asked for and settled by; '': the answer has no times.
     ends_by_time: windows end at instants that follow from the query alone, whatever rows there are.
+    numbered: windows have numbers, which count from the first row that there is.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
         is a bag, and revisions add rows to it and take others out.
     """
@@ -43,6 +44,7 @@ class Answer(Variant):
     time_columns: ClassVar[tuple[Column, ...]] = ()
     end_column: ClassVar[str] = ""
     ends_by_time: ClassVar[bool] = False
+    numbered: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
 
     select: tuple[Output, ...]
@@ -209,7 +211,7 @@ class Aggregation(StreamQuery):
 class WindowAggregation(Aggregation):
     """What queries over windows that have ends have in common.
 
-    numbers: columns that tell windows apart which end at one instant.
+    told_apart: columns that tell windows of one group apart which end at one instant.
     """
 
     time_columns: ClassVar[tuple[Column, ...]] = (
@@ -217,7 +219,7 @@ class WindowAggregation(Aggregation):
         Column("window_end", "TIMESTAMP"),
     )
     end_column: ClassVar[str] = "window_end"
-    numbers: ClassVar[tuple[Column, ...]] = ()
+    told_apart: ClassVar[tuple[Column, ...]] = ()
 
     @property
     def partition(self) -> tuple[Key, ...]:
@@ -228,9 +230,9 @@ class WindowAggregation(Aggregation):
     def identity(self) -> tuple[Column, ...]:
         """Copies of the grouping keys; with DISTINCT, of what is selected."""
         if not self.distinct:
-            return (*self.numbers, *(Column(f"_k{i}", k.type) for i, k in enumerate(self.keys)))
+            return (*self.told_apart, *(Column(f"_k{i}", k.type) for i, k in enumerate(self.keys)))
         partition = (Column(f"_p{i}", k.type) for i, k in enumerate(self.partition))
-        return (*self.numbers, *partition, *(Column(f"_k{i}", o.type) for i, o in enumerate(self.select)))
+        return (*self.told_apart, *partition, *(Column(f"_k{i}", o.type) for i, o in enumerate(self.select)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +251,8 @@ class RowWindowQuery(WindowAggregation):
 
     time_columns: ClassVar[tuple[Column, ...]] = (*WindowAggregation.time_columns, NUMBER)
     holds_end: ClassVar[bool] = True
-    numbers: ClassVar[tuple[Column, ...]] = (NUMBER,)
+    numbered: ClassVar[bool] = True
+    told_apart: ClassVar[tuple[Column, ...]] = (NUMBER,)
 
     window: RowWindow
 
@@ -257,6 +260,26 @@ class RowWindowQuery(WindowAggregation):
     def partition(self) -> tuple[Key, ...]:
         """See `WindowAggregation`."""
         return self.window.partition
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionQuery(WindowAggregation):
+    """Groups of the rows in each session. A row may come at the end of a session, and belongs to it then."""
+
+    holds_end: ClassVar[bool] = True
+    told_apart: ClassVar[tuple[Column, ...]] = WindowAggregation.time_columns[:1]
+
+    window: SessionWindow
+
+    @property
+    def partition(self) -> tuple[Key, ...]:
+        """See `WindowAggregation`."""
+        return self.session_keys
+
+    @property
+    def session_keys(self) -> tuple[Key, ...]:
+        """The keys that have sessions of their own, the first ones of all."""
+        return self.keys[: len(self.window.partition)] if self.window.partition else self.keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -446,13 +469,13 @@ class RowQuery:
 ScanQuery = GroupScan | RowScan
 
 #: A query over windows that have ends.
-WindowedQuery = WindowQuery | RowWindowQuery
+WindowedQuery = WindowQuery | RowWindowQuery | SessionQuery
 
 #: A query of CQL.
 RelationalQuery = RelationQuery | PairsQuery
 
 #: What stands with an operator of its own; row queries stand in the register.
-StandingQuery = WindowQuery | RowWindowQuery | RelationQuery | PairsQuery
+StandingQuery = WindowQuery | RowWindowQuery | SessionQuery | RelationQuery | PairsQuery
 
 #: Every query that may stand.
 Query = StandingQuery | RowQuery

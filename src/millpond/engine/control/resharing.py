@@ -151,7 +151,7 @@ def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing)
     known = published.queries.get(str(standing.id))
     if known is None or known.paused is not None or catalog.kept_by(own.owner):
         return None
-    if query.numbers and stream.options.retention is not None:
+    if query.numbered and stream.options.retention is not None:
         return None  # windows are numbered from the first row that was there
     high = progress_of(catalog, own.spec, published.progress).high
     need = keep_since(own, standing, stream, answering_kind(query).answered(known), high)
