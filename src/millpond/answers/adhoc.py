@@ -32,9 +32,7 @@ from millpond.types import (
     Aggregation,
     Column,
     RowScan,
-    RowWindowQuery,
     ScanQuery,
-    SessionQuery,
     StreamDefinition,
     StreamQuery,
     WindowedQuery,
@@ -103,16 +101,14 @@ def _windows(
     return told_by(shown, query, scan, moved=True)
 
 
-def last_windows(core: Core, asked: Asked[RowWindowQuery], scan: Scan) -> tuple[pa.Table | None, int | None]:
-    """As `grouped`: for every partition the window of rows that ends with its last row in the range."""
-    last = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
-    return grouped(core, last, Ends(FOREVER, last=True), scan)
+def each_window(core: Core, asked: Asked[WindowedQuery], last: bool, scan: Scan) -> tuple[pa.Table | None, int | None]:
+    """As `grouped`: all windows of the rows in the range, those that are not over included.
 
-
-def open_sessions(core: Core, asked: Asked[SessionQuery], scan: Scan) -> tuple[pa.Table | None, int | None]:
-    """As `grouped`: all sessions of the rows in the range, those that are not over included."""
+    Args:
+        last: of windows that end with rows, of every partition the one that ends with its last row.
+    """
     every = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
-    return grouped(core, every, Ends(FOREVER), scan)
+    return grouped(core, every, Ends(FOREVER, last=last), scan)
 
 
 def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, int | None]:
@@ -157,4 +153,4 @@ def _empty_group(query: WindowQuery, spec: PanesSpec, stream: StreamDefinition) 
     return answers if answers.num_rows else None
 
 
-__all__ = ["last_windows", "open_sessions", "select_stream", "whole"]
+__all__ = ["each_window", "select_stream", "whole"]

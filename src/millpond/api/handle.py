@@ -198,7 +198,7 @@ def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer
         if as_of is not None or core.published is published:
             break
     epoch = as_of[1] if isinstance(as_of, tuple) and as_of[0] == "epoch" else published.epoch
-    if standing.inputs:
+    if standing.definition.query.of_instants:
         return Answer(table, epoch, *relation_moment(core, published, standing, as_of))
     progress = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, published.progress)
     begin = end = None

@@ -35,6 +35,7 @@ class Answer(Variant):
 
     time_columns: stand in front of those of `select`, and say of which window or instant a row of the answer is.
     end_column: of them the one that answers are put in order, asked for and settled by; '': the answer has no times.
+    of_instants: what it answers holds at instants; else it is of windows.
     ends_by_time: windows end at instants that follow from the query alone, whatever rows there are.
     numbered: windows have numbers, which count from the first row that there is.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
@@ -43,6 +44,7 @@ class Answer(Variant):
 
     time_columns: ClassVar[tuple[Column, ...]] = ()
     end_column: ClassVar[str] = ""
+    of_instants: ClassVar[bool] = False
     ends_by_time: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
@@ -312,6 +314,7 @@ class Relational(Answer):
 
     time_columns: ClassVar[tuple[Column, ...]] = (Column("at", "TIMESTAMP"),)
     end_column: ClassVar[str] = "at"
+    of_instants: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
     keeps_windows: ClassVar[bool] = True
 

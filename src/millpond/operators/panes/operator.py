@@ -34,12 +34,13 @@ from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import open_pane, settled_pane
 from millpond.operators.windowed.operator import WindowOperator
-from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.past_windows import HistoryState, OneWindow
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, Spec
+from millpond.synopses.last_window import bounded, start_of_last
 from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
@@ -160,6 +161,13 @@ class PanesOperator(WindowOperator):
     ) -> pa.Table | None:
         """See `WindowKind`."""
         raise TypeError("windows that end at instants are those of all partitions")
+
+    @staticmethod
+    def window_at(query: Any, now: int, before: int) -> OneWindow | None:
+        """See `WindowKind`."""
+        start = start_of_last(query.window, now, before)
+        # Before the first landmark there is no window.
+        return None if start >= before else OneWindow(start, start, bounded(query, start, now, before))
 
     @staticmethod
     def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:

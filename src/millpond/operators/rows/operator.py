@@ -21,15 +21,16 @@ from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import WindowOperator
-from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.past_windows import EachWindow, HistoryState, OneWindow
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import finish_windows, merge_partials
+from millpond.synopses.last_window import bounded, start_of_last
 from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
-from millpond.types import Query, RowWindowQuery
+from millpond.types import CountWindow, Query, RowWindowQuery
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -112,6 +113,14 @@ class RowsOperator(WindowOperator):
         """See `WindowKind`."""
         folded = last_row_windows(db, spec, query, merge_partials(db, spec, list(parts)))
         return None if folded is None else finish_windows(db, query, spec.time, folded)
+
+    @staticmethod
+    def window_at(query: Any, now: int, before: int) -> OneWindow | EachWindow | None:
+        """See `WindowKind`: a window that ends with a row is open at its start."""
+        if isinstance(query.window, CountWindow):
+            return EachWindow(last=True)
+        start = start_of_last(query.window, now, before)
+        return None if start >= before else OneWindow(start, start + 1, bounded(query, start, now, before))
 
     @staticmethod
     def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:

@@ -22,7 +22,7 @@ from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import WindowOperator
-from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.past_windows import EachWindow, HistoryState
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
@@ -125,6 +125,11 @@ class SessionsOperator(WindowOperator):
     ) -> pa.Table | None:
         """See `WindowKind`."""
         raise TypeError("sessions end with no certain row")
+
+    @staticmethod
+    def window_at(query: Any, now: int, before: int) -> EachWindow:
+        """See `WindowKind`: the sessions that a row at NOW would be in."""
+        return EachWindow(since=now)
 
     @staticmethod
     def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
