@@ -380,6 +380,10 @@ class Operator(ABC):
         return None
 
 
+#: Why all queries but one refuse the option `every`.
+ONLY_RSTREAM = "'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen"
+
+
 @dataclass(frozen=True)
 class Mark:
     """A watermark that a query has beside its own.
@@ -398,12 +402,18 @@ class Answering(Operator):
     `standing` is one of its users, `known` that query's progress, `progress` that of the streams, by id.
 
     query_kind: the queries that its kind answers.
+    refuses: options that mean nothing to it, and why; {value} stands for what is asked.
     progress_kind: what its kind knows of a query's progress beside what all do. Records have it unread: whoever looks
     at it reads it first (`QueryProgress.read`).
     """
 
     query_kind: ClassVar[type]
+    refuses: ClassVar[Mapping[str, str]] = {}
     progress_kind: type[OwnProgress] = NothingOwn
+
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """Raises: Refusal when a query of the kind cannot have some options, or cannot be over these streams."""
 
     @classmethod
     def combined(cls, before: QueryProgress, shards: Sequence[QueryProgress]) -> QueryProgress:

@@ -25,7 +25,7 @@ from millpond.operators.windowed.operator import WindowOperator
 from millpond.support.errors import Refusal
 from millpond.support.spelling import nearest
 from millpond.synopses import Spec
-from millpond.types import RelationalQuery, StandingQuery, StreamDefinition
+from millpond.types import RelationalQuery, ScanQuery, StandingQuery, StreamDefinition
 from millpond.types.options.asked_operators import parse_operators
 
 #: A line for each kind, behind those that it reads.
@@ -88,9 +88,14 @@ def relations_over(query: RelationalQuery) -> type[RowReader[Any]]:
     return next(kind for kind in KINDS if issubclass(kind, RowReader) and isinstance(query, kind.query_kind))
 
 
+def kinds_answering(query: StandingQuery | ScanQuery) -> list[type[Answering]]:
+    """The kinds of operators that answer a query: one, if it may stand."""
+    return [kind for kind in KINDS if issubclass(kind, Answering) and isinstance(query, kind.query_kind)]
+
+
 def answering_kind(query: StandingQuery) -> type[Answering]:
     """The kind of operators that answers a query; for a quarantined one there is the kind, and no operator."""
-    return next(kind for kind in KINDS if issubclass(kind, Answering) and isinstance(query, kind.query_kind))
+    return kinds_answering(query)[0]
 
 
 def check_asked(stream: StreamDefinition) -> None:

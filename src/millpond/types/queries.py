@@ -38,6 +38,7 @@ class Answer(Variant):
     of_instants: what it answers holds at instants; else it is of windows.
     ends_by_time: windows end at instants that follow from the query alone, whatever rows there are.
     numbered: windows have numbers, which count from the first row that there is.
+    adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
         is a bag, and revisions add rows to it and take others out.
     """
@@ -47,6 +48,7 @@ class Answer(Variant):
     of_instants: ClassVar[bool] = False
     ends_by_time: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
+    adds_up: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
 
     select: tuple[Output, ...]
@@ -142,11 +144,9 @@ class StreamQuery(Answer):
     signed: rows of the stream with `op = '-'` take others back.
     lookup: tables that the rows are joined with before they enter windows; expressions are over the joined rows then.
     holds_end: windows hold the instant of their end, so that one is over when the watermark is beyond it.
-    adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
     """
 
     holds_end: ClassVar[bool] = False
-    adds_up: ClassVar[bool] = False
 
     stream: str
     where: Expression | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
@@ -16,7 +16,7 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.announcing import announced
-from millpond.operators.contract import CompactTask, Mark, MergeTask, Past, Step
+from millpond.operators.contract import ONLY_RSTREAM, CompactTask, Mark, MergeTask, Past, Step
 from millpond.operators.pairs.advance import advance_pairs, all_pairs, moved, pairs_final, pairs_needed
 from millpond.operators.pairs.pair_plans import pairs_plan
 from millpond.operators.pairs.pairs_progress import PairsProgress, Progress
@@ -51,6 +51,11 @@ class PairsOperator(RowReader[PairsProgress]):
     """A stream of pairs. It does not wait for progress: this says what is late, what is kept, and who is alone."""
 
     in_pieces = False
+    refuses: ClassVar[Mapping[str, str]] = {
+        **RowReader.refuses,
+        "every": ONLY_RSTREAM,
+        "early": "'early' is for answers that wait for the watermark; pairs go out at once",
+    }
     query_kind = PairsQuery
     progress_kind = PairsProgress
     loads = staticmethod(finding.load)

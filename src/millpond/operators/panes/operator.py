@@ -24,8 +24,8 @@ from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, sett
 from millpond.operators.panes.measuring import decision_for
 from millpond.operators.panes.pane_plans import pane_facts
 from millpond.operators.panes.prefixes import fold_prefix
+from millpond.operators.panes.smoothing import check_slots, smoothed, wait
 from millpond.operators.panes.smoothing import due as flush_due
-from millpond.operators.panes.smoothing import smoothed, wait
 from millpond.operators.panes.state import PaneState, pane_chunk
 from millpond.operators.panes.state_plans import state_plan
 from millpond.operators.plan_facts import PlanFacts
@@ -39,12 +39,22 @@ from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
+from millpond.support.errors import Refusal
 from millpond.synopses import PanesSpec, Spec
 from millpond.synopses.last_window import bounded, start_of_last
 from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
-from millpond.types import KindWindow, Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
+from millpond.types import (
+    KindWindow,
+    LandmarkWindow,
+    Query,
+    QueryOptions,
+    StreamDefinition,
+    TimeWindow,
+    WindowedQuery,
+    WindowQuery,
+)
 from millpond.types.plan_nodes import PlanNode
 from millpond.windows import Cover, Panes, first_end_after, last_end_until
 from millpond.windows.landmark_windows import landmark_zero
@@ -216,6 +226,18 @@ class PanesOperator(WindowOperator):
         return super().due_by_clock(standing, known, clock) or flush_due(
             definition.query, definition.options, known.read(self.progress_kind), clock
         )
+
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        if options.empty == "report" and isinstance(query.window, LandmarkWindow):
+            raise Refusal(
+                "a window that grows reports every window since a group's first row by itself: leave empty='report'"
+                " out",
+                "empty",
+            )
+        if options.flush != "at once":
+            check_slots(query, options, streams)
 
     @classmethod
     def reads_since(cls, query: Any, start: int) -> int | None:

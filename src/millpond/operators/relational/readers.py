@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 import duckdb
 import numpy as np
@@ -103,6 +103,11 @@ class RowReader(Answering, Generic[R]):
     """
 
     in_pieces = True
+    refuses: ClassVar[Mapping[str, str]] = {
+        "empty": "empty='report' is for windows with SLIDE; a relation is defined at every instant",
+        "state": "state='{value}' is for windows of time with a SLIDE",
+        "flush": "flush='{value}' is for windows that end at instants",
+    }
     progress_kind: type[R]
 
     def __init__(self, catalog: Catalog, standing: Standing) -> None:

@@ -20,7 +20,7 @@ from millpond.operators.rows.state import RowState, row_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import WindowOperator
+from millpond.operators.windowed.operator import OF_ROWS, WindowOperator, check_marks
 from millpond.operators.windowed.past_windows import EachWindow, HistoryState, OneWindow
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
@@ -30,7 +30,7 @@ from millpond.synopses.last_window import bounded, start_of_last
 from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
-from millpond.types import CountWindow, Query, RowWindowQuery
+from millpond.types import CountWindow, Query, QueryOptions, RowWindowQuery, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -53,6 +53,7 @@ class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
     spec_kind, query_kind = RowsSpec, RowWindowQuery
+    refuses = OF_ROWS
     spec: RowsSpec
 
     @classmethod
@@ -138,6 +139,11 @@ class RowsOperator(WindowOperator):
     def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
         """See `WindowOperator`: there may be a row to end a window with."""
         return known.closed <= high
+
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        check_marks(query, streams, "windows that end with rows")
 
     @classmethod
     def lasting(cls, known: int) -> str:

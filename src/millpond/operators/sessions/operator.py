@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import pyarrow as pa
@@ -21,11 +21,12 @@ from millpond.operators.sessions.state import SessionState, session_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import WindowOperator
+from millpond.operators.windowed.operator import OF_ROWS, WindowOperator, check_marks
 from millpond.operators.windowed.past_windows import EachWindow, HistoryState
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
+from millpond.support.errors import Refusal
 from millpond.synopses.session_partials import (
     SessionsSpec,
     floor_of,
@@ -37,7 +38,7 @@ from millpond.synopses.session_partials import (
     together,
 )
 from millpond.tables import Chunk
-from millpond.types import Query, SessionQuery
+from millpond.types import Query, QueryOptions, SessionQuery, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -66,6 +67,10 @@ class SessionsOperator(WindowOperator):
     """Sessions over the rows of one synopsis."""
 
     spec_kind, query_kind = SessionsSpec, SessionQuery
+    refuses: ClassVar[Mapping[str, str]] = {
+        **OF_ROWS,
+        "empty": "empty='report' is for windows that end at instants; sessions are made of rows",
+    }
     spec: SessionsSpec
 
     @classmethod
@@ -147,6 +152,17 @@ class SessionsOperator(WindowOperator):
     def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
         """See `WindowOperator`: a session may end up to the gap of its last row after that."""
         return True
+
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        if query.reduced:
+            raise Refusal(
+                "REDUCE leaves rows out, and sessions end where there are none: fewer rows would make other sessions",
+                words=("REDUCE",),
+                expected="the query without REDUCE",
+            )
+        check_marks(query, streams, "sessions")
 
     @classmethod
     def lasting(cls, known: int) -> str:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import duckdb
 import numpy as np
@@ -25,7 +25,7 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.operators.announcing import announced
-from millpond.operators.contract import Answering, CompactTask, MergeTask, Past, Step
+from millpond.operators.contract import ONLY_RSTREAM, Answering, CompactTask, MergeTask, Past, Step
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
 from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for, without_replaced
@@ -39,11 +39,31 @@ from millpond.operators.windowed.ordering import in_order
 from millpond.operators.windowed.past_windows import WindowKind, answer_past
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.support.errors import Refusal
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, read_chunks
 from millpond.types import QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
+
+#: Of windows that are no intervals between instants.
+OF_ROWS: Final = {
+    "every": ONLY_RSTREAM,
+    "empty": "empty='report' is for windows that end at instants; one that ends with a row holds it",
+    "state": "state='{value}' is for windows of time with a SLIDE",
+    "flush": "flush='{value}' is for windows that end at instants",
+}
+
+
+def check_marks(query: WindowedQuery, streams: Sequence[StreamDefinition], kind: str) -> None:
+    """Raises: Refusal where windows cannot be over a stream whose groups have bounds of their own, which drops rows."""
+    dropped = [s.name for s in streams if s.options.marks_by is not None and s.options.late == "drop"]
+    if dropped and not query.feeds:
+        raise Refusal(
+            f"{kind} are not available over a stream with marks_by and late='drop'",
+            words=(dropped[0],),
+            expected="a stream with late='revise'",
+        )
 
 
 class WindowState(Protocol):
@@ -79,6 +99,7 @@ class WindowOperator(Answering, WindowKind):
     """
 
     spec_kind: ClassVar[type]
+    refuses: ClassVar[Mapping[str, str]] = {"every": ONLY_RSTREAM}
     progress_kind: type[WindowProgress] = WindowProgress
 
     def __init__(self, catalog: Catalog, synopsis: Synopsis) -> None:
