@@ -17,13 +17,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millpond.language.filled_scripts import Filled, Parameters, with_parameters
     from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
     from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
     from millpond.language.plan.table_queries import TableQuery
     from millpond.language.resolve.relation_refs import DEAD_COLUMNS, RelationRef
     from millpond.language.resolve.schema import Schema
-    from millpond.language.rewindow import with_window
+    from millpond.language.rewindow import select_text, with_window
     from millpond.language.script import parse
     from millpond.language.syntax.statement_types import (
         AlterColumns,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         CreateStream,
         CreateTable,
         DeriveStream,
+        Describe,
         Drain,
         Drop,
         Explain,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         RefreshTable,
         Select,
         Show,
+        ShowCreate,
         Statement,
     )
     from millpond.language.syntax.token_places import pointing, pointing_into, token_place
@@ -60,6 +63,7 @@ _HOMES = {
     "CreateTable": "syntax.statement_types",
     "DEAD_COLUMNS": "resolve.relation_refs",
     "DeriveStream": "syntax.statement_types",
+    "Describe": "syntax.statement_types",
     "Drain": "syntax.statement_types",
     "Drop": "syntax.statement_types",
     "Explain": "syntax.statement_types",
@@ -70,6 +74,7 @@ _HOMES = {
     "Schema": "resolve.from_items",
     "Select": "syntax.statement_types",
     "Show": "syntax.statement_types",
+    "ShowCreate": "syntax.statement_types",
     "Statement": "syntax.statement_types",
     "bind_query": "plan.binding",
     "bind_select": "plan.standing",
@@ -79,8 +84,12 @@ _HOMES = {
     "parse": "script",
     "pointing": "syntax.token_places",
     "pointing_into": "syntax.token_places",
+    "Filled": "filled_scripts",
+    "Parameters": "filled_scripts",
+    "select_text": "rewindow",
     "token_place": "syntax.token_places",
     "wider_than": "inference.widening",
+    "with_parameters": "filled_scripts",
     "with_window": "rewindow",
 }
 
@@ -96,15 +105,19 @@ __all__ = [
     "CreateStream",
     "CreateTable",
     "DeriveStream",
+    "Describe",
     "Drain",
     "Drop",
     "Explain",
+    "Filled",
     "Invoke",
+    "Parameters",
     "RefreshTable",
     "RelationRef",
     "Schema",
     "Select",
     "Show",
+    "ShowCreate",
     "Statement",
     "TableQuery",
     "bind_query",
@@ -115,8 +128,10 @@ __all__ = [
     "parse",
     "pointing",
     "pointing_into",
+    "select_text",
     "token_place",
     "wider_than",
+    "with_parameters",
     "with_window",
 ]
 
