@@ -43,7 +43,7 @@ from millpond.synopses import connection
 from millpond.tables import Chunk, DurableWrites, Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.shard_cache import Version
-from millpond.types import Query, QueryDefinition, QueryOptions, StreamDefinition
+from millpond.types import Expression, Query, QueryDefinition, QueryOptions, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 # -- map ---------------------------------------------------------------------------------------------------------------
@@ -261,6 +261,24 @@ class Past:
 # -- the contract ------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Kept:
+    """The state of an operator as SHOW SYNOPSES has it.
+
+    kind: what it is called. streams: of whose rows it is made. pane: what there is of each group, or each instant.
+    filter: which rows enter; None: all. keys: what it is grouped by, or placed by. components: how many columns it has.
+    form: of its rows.
+    """
+
+    kind: str
+    streams: tuple[str, ...]
+    pane: str
+    filter: Expression | None
+    keys: str
+    components: int
+    form: str
+
+
 class Operator(ABC):
     """A standing computation.
 
@@ -369,6 +387,14 @@ class Operator(ABC):
         """
         return None
 
+    def kept(self, split: Mapping[str, str]) -> Kept | None:
+        """The state that queries share of it, for SHOW SYNOPSES; None: there is none to be shown.
+
+        Args:
+            split: the keys whose rows are split over shards, as of `Manifest.hot`.
+        """
+        return None
+
     def needs(
         self, progress: Mapping[str, StreamProgress], queries: Mapping[str, Any], failures: Failures
     ) -> int | None:
@@ -458,6 +484,11 @@ class Answering(Operator):
     def left_out(cls, known: QueryProgress) -> LeftOut:
         """What the back-fill of a query has left out (REDUCE)."""
         return LeftOut(())
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """The window through which a query sees the state of an owner, as in SQL."""
+        return ""
 
     def marks(self, standing: Standing, known: QueryProgress) -> Sequence[Mark]:
         """What there is to be said of a query's watermark beside how far it has answered."""

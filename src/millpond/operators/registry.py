@@ -88,6 +88,14 @@ def relations_over(query: RelationalQuery) -> type[RowReader[Any]]:
     return next(kind for kind in KINDS if issubclass(kind, RowReader) and isinstance(query, kind.query_kind))
 
 
+def state_of(catalog: Catalog) -> Iterator[Operator]:
+    """An operator for all state that queries share, or shared before they were quarantined."""
+    for synopsis in catalog.synopses.values():
+        yield windows_over(synopsis.spec)(catalog, synopsis)
+    for store in catalog.stores.values():
+        yield StoreOperator(catalog, store)
+
+
 def kinds_answering(query: StandingQuery | ScanQuery) -> list[type[Answering]]:
     """The kinds of operators that answer a query: one, if it may stand."""
     return [kind for kind in KINDS if issubclass(kind, Answering) and isinstance(query, kind.query_kind)]

@@ -28,6 +28,7 @@ from millpond.operators.panes.smoothing import check_slots, smoothed, wait
 from millpond.operators.panes.smoothing import due as flush_due
 from millpond.operators.panes.state import PaneState, pane_chunk
 from millpond.operators.panes.state_plans import state_plan
+from millpond.operators.panes.window_texts import window_text
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.advance import Advanced, revise_for
 from millpond.operators.windowed.closing import Closing
@@ -42,7 +43,14 @@ from millpond.progress import NEVER
 from millpond.support.errors import Refusal
 from millpond.synopses import PanesSpec, Spec
 from millpond.synopses.last_window import bounded, start_of_last
-from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
+from millpond.synopses.pane_partials import (
+    merge_panes,
+    panes_spec,
+    partial_panes,
+    window_behind,
+    windows_of,
+    without_panes,
+)
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
 from millpond.types import (
@@ -55,6 +63,7 @@ from millpond.types import (
     WindowedQuery,
     WindowQuery,
 )
+from millpond.types.durations import duration
 from millpond.types.plan_nodes import PlanNode
 from millpond.windows import Cover, Panes, first_end_after, last_end_until
 from millpond.windows.landmark_windows import landmark_zero
@@ -89,6 +98,7 @@ class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
 
     spec_kind, query_kind = PanesSpec, WindowQuery
+    state_word = "panes"
     spec: PanesSpec
 
     @classmethod
@@ -257,6 +267,18 @@ class PanesOperator(WindowOperator):
         """See `Answering`."""
         window, delay = query_of(standing).window, standing.definition.options.delay
         return last_end_until(window, bound - delay) > before - delay
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        query = query_of(standing)
+        behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
+        return " and ".join(window_text(window) for window in behind or (query.window,))
+
+    def pane_text(self) -> str:
+        """See `WindowOperator`."""
+        panes = self.spec.panes
+        return duration(panes.width) if isinstance(panes, Panes) else panes.kind.split("@")[0]
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: a pane."""

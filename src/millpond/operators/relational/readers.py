@@ -25,6 +25,7 @@ from millpond.operators.contract import Answering, MergeTask, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import high_of, least_bound
 from millpond.operators.relational.probing import Probed, probed_streams
+from millpond.operators.relational.relational_plans import input_text
 from millpond.operators.relational.relational_progress import R, Reading
 from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
@@ -178,6 +179,12 @@ class RowReader(Answering, Generic[R]):
         """
 
     # -- what they share
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        inputs = zip(standing.inputs, standing.relational.inputs, strict=True)
+        return " and ".join(input_text(item) for each, item in inputs if each == owner)
 
     @classmethod
     def known_until(cls, query: Any, bounds: Sequence[int]) -> int:

@@ -53,7 +53,7 @@ class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
     spec_kind, query_kind = RowsSpec, RowWindowQuery
-    refuses = OF_ROWS
+    refuses, state_word = OF_ROWS, "row window"
     spec: RowsSpec
 
     @classmethod
@@ -157,6 +157,19 @@ class RowsOperator(WindowOperator):
     def open_end(self, known: QueryProgress) -> int:
         """See `WindowOperator`: progress must be beyond the end of a window, since equal times may still come."""
         return 0 if known.closed >= FOREVER else 1
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        query = standing.windowed
+        assert isinstance(query, RowWindowQuery)
+        window = query.window
+        extent = f"ROWS {window.rows}" if isinstance(window, CountWindow) else "RANGE"
+        return f"[{extent} SLIDE {window.slide}]"
+
+    def pane_text(self) -> str:
+        """See `WindowOperator`."""
+        return "rows"
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: an instant; rows know what windows that end from it on need."""

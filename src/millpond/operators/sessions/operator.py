@@ -16,7 +16,7 @@ from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
-from millpond.operators.sessions.session_plans import session_facts
+from millpond.operators.sessions.session_plans import session_facts, session_text
 from millpond.operators.sessions.state import WHOLE, SessionState, living, session_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
@@ -68,6 +68,7 @@ class SessionsOperator(WindowOperator):
     """Sessions over the rows of one synopsis."""
 
     spec_kind, query_kind = SessionsSpec, SessionQuery
+    state_word = "sessions"
     refuses: ClassVar[Mapping[str, str]] = {
         **OF_ROWS,
         "empty": "empty='report' is for windows that end at instants; sessions are made of rows",
@@ -177,6 +178,17 @@ class SessionsOperator(WindowOperator):
     def open_end(self, known: QueryProgress) -> int:
         """See `WindowOperator`: progress must be beyond the end of a session, since a row may come at it."""
         return 0 if known.closed >= FOREVER else 1
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        query = standing.windowed
+        assert isinstance(query, SessionQuery)
+        return session_text(query.window)
+
+    def pane_text(self) -> str:
+        """See `WindowOperator`."""
+        return "sessions"
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: an instant from which on sessions end."""

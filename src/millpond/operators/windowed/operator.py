@@ -25,7 +25,7 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.operators.announcing import announced
-from millpond.operators.contract import ONLY_RSTREAM, Answering, CompactTask, MergeTask, Past, Step
+from millpond.operators.contract import ONLY_RSTREAM, Answering, CompactTask, Kept, MergeTask, Past, Step
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
 from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for, without_replaced
@@ -95,10 +95,11 @@ class WindowState(Protocol):
 class WindowOperator(Answering, WindowKind):
     """Windows over the state of one synopsis, which all its queries share.
 
-    spec_kind: of such synopses.
+    spec_kind: of such synopses. state_word: what SHOW SYNOPSES calls them.
     """
 
     spec_kind: ClassVar[type]
+    state_word: ClassVar[str]
     refuses: ClassVar[Mapping[str, str]] = {"every": ONLY_RSTREAM}
     progress_kind: type[WindowProgress] = WindowProgress
 
@@ -384,6 +385,16 @@ class WindowOperator(Answering, WindowKind):
     def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
         """See `Operator`."""
         return self.explain(facts) if stream.id in self.spec.streams else None
+
+    def kept(self, split: Mapping[str, str]) -> Kept:
+        """See `Operator`."""
+        spec, streams = self.spec, tuple(self.catalog.streams[n].label for n in self.spec.streams)
+        keys = ", ".join(map(str, spec.keys))
+        return Kept(self.state_word, streams, self.pane_text(), spec.where, keys, len(spec.components), spec.form)
+
+    @abstractmethod
+    def pane_text(self) -> str:
+        """What a synopsis keeps of each group."""
 
     def needed_since(self, task: CompactTask | MergeTask) -> int:
         """The event time from which any query may still need state."""
