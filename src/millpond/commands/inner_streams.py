@@ -16,14 +16,13 @@ from millpond.commands.planned import Event, Ids, MakeStream, Step
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.language.rewrite.unnamed_streams import named, stream_of
-from millpond.operators.registry import answering_kind, relations_over
+from millpond.operators.registry import answering_kind
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
 from millpond.types import (
     InnerStream,
     QueryOptions,
-    RelationalQuery,
     Staged,
     StandingQuery,
     StreamDefinition,
@@ -83,7 +82,7 @@ class _Settling:
                 inner = named(inner, name, real)
             own = QueryOptions(
                 since=_since(query, since, bound), revise_for=late + below,
-                held_rows=options.held_rows, memory_rows=options.memory_rows,
+                held_rows=options.held_rows, memory_rows=options.memory_rows, pairs=inner.keyed,
             )  # fmt: skip
             stream = self._shared(each, inner, own) or self._make(each, inner, own)
             progress = self.facts.published.progress.get(str(stream.id), StreamProgress())
@@ -101,10 +100,9 @@ class _Settling:
         """The event time before which all is known of the streams that a query's own streams are made of."""
         known: dict[str, int] = {}
         for each in query.inner:
-            relation = each.query
-            assert isinstance(relation, RelationalQuery)  # else it is no stream
-            bounds = [min(known[n] if n in known else self._bound(n) for n in i.names) for i in relation.inputs]
-            known[each.name] = relations_over(relation).known_until(relation, bounds)
+            inner = each.query
+            bounds = [min(known[n] if n in known else self._bound(n) for n in names) for names in inner.names_by_input]
+            known[each.name] = answering_kind(inner).known_until(inner, bounds)
         return min(known.values())
 
     def _bound(self, name: str) -> int:
@@ -134,8 +132,7 @@ class _Settling:
         name = self._free(each.name.split(" within ")[0])
         planned = plan_standing(self.facts, Wanted(self.ids.take(), name, query, options, query.text))
         standing = planned.standing
-        assert isinstance(query, RelationalQuery)  # else it is no stream
-        sources = [s for i in query.inputs for n in i.names if (s := catalog.stream(n)) is not None]
+        sources = [s for n in query.stream_names if (s := catalog.stream(n)) is not None]
         definition = stream_of(each, name, sorted({s.id for s in sources}), standing.id)
         assert definition.derived is not None
         derivation = replace(

@@ -476,6 +476,11 @@ class Answering(Operator):
         return None
 
     @classmethod
+    def known_until(cls, query: Any, bounds: Sequence[int]) -> int:
+        """Until when the answer of a query is known, when its inputs are complete up to some bounds."""
+        return min(bounds)
+
+    @classmethod
     def next_end(cls, query: Any, closed: int) -> int | None:
         """The end of the window that closes next when a query has answered up to `closed`; None: rows say when."""
         return None

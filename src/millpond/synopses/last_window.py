@@ -11,6 +11,7 @@ from millpond.support.sql import quote
 from millpond.synopses.pane_partials import window_behind
 from millpond.types import (
     Aggregate,
+    CalendarWindow,
     CountWindow,
     Expression,
     KindWindow,
@@ -23,6 +24,7 @@ from millpond.types import (
     WindowQuery,
     composed,
 )
+from millpond.windows.calendar_panes import back_from
 from millpond.windows.landmark_windows import BEGINNING, last_before
 from millpond.windows.registered import axis_of
 
@@ -38,6 +40,8 @@ def start_of_last(window: Window | RowWindow, now: int, until: int) -> int:
             axis = axis_of(window.kind)
             held = axis.held((until - 1) // axis.grid * axis.grid)
             return axis.start_of(held.start) if len(held) else until
+        case CalendarWindow():
+            return back_from(window, now, until)
         case LandmarkWindow():
             since = [int(last_before(mark, np.array([until]))[0]) for mark in window.landmarks]
             return min(since + ([now - window.range] if window.range else []))

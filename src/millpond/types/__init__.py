@@ -75,6 +75,8 @@ from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
 from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
 from millpond.types.stream_definitions import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
 from millpond.types.window_definitions import (
+    CalendarSpan,
+    CalendarWindow,
     CountWindow,
     KindDefinition,
     KindWindow,
@@ -110,6 +112,8 @@ __all__ = [
     "Aggregate",
     "Aggregation",
     "Answer",
+    "CalendarSpan",
+    "CalendarWindow",
     "Call",
     "Column",
     "ConstantInput",

@@ -70,9 +70,14 @@ class Answer(Variant):
         return ()
 
     @property
+    def names_by_input(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the streams that it reads, by input: several of a union."""
+        raise NotImplementedError
+
+    @property
     def stream_names(self) -> tuple[str, ...]:
         """The names of the streams that it reads."""
-        raise NotImplementedError
+        return tuple(name for names in self.names_by_input for name in names)
 
     @property
     def union_names(self) -> tuple[str, ...]:
@@ -166,9 +171,9 @@ class StreamQuery(Answer):
         return self.order_by
 
     @property
-    def stream_names(self) -> tuple[str, ...]:
-        """The names of the streams of the union, or of the only one."""
-        return tuple(f.name for f in self.feeds) or (self.stream,)
+    def names_by_input(self) -> tuple[tuple[str, ...], ...]:
+        """See `Answer`."""
+        return (self.union_names or (self.stream,),)
 
     @property
     def union_names(self) -> tuple[str, ...]:
@@ -337,9 +342,9 @@ class Relational(Answer):
         return self.inputs[0].stream
 
     @property
-    def stream_names(self) -> tuple[str, ...]:
-        """The names of the streams of all inputs."""
-        return tuple(name for item in self.inputs for name in item.names)
+    def names_by_input(self) -> tuple[tuple[str, ...], ...]:
+        """See `Answer`."""
+        return tuple(item.names for item in self.inputs)
 
     @property
     def table_names(self) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class PairsOperator(RowReader[PairsProgress]):
 
     @classmethod
     def known_until(cls, query: Any, bounds: Sequence[int]) -> int:
-        """See `RowReader`."""
+        """See `Answering`."""
         first, second = bounds
         return marks_of(query, (first, second)).result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import duckdb
 import numpy as np
@@ -54,18 +54,19 @@ from millpond.synopses.pane_partials import (
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
 from millpond.types import (
-    KindWindow,
+    CalendarWindow,
     LandmarkWindow,
     Query,
     QueryOptions,
     StreamDefinition,
     TimeWindow,
+    Window,
     WindowedQuery,
     WindowQuery,
 )
 from millpond.types.durations import duration
 from millpond.types.plan_nodes import PlanNode
-from millpond.windows import Cover, Panes, first_end_after, last_end_until
+from millpond.windows import CalendarPanes, KindPanes, Panes, begin_of, first_end_after, last_end_until
 from millpond.windows.landmark_windows import landmark_zero
 from millpond.windows.pane_layout import WHOLE
 
@@ -227,8 +228,7 @@ class PanesOperator(WindowOperator):
         window = query_of(standing).window
         # The first end that is not closed yet; nothing was closed while the bound was not known.
         end = first_end_after(window, known.closed if known.closed > NEVER else high)
-        start = NEVER if isinstance(window, KindWindow) else int(Cover(Panes(1), window).starts(np.array([end]))[0])
-        return end <= reached and (standing.definition.options.empty == "report" or start <= high)
+        return end <= reached and (standing.definition.options.empty == "report" or begin_of(window, end) <= high)
 
     def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
         """See `Answering`."""
@@ -240,7 +240,7 @@ class PanesOperator(WindowOperator):
     @classmethod
     def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
         """See `Answering`."""
-        if options.empty == "report" and isinstance(query.window, LandmarkWindow):
+        if options.empty == "report" and _grows(query.window):
             raise Refusal(
                 "a window that grows reports every window since a group's first row by itself: leave empty='report'"
                 " out",
@@ -278,7 +278,15 @@ class PanesOperator(WindowOperator):
     def pane_text(self) -> str:
         """See `WindowOperator`."""
         panes = self.spec.panes
-        return duration(panes.width) if isinstance(panes, Panes) else panes.kind.split("@")[0]
+        match panes:
+            case Panes():
+                return duration(panes.width)
+            case CalendarPanes():
+                return str(panes.span)
+            case KindPanes():
+                return panes.kind.split("@")[0]
+            case _:
+                assert_never(panes)
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: a pane."""
@@ -324,3 +332,7 @@ class PanesOperator(WindowOperator):
             partials = [without_cut(db, spec, t) for t in partials]
         forms = settled(db, spec, partials, tuples, eager)
         return [pane_chunk(self.owner, spec, max(c.epoch for c in chunks), t) for t in forms.tables]
+
+
+def _grows(window: Window) -> bool:
+    return isinstance(window, LandmarkWindow) or (isinstance(window, CalendarWindow) and window.grows)

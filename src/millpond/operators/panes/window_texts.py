@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from millpond.types import DAY, HOUR, KindWindow, Landmark, LandmarkWindow, TimeWindow, Window
+from millpond.types import (
+    DAY,
+    HOUR,
+    CalendarSpan,
+    CalendarWindow,
+    KindWindow,
+    Landmark,
+    LandmarkWindow,
+    TimeWindow,
+    Window,
+)
 from millpond.types.durations import duration
 from millpond.types.instants import moment
 from millpond.windows.landmark_windows import is_dated
@@ -20,6 +30,11 @@ def window_text(window: Window) -> str:
             return f"[KIND {window.name}]"
         case LandmarkWindow():
             return f"[RANGE ALL {_since(window.landmark)}SLIDE {duration(window.slide)}]"
+        case CalendarWindow():
+            extent = f"ALL EVERY {window.length}" if window.grows else window.length
+            return f"[RANGE {extent} SLIDE {window.step} ZONE '{window.zone}']".upper().replace(
+                window.zone.upper(), window.zone
+            )
         case TimeWindow():
             return f"[RANGE {duration(window.range)} SLIDE {duration(window.slide)}]"
         case _:
@@ -36,7 +51,11 @@ def _since(landmark: Landmark) -> str:
         return ""
     at = moment(landmark.since)
     since = f"SINCE TIMESTAMP '{at}' " if is_dated(landmark) else f"SINCE '{at.removeprefix('1970-01-01 ')}' "
-    if landmark.every is not None:
+    if landmark.always:
+        since = f"ORIGIN TIMESTAMP '{at}' "
+    if landmark.months:
+        since += f"EVERY {CalendarSpan(landmark.months, 'months')} ".upper()
+    elif landmark.every is not None:
         since += f"{_PERIODS.get(landmark.every) or f'EVERY {duration(landmark.every)}'} "
     return since + (f"ZONE '{landmark.zone}' " if landmark.zone != "UTC" else "")
 

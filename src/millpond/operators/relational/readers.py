@@ -187,11 +187,6 @@ class RowReader(Answering, Generic[R]):
         return " and ".join(input_text(item) for each, item in inputs if each == owner)
 
     @classmethod
-    def known_until(cls, query: Any, bounds: Sequence[int]) -> int:
-        """Until when the answer of a query is known, when its inputs are complete up to some bounds."""
-        return min(bounds)
-
-    @classmethod
     def revise_for(cls, query: Any, options: QueryOptions) -> int:
         """See `Answering`."""
         return spare_of(query, options)
