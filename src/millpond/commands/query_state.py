@@ -12,9 +12,9 @@ from millpond.commands.planned import CheckHistory, Event
 from millpond.commands.pond_facts import ArchiveFacts, Facts
 from millpond.language.plan.spreading import together_of
 from millpond.manifests.quarantine import Failures
+from millpond.operators.registry import windows_over
 from millpond.operators.relational.skew import hashed
 from millpond.operators.windowed.needs import complete_since, needed_by, summary_since
-from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import spec_of
 from millpond.types import (
@@ -185,9 +185,13 @@ def _complete_since(facts: Facts, owner: str) -> int:
     users = [q for q in catalog.users(owner) if q.status == "live" and str(q.id) in known]
     reached = progress_of(catalog, synopsis.spec, published.progress)
     failures = Failures(catalog, "sharing")
-    since = failures.each(
-        users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)].read(WindowProgress), reached.high), 2**62
-    )
+    covered = windows_over(synopsis.spec).covered
+
+    def since_of(query: Standing) -> int:
+        progress = known[str(query.id)]
+        return complete_since(query, synopsis, stream, progress, covered(progress), reached.high)
+
+    since = failures.each(users, since_of, 2**62)
     if summaries := catalog.kept_by(owner):
         kept = summary_since(synopsis, reached.bound, reached.high)
         since.append(max(kept, min(s.start for s in summaries)))

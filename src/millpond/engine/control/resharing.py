@@ -20,9 +20,8 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
-from millpond.operators.registry import answering_kind
+from millpond.operators.registry import answering_kind, windows_over
 from millpond.operators.windowed.needs import complete_since, keep_since
-from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import NEVER
 from millpond.relations import spare_of
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
@@ -180,9 +179,13 @@ def _complete_since(catalog: Catalog, published: Published, synopsis: Synopsis) 
     users = [q for q in catalog.users(synopsis.owner) if q.status == "live" and str(q.id) in known]
     users = [q for q in users if known[str(q.id)].paused is None]
     failures = Failures(catalog, "sharing")
-    since = failures.each(
-        users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)].read(WindowProgress), high), 2**62
-    )
+    covered = windows_over(synopsis.spec).covered
+
+    def since_of(query: Standing) -> int:
+        progress = known[str(query.id)]
+        return complete_since(query, synopsis, stream, progress, covered(progress), high)
+
+    since = failures.each(users, since_of, 2**62)
     return min(since, default=2**62)
 
 

@@ -119,7 +119,7 @@ class PanesOperator(WindowOperator):
         if not isinstance(query, WindowQuery):
             return None
         own = partial(pane_facts, facts, query, standing=standing is not None)
-        return window_plan("panes", facts, query, standing, own)
+        return window_plan("panes", facts, query, standing, own, cls.covered)
 
     def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
         """See `Operator`: with the forms that its state has."""

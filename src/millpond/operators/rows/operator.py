@@ -72,7 +72,7 @@ class RowsOperator(WindowOperator):
         """See `Operator`."""
         if not isinstance(query, RowWindowQuery):
             return None
-        return window_plan("rows", facts, query, standing, partial(row_window_facts, query))
+        return window_plan("rows", facts, query, standing, partial(row_window_facts, query), cls.covered)
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[RowState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`. Rows that are late for every window do not count."""

@@ -91,7 +91,7 @@ class SessionsOperator(WindowOperator):
         """See `Operator`."""
         if not isinstance(query, SessionQuery):
             return None
-        return window_plan("sessions", facts, query, standing, partial(session_facts, query))
+        return window_plan("sessions", facts, query, standing, partial(session_facts, query), cls.covered)
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[SessionState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`."""
