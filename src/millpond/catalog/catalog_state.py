@@ -17,14 +17,11 @@ from millpond.synopses.partials.dispatch import Spec
 from millpond.types import (
     FunctionDefinition,
     KindDefinition,
-    KindWindow,
     QueryDefinition,
     RelationalQuery,
-    StandingQuery,
     StreamDefinition,
     TableDefinition,
     WindowedQuery,
-    WindowQuery,
 )
 from millpond.types.options.asked_operators import AskedOperator, parse_operators
 
@@ -291,7 +288,7 @@ class Catalog:
 
     def of_kind(self, reference: str) -> list[Standing]:
         """The queries over windows of a registered kind."""
-        return [q for q in self.queries.values() if _kind_of(q.definition.query) == reference]
+        return [q for q in self.queries.values() if q.definition.query.window_kind == reference]
 
     def users(self, owner: str) -> list[Standing]:
         """The queries that have a synopsis or a store; see `served`."""
@@ -316,8 +313,3 @@ class Catalog:
     def running(self) -> list[Standing]:
         """The queries that something may have to be done for: all but those that are quarantined."""
         return [q for q in self.queries.values() if q.status != "quarantined"]
-
-
-def _kind_of(query: StandingQuery) -> str | None:
-    """The reference of the registered kind of a query's windows; None: they are of another."""
-    return query.window.kind if isinstance(query, WindowQuery) and isinstance(query.window, KindWindow) else None

@@ -7,7 +7,7 @@ from typing import Literal
 
 from millpond.types.columns import COVERED, EXACT, STATUS, Column
 from millpond.types.options.query_options import QueryOptions
-from millpond.types.queries import RelationQuery, StandingQuery
+from millpond.types.queries import StandingQuery
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class QueryDefinition:
     @property
     def is_relation(self) -> bool:
         """Whether its answer is a relation, with rows at every instant, and not a stream or windows."""
-        return isinstance(self.query, RelationQuery) and not self.query.makes_stream
+        return bool(self.query.change_columns)
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -6,6 +6,7 @@ kinds of queries matches them all (`typing.assert_never`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -26,7 +27,7 @@ from millpond.types.relation_queries import (
 )
 from millpond.types.selections import JoinFactor, Side
 from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, expressions_in
-from millpond.types.window_definitions import RowWindow, SessionWindow, TimedWindow, Window
+from millpond.types.window_definitions import KindWindow, RowWindow, SessionWindow, TimedWindow, Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,20 @@ class Answer(Variant):
     def reach(self) -> int:
         """How far rows of its streams may lie apart that come into one row, as windows of time say it (µs)."""
         return 0
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """What it says of how much of its streams' past is read."""
+        return ()
+
+    @property
+    def window_kind(self) -> str | None:
+        """The reference of the registered kind that its windows are of; None: they are of none."""
+        return None
+
+    def with_narrowed(self, narrowed: Sequence[tuple[tuple[str, str], ...]]) -> Self:
+        """The query with what it knows of columns that became wider (`StreamQuery.narrowed`), by input."""
+        raise NotImplementedError
 
     @property
     def reduced(self) -> bool:
@@ -181,6 +196,15 @@ class StreamQuery(Answer):
         return tuple(f.name for f in self.feeds)
 
     @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """See `Answer`."""
+        return () if self.reduce is None else (self.reduce,)
+
+    def with_narrowed(self, narrowed: Sequence[tuple[tuple[str, str], ...]]) -> Self:
+        """See `Answer`."""
+        return replace(self, narrowed=narrowed[0])
+
+    @property
     def reduced(self) -> bool:
         """See `Answer`."""
         return self.reduce is not None
@@ -250,6 +274,11 @@ class WindowQuery(WindowAggregation):
     ends_by_time: ClassVar[bool] = True
 
     window: Window
+
+    @property
+    def window_kind(self) -> str | None:
+        """See `Answer`."""
+        return self.window.kind if isinstance(self.window, KindWindow) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,6 +404,16 @@ class Relational(Answer):
     def joined(self) -> JoinPlan | None:
         """The join from whose rows' validity it follows, if it does."""
         return None
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """See `Answer`."""
+        return tuple(item.reduce for item in self.inputs if item.reduce is not None)
+
+    def with_narrowed(self, narrowed: Sequence[tuple[tuple[str, str], ...]]) -> Self:
+        """See `Answer`."""
+        inputs = zip(self.inputs, narrowed, strict=True)
+        return replace(self, inputs=tuple(replace(item, narrowed=each) for item, each in inputs))
 
     def with_joined(self, join: JoinPlan) -> Self:
         """The query with another plan of its join; only of one that is kept by it."""
