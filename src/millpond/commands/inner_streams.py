@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from millpond.commands.planned import Event, Ids, MakeStream, Step
 from millpond.commands.pond_facts import Facts
@@ -26,6 +26,7 @@ from millpond.types import (
     Staged,
     StandingQuery,
     StreamDefinition,
+    from_json,
     to_json,
     union_from_json,
 )
@@ -114,11 +115,11 @@ class _Settling:
         """A stream that is there and has what is needed."""
         if not self.facts.settings.share:
             return None
-        key, catalog = _key(each, query, options), self.facts.catalog
+        wanted, catalog = made_of(_key(each, query, options)), self.facts.catalog
         for stream in catalog.streams.values():
             if (
                 stream.derived is None
-                or key_as_written_now(stream.derived.inner) != key
+                or made_of(stream.derived.inner) != wanted
                 or stream.derived.query not in catalog.queries
             ):
                 continue
@@ -166,24 +167,17 @@ class _Settling:
 
 
 def _key(each: InnerStream, query: StandingQuery, options: QueryOptions) -> str:
-    """What a stream is made of, and what of it is kept: equal for queries that can share one."""
-    what = [_made_of(replace(query, text="")), each.revisions, to_json(replace(options, since=None))]
+    """What a stream is made of, and what of it is kept, as JSON."""
+    what = [to_json(replace(query, text="")), each.revisions, to_json(replace(options, since=None))]
     return json.dumps(what, sort_keys=True)
 
 
-def _made_of(query: StandingQuery) -> dict[str, Any]:
-    """A query as JSON, without what its SQL says besides."""
-    found: dict[str, Any] = to_json(query)
-    found.pop("calls", None)
-    return found
-
-
-def key_as_written_now(key: str) -> str:
-    """A key as it is written now, of a stream that an older version made."""
+def made_of(key: str) -> tuple[StandingQuery, str, QueryOptions] | None:
+    """What a key says, whichever version wrote it: equal for queries that can share a stream; None: it has a name."""
     if not key:
-        return ""
-    query, *others = json.loads(key)
-    return json.dumps([_made_of(union_from_json(StandingQuery, query)), *others], sort_keys=True)
+        return None
+    query, revisions, options = json.loads(key)
+    return union_from_json(StandingQuery, query), revisions, from_json(QueryOptions, options)
 
 
 def _since(query: StandingQuery, since: Since, bound: int) -> Since:

@@ -221,7 +221,7 @@ def partial_panes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Ta
     if extra:
         columns.append(extra)
     columns.append(f"sum({SIGN})::BIGINT AS n" if spec.signed else "count(*)::BIGINT AS n")
-    columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
+    columns += spec.listed
     made = query_table(db, f"SELECT {', '.join(columns)} FROM {source} GROUP BY ALL", segment=segment)
     return shrink(db, spec.components, made)
 

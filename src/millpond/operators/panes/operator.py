@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never, cast
 
@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Standing
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
-from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_together
 from millpond.operators.panes.advance import advance, open_answers
 from millpond.operators.panes.catching_up import catch_up
@@ -98,20 +98,9 @@ def query_of(standing: Standing) -> WindowQuery:
 class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
 
-    spec_kind, query_kind = PanesSpec, WindowQuery
+    spec_kind, query_kind, mapper_kind = PanesSpec, WindowQuery, PanesMapper
     state_word = "panes"
     spec: PanesSpec
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[PanesOperator]:
-        """See `Operator`."""
-        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, PanesSpec)]
-        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
-
-    def mapper(self, task: MapTask) -> Mapper | None:
-        """See `Operator`."""
-        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
-        return PanesMapper(task, self.synopsis) if fed else None
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:

@@ -106,6 +106,3 @@ def input_text(item: RelationInput) -> str:
             return "[RANGE UNBOUNDED]"
         case _:
             assert_never(window)
-
-
-__all__ = ["input_text", "relational_plan"]

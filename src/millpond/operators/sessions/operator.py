@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -10,10 +10,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
 from millpond.operators.sessions.session_plans import session_facts, session_text
@@ -67,24 +67,13 @@ class SessionsMapper(SynopsisMapper):
 class SessionsOperator(WindowOperator):
     """Sessions over the rows of one synopsis."""
 
-    spec_kind, query_kind = SessionsSpec, SessionQuery
+    spec_kind, query_kind, mapper_kind = SessionsSpec, SessionQuery, SessionsMapper
     state_word = "sessions"
     refuses: ClassVar[Mapping[str, str]] = {
         **OF_ROWS,
         "empty": "empty='report' is for windows that end at instants; sessions are made of rows",
     }
     spec: SessionsSpec
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[SessionsOperator]:
-        """See `Operator`."""
-        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, SessionsSpec)]
-        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
-
-    def mapper(self, task: MapTask) -> Mapper | None:
-        """See `Operator`."""
-        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
-        return SessionsMapper(task, self.synopsis) if fed else None
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:

@@ -32,6 +32,3 @@ def session_text(window: SessionWindow) -> str:
     gap = f"({window.spans})" if window.spans is not None else duration(window.gap)
     most = "" if window.longest is None else f" MAX {duration(window.longest)}"
     return f"[{f'PARTITION BY {by} ' if by else ''}SESSION {gap}{most}]"
-
-
-__all__ = ["session_facts", "session_text"]

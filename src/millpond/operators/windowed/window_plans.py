@@ -121,6 +121,3 @@ def _until_when(
         Fact("late rows", late + (f", for {spare} behind the watermark" if late == "revise" else "")),
         Fact("windows", f"{coverage}; {there}"),
     ]
-
-
-__all__ = ["filter_and_keys", "over", "summary_facts", "window_plan"]
