@@ -132,7 +132,8 @@ class DerivedAnswers(Operator):
     def adopt(self, pond: str, epoch: int, adoption: Adoption) -> int:
         """See `Operator`: the answers of a back-fill are the stream's, too."""
         made = 0
-        for number, segment in enumerate(adoption.results if self.standing.id in adoption.queries else ()):
+        files = adoption.passed or adoption.results
+        for number, segment in enumerate(files if self.standing.id in adoption.queries else ()):
             path = os.path.join(results_folder(pond), segment.path)
             mine = [c.table for c in read_chunks([path], {self.answers})]
             made += write_answers(pond, self.stream, epoch, ADOPTED + number, mine)

@@ -116,7 +116,8 @@ def complete_since(
     """
     kept = keep_since(synopsis, standing, stream, known.closed, high)
     window = standing.windowed.window
-    start = landmark_for(window, known.start) if isinstance(window, LandmarkWindow) else known.start
+    start = max(known.start, known.floor)
+    start = landmark_for(window, start) if isinstance(window, LandmarkWindow) else start
     return max(kept, start, covered)
 
 
