@@ -28,6 +28,14 @@ def leads_away(path: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Generated:
+    """A column that no source gives: DuckDB SQL over the columns that sources do give."""
+
+    column: str
+    sql: str
+
+
+@dataclass(frozen=True)
 class StreamOptions:
     """What `WITH (…)` behind CREATE STREAM says. Durations are microseconds of event time (`idle`: of clock time).
 
@@ -48,6 +56,7 @@ class StreamOptions:
     archive: how it is organised, as `types.archive_design` reads it. seed: of samples of it; None: the stream's id.
     operators: what is computed of its rows beside queries, as `types.options.asked_operators` reads it.
     missing: what a file without a declared column is: refused, or NULL there (as with streams of older versions).
+    generated: columns that are computed of the others when rows are read.
     added: columns that came later than the stream; files from before that lack them are not refused.
     """
 
@@ -81,6 +90,7 @@ class StreamOptions:
     operators: str = ""
     missing: Literal["error", "null"] = "null"
     added: tuple[str, ...] = ()
+    generated: tuple[Generated, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +139,12 @@ class StreamDefinition:
     def column(self, name: str) -> Column | None:
         """The column of that name (case-insensitive), or None."""
         return next((c for c in self.all_columns if c.name.lower() == name.lower()), None)
+
+    def makes(self, name: str) -> bool:
+        """Whether no source gives that column: it is generated, or the time of arrival."""
+        lower = name.lower()
+        arrival = self.options.time == ARRIVAL and lower == ARRIVAL
+        return arrival or any(g.column.lower() == lower for g in self.options.generated)
 
     @property
     def folder(self) -> str:

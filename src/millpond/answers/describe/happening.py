@@ -27,8 +27,9 @@ from millpond.types.results import DeadCause, DrainReport, QueryReport, StreamRe
 _VALUES = (
     (r"^(column '[^']*': )'.*'( does not fit )", r"\1a value\2"),
     (r"^line [0-9]+: ", ""),
-    (r"^(\w+ Error: .*?(?:string|value|timestamp|date|time|blob|field format:?) )[\"'].*[\"']", r"\1…"),
-    (r"^(\w+ Error: .*)\([-+*/%0-9. eE]+\)", r"\1(…)"),
+    (r"( Error: .*?(?:string|value|format:) )(?:'.*'|\".*?\"|\S+)( to |, expected | according )", r"\1…\2"),
+    (r"( according to format specifier \".*?\").*", r"\1"),
+    (r"( Error: .*)\([-+*/%0-9. eE]+\)", r"\1(…)"),
 )
 
 

@@ -21,6 +21,7 @@ from millpond.types.options.stream_values import (
     Marks,
     Retention,
     StorePlace,
+    TimeFormat,
 )
 from millpond.types.options.value_kinds import Boolean, Choice, Span, Text, Whole
 
@@ -69,8 +70,11 @@ class StreamTerms(FileTerms):
         "name", Choice(("name", "mtime")), "in which order files are taken: by name or by time of change"
     )
     event_time: str = option(
-        "", Text("a timestamp column, or 'arrival'"), "the event time's column; by default the only timestamp"
+        "",
+        Text("a column, two columns ('day, time'), an expression, or 'arrival'"),
+        "where a row's event time stands, or what makes it; by default the only timestamp column",
     )
+    time_format: str = option("", TimeFormat(), "how the event time is written where it is no timestamp")
     ordered: bool | None = option(
         None, Boolean(), "whether every row is as new as the newest seen, or late; by default without a lateness"
     )
