@@ -35,6 +35,7 @@ PAGES = [
     "docs/adaptive.md",
     "docs/joins.md",
     "docs/plans.md",
+    "docs/sql.md",
 ]
 
 

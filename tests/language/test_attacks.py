@@ -33,7 +33,14 @@ ATTACKS = [
     "SELECT * FROM (SELECT * FROM read_text('x'))",
     "WITH a AS (SELECT * FROM read_text('x')) SELECT * FROM a",
     'SELECT * FROM (WITH "/etc/passwd" AS (SELECT 1) SELECT 1) a, "/etc/passwd"',
-    "WITH RECURSIVE a AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM a) SELECT * FROM a",
+    "WITH RECURSIVE a AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM read_text('x')) SELECT * FROM a",
+    "SELECT * FROM slow, json_execute_serialized_sql('x')",
+    "PIVOT read_csv('/etc/passwd') ON a USING sum(b)",
+    "TABLE '/etc/passwd'",
+    "SELECT list_transform([1], lambda x: getenv('HOME')) FROM reading",
+    "SELECT list_transform([1], lambda x: getenv('HOME'))",
+    "SELECT [getenv('HOME') FOR x IN [1]] FROM reading",
+    "SELECT * FROM range(1) AS r, read_text('x')",
     "SELECT getenv('HOME')",
     "SELECT current_setting('secret_directory')",
     "SELECT main.getenv('HOME')",
@@ -50,7 +57,6 @@ ATTACKS = [
     "SELECT json_execute_serialized_sql('x')",
     "SELECT list_transform([1], lambda x: getenv('HOME'))",
     "SELECT list_transform([1], x -> getenv('HOME'))",
-    "SELECT COLUMNS('.*') FROM slow",
     "SELECT $1",
     "SELECT ?",
     "SELECT 1::\"INTEGER) FROM read_text('x') --\"",
@@ -83,11 +89,8 @@ ATTACKS = [
     "DESCRIBE reading",
     "SELECT * FROM (DESCRIBE reading)",
     "SELECT * FROM (SHOW ALL TABLES)",
-    "SELECT * FROM (PIVOT slow ON sensor USING sum(mph))",
     "SELECT * FROM slow TABLESAMPLE 10%",
     "SELECT * FROM slow AT (VERSION => 1)",
-    "SELECT * FROM unnest([1])",
-    "SELECT * FROM range(1000000000000)",
     "FROM slow |> WHERE mph > 1",
     f"CREATE QUERY q AS SELECT count(*) FROM reading {W} WHERE getenv('HOME') = sensor",
     f"CREATE QUERY q AS SELECT count(*) FROM reading {W} WHERE sensor = (SELECT content FROM read_text('x'))",
@@ -179,13 +182,18 @@ def test_allowed_functions_exist_and_are_pure():
         "struct_pack",
         "row",
         "rank_dense",
+        "try",
     }
     windows = WINDOW_FUNCTIONS | syntax | OURS  # OURS are rewritten, and never reach DuckDB by their names
     assert not {f for f in SCALARS | set(AGGREGATES) | RELATION_AGGREGATES if f not in known | windows}
     volatile = {name for name, _, stability in rows if stability == "VOLATILE"}
     assert not volatile & (SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS)
     tables = {name for name, kind, _ in rows if kind in ("table", "table_macro", "pragma")}
-    assert not tables & SCALARS - {"repeat"}  # both kinds exist; in an expression it is the pure one
+    assert not tables & SCALARS - {
+        "repeat",
+        "range",
+        "generate_series",
+    }  # both kinds exist; in an expression it is the pure one
 
 
 WORD_LIST = """

@@ -167,7 +167,9 @@ def test_what_is_a_selection(catalog):
     assert kind("SELECT count(*) FROM reading", True) is RowQuery
     assert kind("SELECT count(*) FROM reading", False) is GroupScan
     assert kind("SELECT count(*) FROM reading BEGIN NOW - 5 s END NOW", False) is RowQuery
-    assert kind("SELECT count(*) FROM reading, clicks WHERE page = sensor", False) is RowQuery
+    assert kind("SELECT count(*) FROM reading, clicks WHERE page = sensor", True) is RowQuery
+    assert kind("SELECT count(*) FROM reading, clicks WHERE page = sensor", False) is TableQuery
+    assert kind("SELECT count(*) FROM reading, clicks WHERE page = sensor BEGIN NOW - 5 s END NOW", False) is RowQuery
     assert kind("SELECT count(*) FROM slow, sensors WHERE id = sensor", False) is TableQuery
 
 

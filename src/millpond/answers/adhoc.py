@@ -19,6 +19,7 @@ from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of, is_retained
 from millpond.catalog.unions import Union, progress_of
 from millpond.engine.core import Core
+from millpond.language.plan.event_time_bounds import event_times
 from millpond.operators.windowed.coverage import with_coverage
 from millpond.operators.windowed.evaluation import no_panes
 from millpond.progress import FOREVER, NEVER, StreamProgress, now
@@ -71,8 +72,11 @@ def _retained(core: Core, stream: StreamDefinition, query: ScanQuery, scan: Scan
     published = core.published
     streams = streams_read(core, query, stream)
     latest = now_of(published, [streams]) if query.feeds else None
-    wanted = Range(epoch=published.epoch, high=None if latest is None else latest + 1)
-    lows = [retained_from(s, published) for s in streams]
+    # The streams of a union have event times of their own.
+    first, beyond = (None, None) if query.feeds else event_times(query.where, stream.options.time)
+    highs = [each for each in (None if latest is None else latest + 1, beyond) if each is not None]
+    wanted = Range(epoch=published.epoch, low=first, high=min(highs, default=None))
+    lows = [max(retained_from(s, published), NEVER if first is None else first) for s in streams]
     if scan.reduced:  # copies may be kept for longer than the rows: each is seen as long as its own retention says
         ranges = [wanted] * len(streams)
         scan.floors = {s.id: floors_of(s, low) for s, low in zip(streams, lows, strict=True)}

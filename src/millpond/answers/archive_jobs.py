@@ -56,6 +56,10 @@ ANSWER_ROWS = 20_000_000
 Q = TypeVar("Q", bound=StreamQuery, covariant=True)
 
 
+class TooManyRows(QueryError):
+    """An answer would have more rows than it may."""
+
+
 @dataclass(frozen=True)
 class Asked(Generic[Q]):
     """A question about what is kept of a stream, or of the streams of a union.
@@ -140,7 +144,7 @@ def _together(payloads: Sequence[Payload], way: str) -> pa.Table | None:
     tables = [unpack(p) for p in payloads if p]
     total = sum(t.num_rows for t in tables)
     if total > ANSWER_ROWS:
-        raise QueryError(f"the answer has {total} rows, at most {ANSWER_ROWS} are allowed; add {way}")
+        raise TooManyRows(f"the answer has more than {ANSWER_ROWS:,} rows, which is the most; add {way}")
     return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
 
@@ -184,6 +188,8 @@ def plain_rows(core: Core, asked: Asked[RowScan], scan: Scan) -> pa.Table:
     streams = streams_read(core, query, asked.stream)
     with core.pinned():
         plan = plan_scan(core.archives, streams, asked.ranges(streams), scan)
+        if plan.rows > ANSWER_ROWS and query.where is None and query.limit is None and not query.distinct:
+            raise TooManyRows(f"the answer has {plan.rows:,} rows, at most {ANSWER_ROWS:,} are allowed; add a filter")
         job = _Plain(core.path, tuple(streams), query, scan.reduced)
         outcomes = _run(core, plan, scan, job.map, _forward, 1)
     table = _together([payload for _, payload in outcomes], "a filter or LIMIT")
@@ -227,13 +233,17 @@ class _Plain:
         where = f" WHERE ({query.where})" if query.where else ""
         # Every task keeps what could be among the first LIMIT rows.
         most = replace(query, limit=None if query.limit is None else query.limit + query.offset, offset=0)
+        count = 0
         for rows in together(reader.rows(scan.splits)):
+            if count > ANSWER_ROWS:
+                break  # there are too many already
             segment = entering(rows, union, stream.id, schema)
             source = as_declared("segment", casts_of(first), segment.column_names)
             inner = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(outputs)} FROM {source}{where}"
             sql = f"SELECT * FROM ({inner}) {_tail(most, bool(query.distinct))}"
             found = query_table(connection(), sql, segment=segment)
             if found.num_rows:
+                count += found.num_rows
                 yield Parcel(0, "", task, pack(found))
         yield counted_parcel(task, reader.counters)
 
@@ -244,4 +254,4 @@ def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Pay
     return {SCAN: report}, pack(pa.concat_tables(tables, promote_options="permissive")) if tables else b""
 
 
-__all__ = ["ANSWER_ROWS", "QUICK_ROWS", "Asked", "Ends", "grouped", "plain_rows", "streams_read"]
+__all__ = ["ANSWER_ROWS", "QUICK_ROWS", "Asked", "Ends", "TooManyRows", "grouped", "plain_rows", "streams_read"]

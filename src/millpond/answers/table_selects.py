@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millpond.answers.adhoc import select_stream
+from millpond.answers.archive_jobs import ANSWER_ROWS, TooManyRows
+from millpond.answers.bounded_sql import bounded_table
 from millpond.answers.finals import final_answers
 from millpond.answers.relation_answers import current_relation
 from millpond.answers.standing_answers import all_revisions, latest_answers
@@ -18,20 +20,33 @@ from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.core import Core
 from millpond.language import RelationRef, TableQuery
 from millpond.support.errors import QueryError
-from millpond.synopses import connection, query_table
-from millpond.synopses.tolerance import one_line
 from millpond.tables.storage_types import from_storage
 from millpond.types import ConstantInput, StreamDefinition, TableDefinition
 
 
 def select_relations(core: Core, query: TableQuery) -> pa.Table:
-    """The answer of a SELECT without streams. Raises: QueryError when an expression of it fails on a row."""
-    tables = {ref.alias: relation_of(core, ref, query.ends.get(ref.alias)) for ref in query.relations}
+    """The answer of a SELECT over tables, answers, and streams as tables.
+
+    Raises: QueryError when an expression of it fails on a row, or when it would read or give too many rows.
+    """
+    with core.pinned():  # all streams at one publish record
+        tables = {ref.alias: _read(core, query, ref) for ref in query.relations}
+    answer = bounded_table(query.sql, ANSWER_ROWS, core.settings.select_timeout, **tables)
+    return answer if query.columns is None else answer.rename_columns([c.name for c in query.columns])
+
+
+def _read(core: Core, query: TableQuery, ref: RelationRef) -> pa.Table:
+    """The rows of one of its relations."""
+    asked = query.asked.get(ref.alias)
+    if asked is None:
+        return relation_of(core, ref, query.ends.get(ref.alias))
     try:
-        answer = query_table(connection(), query.sql, **tables)
-    except duckdb.Error as error:
-        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
-    return answer.rename_columns([c.name for c in query.columns])
+        return select_stream(core, asked).select([c.name for c in ref.columns])
+    except TooManyRows:
+        raise QueryError(
+            f"more than {ANSWER_ROWS:,} rows of '{ref.name}' would be needed as a table; a condition on them, or a"
+            f" subquery with GROUP BY over {ref.name} alone, needs fewer"
+        ) from None
 
 
 def relation_of(core: Core, ref: RelationRef | ConstantInput, ends: tuple[int, int] | None = None) -> pa.Table:

@@ -60,7 +60,7 @@ from millpond.types.options import (
 RESERVED = ("window_start", "window_end", "revision", COVERED, "op", "_id", "_epoch", "_bound")
 STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
 MAX_STATEMENT = 500_000
-_QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES")
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES", "PIVOT", "UNPIVOT", "TABLE")
 _MAX_NAME = 128
 
 
@@ -433,9 +433,7 @@ class _Reader:
         if bounds:
             self.parser = self._load(kept)
             self.parser._advance(index)
-        node = self.parser._parse_statement()
-        if isinstance(node, exp.Subquery):
-            node = node.unnest()
+        node = self.parser.parse_query()
         if not isinstance(node, exp.Query):
             self.fail("this is not a query", self.tokens[0], expected="SELECT …")
         return WrittenSelect(node, bounds=bounds, **{name: self.common[name] for name in ("text", "offset", "script")})

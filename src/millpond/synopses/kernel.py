@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 
 import duckdb
@@ -24,7 +25,18 @@ UNPLANNABLE = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserExc
 
 def connection() -> duckdb.DuckDBPyConnection:
     """This thread's connection: one DuckDB thread, UTC, no external access, configuration locked."""
-    db: duckdb.DuckDBPyConnection | None = getattr(_local, "db", None)
+    return _connection("db")
+
+
+def asking_connection() -> duckdb.DuckDBPyConnection:
+    """This thread's connection for SQL that a user has thought of: as `connection`, with less of the memory."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return _connection("asking", f"SET memory_limit = '{memory // 3} B'")
+
+
+def _connection(name: str, *more: str) -> duckdb.DuckDBPyConnection:
+    known: dict[str, tuple[duckdb.DuckDBPyConnection, int]] = _local.__dict__.setdefault("known", {})
+    db, functions = known.get(name, (None, 0))
     if db is None:
         db = duckdb.connect(":memory:")
         for setting in (
@@ -32,12 +44,12 @@ def connection() -> duckdb.DuckDBPyConnection:
             "SET TimeZone = 'UTC'",
             "SET preserve_insertion_order = true",
             "SET python_enable_replacements = false",
+            *more,
             "SET enable_external_access = false",
             "SET lock_configuration = true",
         ):
             db.execute(setting)
-        _local.db, _local.functions = db, 0
-    _local.functions = install(db, _local.functions)
+    known[name] = db, install(db, functions)
     return db
 
 
@@ -58,5 +70,5 @@ def query_table(db: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) -> 
 
 
 def reset() -> None:
-    """Give this thread a new connection: DuckDB refuses everything after a fatal or an internal error."""
-    _local.db = None
+    """Give this thread new connections: DuckDB refuses everything after a fatal or an internal error."""
+    _local.known = {}

@@ -24,6 +24,7 @@ from millpond.catalog import Registered, Standing
 from millpond.engine.core import Core
 from millpond.functions import display
 from millpond.language import TableQuery
+from millpond.language.plan.event_time_bounds import event_times
 from millpond.language.rewrite.unnamed_streams import stream_of
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
@@ -79,12 +80,32 @@ class _Explaining:
             case GroupScan() | RowScan():
                 return self.scan(subject)
             case TableQuery():
-                title = "answers, tables and side streams, joined by DuckDB in one process"
-                return PlanNode("tables", title, (said("sql", subject.sql),))
+                return self.tables(subject)
             case _:
                 return self.once(subject)
 
     # -- queries
+
+    def tables(self, query: TableQuery) -> PlanNode:
+        """SQL over tables, answers and streams as tables; under it what is read of each stream."""
+        title = "tables, answers and streams as tables, put together by DuckDB in one process"
+        asked = tuple(
+            self.read_rows(each) if isinstance(each, RowScan) else self.explained(each) for each in query.asked.values()
+        )
+        return PlanNode("tables", title, (said("sql", query.sql),), asked)
+
+    def read_rows(self, scan: RowScan) -> PlanNode:
+        """What is read of a stream that is a table: columns, conditions, and a range of event times."""
+        stream = self.facts.catalog.stream(scan.stream)
+        assert stream is not None
+        first, beyond = event_times(scan.where, stream.options.time)
+        # A microsecond more is read at both ends: constants may have nanoseconds.
+        times = [f"from {moment(first + 1)}"] if first is not None else []
+        times += [f"to {moment(beyond - 1)}"] if beyond is not None else []
+        facts = [Fact("columns", ", ".join(o.name for o in scan.select))]
+        facts += [Fact("filter", scan.where.sql)] if scan.where is not None else []
+        facts += [Fact("event times", " ".join(times))] if times else []
+        return PlanNode("rows", f"rows of {scan.stream} as a table", tuple(facts))
 
     def answered(self, query: Query, standing: Standing | None, facts: PlanFacts) -> PlanNode:
         """How the operator of its kind answers a query; a kind that fails to say so spoils no query of another."""

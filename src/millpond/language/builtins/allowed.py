@@ -48,13 +48,26 @@ list_median list_min list_mode list_pack list_position list_prepend list_product
 list_reverse_sort list_select list_slice list_sort list_stddev_pop list_stddev_samp list_string_agg list_sum list_unique
 list_value list_var_pop list_var_samp list_where list_zip map map_concat map_contains map_entries map_extract
 map_extract_value map_from_entries map_keys map_values row struct_concat struct_extract struct_insert struct_keys
-struct_pack struct_values
+struct_pack struct_values array_aggr array_aggregate array_apply array_cosine_distance array_cosine_similarity
+array_cross_product array_dot_product array_filter array_grade_up array_negative_dot_product
+array_negative_inner_product array_reduce array_resize array_select array_transform enum_code enum_first enum_last
+enum_range generate_series grade_up list_aggr list_aggregate list_apply list_approx_count_distinct list_bit_and
+list_bit_or list_bit_xor list_bool_and list_bool_or list_cosine_distance list_cosine_similarity list_entropy list_filter
+list_grade_up list_histogram list_kurtosis list_kurtosis_pop list_mad list_negative_dot_product
+list_negative_inner_product list_reduce list_sem list_skewness list_transform map_contains_entry map_contains_value
+range struct_contains struct_extract_at struct_has struct_indexof struct_position struct_update union_extract union_tag
+union_value
 """
 _JSON = """
 json_array json_array_length json_contains json_exists json_extract json_extract_path json_extract_path_text
-json_extract_string json_keys json_object json_type json_valid json_value to_json
+json_extract_string json_keys json_object json_type json_valid json_value to_json array_to_json from_json
+from_json_strict json_deep_merge json_insert json_merge_patch json_normalize json_pretty json_quote json_remove
+json_replace json_set json_strip_nulls json_structure json_transform json_transform_strict row_to_json
 """
-_OTHER = "coalesce ifnull nullif hash typeof get_bit set_bit bit_position bitstring"
+_OTHER = """
+coalesce ifnull nullif hash typeof get_bit set_bit bit_position bitstring try overlay
+uuid_extract_timestamp uuid_extract_version
+"""
 
 #: Scalar functions.
 SCALARS = frozenset(_words(f"{_MATH} {_TEXT} {_TIME} {_NESTED} {_JSON} {_OTHER}"))
@@ -91,13 +104,15 @@ AGGREGATES: Mapping[str, str] = {
     "array_agg": "list",
 }  # fmt: skip
 
-#: Aggregates that only SELECTs over answers and tables may call: they need no incremental form there.
+#: Aggregates that only SELECTs over tables (answers, and streams as tables) may call: they need no incremental form.
 RELATION_AGGREGATES = (frozenset(AGGREGATES) - OURS) | frozenset(
     _words(
         """
         approx_count_distinct approx_quantile approx_top_k bit_and bit_or bit_xor entropy favg fsum geomean
         geometric_mean histogram kahan_sum kurtosis kurtosis_pop mad product regr_avgx regr_avgy regr_count
         regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy sem skewness sumkahan grouping
+        arg_max_null arg_min_null bitstring_agg histogram_exact json_group_array json_group_object
+        json_group_structure sum_no_overflow wavg weighted_avg
         """
     )
 )
@@ -111,8 +126,14 @@ WINDOW_FUNCTIONS = frozenset(
     )
 )
 
+#: What is written like a call and makes rows, columns or conditions, in SELECTs over tables.
+RELATION_FORMS = frozenset(_words("unnest columns array any all"))
+
 #: Every function that SELECTs over answers and tables may call.
-RELATION_FUNCTIONS = SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS
+RELATION_FUNCTIONS = SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS | RELATION_FORMS
+
+#: Functions that stand in FROM and make rows out of their arguments.
+TABLE_FUNCTIONS = frozenset(_words("generate_series range unnest json_each json_tree"))
 
 _CLOCK = "its value depends on when it runs; use the stream's time instead"
 _CHANCE = "its value differs with every run, so that an answer could not be repeated"

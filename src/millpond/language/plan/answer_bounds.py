@@ -7,6 +7,7 @@ and no more. Only comparisons with constants that every row must satisfy count; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import duckdb
 from sqlglot import exp
@@ -16,6 +17,8 @@ from millpond.language.render.rendering import render
 
 #: Ends of windows: later than the first, not later than the second, microseconds since 1970.
 Ends = tuple[int, int]
+
+_TIMES = ("window_end", "window_start", "at")
 
 EVERYTHING: Ends = (-(2**63), 2**63 - 1)
 
@@ -44,17 +47,18 @@ def _of_use(table: exp.Table) -> Ends:
         return EVERYTHING  # FROM q AS x (a, b): its columns have other names
     alone = not select.args.get("joins")
     after, until = EVERYTHING
-    for condition in _conjuncts(where.this):
+    for condition in conjunction(where.this):
         low, high = _of_condition(condition, table.alias_or_name, alone)
         after, until = max(after, low), min(until, high)
     return after, until
 
 
-def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+def conjunction(node: exp.Expr) -> Iterator[exp.Expr]:
+    """What AND stands between in a condition, BETWEEN as two comparisons."""
     node = node.unnest()
     if isinstance(node, exp.And):
-        yield from _conjuncts(node.this)
-        yield from _conjuncts(node.expression)
+        yield from conjunction(node.this)
+        yield from conjunction(node.expression)
     elif isinstance(node, exp.Between) and not node.args.get("symmetric"):
         yield exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
         yield exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
@@ -62,19 +66,37 @@ def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
         yield node
 
 
-def _of_condition(node: exp.Expr, alias: str, alone: bool) -> Ends:
+@dataclass(frozen=True)
+class Compared:
+    """A comparison of a column with a constant: of which kind, read from left to right, and the constant as a time."""
+
+    kind: type[exp.Expr]
+    column: exp.Column
+    micros: int
+
+
+def compared(node: exp.Expr) -> Compared | None:
+    """What a condition compares; None where it is no comparison of a column with a time."""
     kind = type(node)
     if kind not in _MIRRORED:
-        return EVERYTHING
+        return None
     column, constant = node.this.unnest(), node.expression.unnest()
     if not isinstance(column, exp.Column):
         kind, column, constant = _MIRRORED[kind], constant, column
-    if not isinstance(column, exp.Column) or column.name.lower() not in ("window_end", "window_start", "at"):
-        return EVERYTHING
-    if column.table.lower() != alias.lower() and (column.table or not alone):
-        return EVERYTHING
+    if not isinstance(column, exp.Column):
+        return None
     value = _micros(constant)
-    if value is None:
+    return None if value is None else Compared(kind, column, value)
+
+
+def _of_condition(node: exp.Expr, alias: str, alone: bool) -> Ends:
+    if type(node) not in _MIRRORED or not any(c.name.lower() in _TIMES for c in node.find_all(exp.Column)):
+        return EVERYTHING
+    found = compared(node)
+    if found is None or found.column.name.lower() not in _TIMES:
+        return EVERYTHING
+    kind, column, value = found.kind, found.column, found.micros
+    if column.table.lower() != alias.lower() and (column.table or not alone):
         return EVERYTHING
     if column.name.lower() == "window_start":  # a window ends at its start at the earliest
         return (value - 1, EVERYTHING[1]) if kind in (exp.GT, exp.GTE, exp.EQ) else EVERYTHING

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
+from millpond.language.check.beyond_scans import beyond_scans
 from millpond.language.check.impossible import check_constants
 from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.inference.types_of import Item, Typer
@@ -103,13 +104,13 @@ def bind_query(written: WrittenSelect, schema: Schema) -> WindowedQuery:
     return bound
 
 
-def bind_select(written: WrittenSelect, schema: Schema) -> WindowedQuery | ScanQuery | TableQuery:
+def bind_select(written: WrittenSelect, schema: Schema) -> WindowedQuery | ScanQuery | TableQuery | None:
     """Bind an ad hoc SELECT: over one stream, or over any number of answers, tables and side streams.
 
     Arguments and errors as `bind_query`.
 
     Returns:
-        A `TableQuery` when FROM names no stream.
+        A `TableQuery` when FROM names no stream; None where streams are needed as tables.
     """
     source, text = written.source, written.text
     select = with_registered(written.tree, schema)
@@ -118,35 +119,24 @@ def bind_select(written: WrittenSelect, schema: Schema) -> WindowedQuery | ScanQ
         if not streams:
             refuse_windowed_calls(select, text, source)
             return bind_relation(select, text, source, schema)
-        if not _is_plain(select):
-            sliding = next((t for t in select.find_all(exp.Table) if window_of(t) is not None), None)
-            beside = isinstance(select, exp.Select) and len(streams) == 1 and _is_plain(select, ("joins",))
-            if beside and (sliding is not None or windowed_calls(select, text)):
-                return SelectBinder(select, text, source, schema, False).bind()
-            if sliding is not None:
-                raise source.error(
-                    f"the window behind '{sliding.name}' says when it ends (SLIDE, TUMBLING, …): it stands in a query "
-                    "of its own, without subqueries, WITH or joins around it",
-                    sliding,
-                    "CREATE STREAM x AS SELECT ISTREAM(…) FROM stream [NOW] JOIN …, and the window behind x; or CREATE"
-                    " QUERY q AS … with that window, then SELECT … FROM q",
-                )
-            raise source.error(
-                f"'{streams[0].name}' is a stream: without a window behind it there are no subqueries, no WITH, and no "
-                "joins with anything but one other stream",
-                streams[0],
-                f"a window that makes it a relation, such as {streams[0].name} [RANGE 1 HOUR]",
-            )
+        columns = {c.name.lower() for c in find(schema, streams[0], source).columns}
+        if not answered_by_scan(select, text, columns):
+            return None
         return SelectBinder(select, text, source, schema, False).bind()
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
 
 
-def _is_plain(select: exp.Expr, allowed: tuple[str, ...] = ()) -> bool:
-    refused = {"joins", "laterals", "with_"} - set(allowed)
-    if not isinstance(select, exp.Select) or any(select.args.get(k) for k in refused):
+def answered_by_scan(select: exp.Expr, text: str, columns: Set[str]) -> bool:
+    """Whether a SELECT over streams is about one of them, and asks nothing that needs its rows as a table.
+
+    Arguments:
+        columns: names of the stream's columns, in small letters.
+    """
+    if not isinstance(select, exp.Select) or len(list(select.find_all(exp.Query))) > 1 or select.args.get("with_"):
         return False
-    return len(list(select.find_all(exp.Query))) == 1
+    windowed = any(window_of(t) is not None for t in select.find_all(exp.Table)) or bool(windowed_calls(select, text))
+    return windowed or beyond_scans(select, columns) is None
 
 
 class SelectBinder:

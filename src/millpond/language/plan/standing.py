@@ -21,6 +21,7 @@ from millpond.language.inference.types_of import Item, Typer
 from millpond.language.plan import binding
 from millpond.language.plan.binding import SelectBinder
 from millpond.language.plan.continuous import bind_relational, is_relational
+from millpond.language.plan.streams_as_tables import bind_over_streams
 from millpond.language.plan.table_queries import TableQuery
 from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
@@ -123,8 +124,8 @@ def bind_select(written: WrittenSelect, schema: Schema) -> Query | ScanQuery | T
     Arguments and errors as `bind_query`.
 
     Returns:
-        A `RowQuery` when BEGIN … END is written or two streams are joined; a `TableQuery` when FROM names answers,
-        tables and side streams; `Staged` over streams without a name.
+        A `RowQuery` when BEGIN … END is written; a `TableQuery` when FROM names answers, tables and side streams, or
+        streams are needed as tables; `Staged` over streams without a name.
     """
     if (found := split(written, schema)) is not None:
         _refuse_bounds(written, _CONTRADICT)
@@ -133,19 +134,19 @@ def bind_select(written: WrittenSelect, schema: Schema) -> Query | ScanQuery | T
     if is_relational(written.tree):
         _refuse_bounds(written, _CONTRADICT)
         return bind_relational(written, schema, standing=False)
-    tables = _tables(written.tree)
-    named = [t.name for t in tables if isinstance(t.this, exp.Identifier)]
-    streams = [isinstance(schema.lookup(name), StreamDefinition) for name in named]
-    bounded, windows = bool(written.bounds), _has_windows(written)
-    joined = len(tables) > 1 and len(streams) == len(tables) and all(streams)
-    # A name that nothing has is an error of its own, whatever else is written.
-    unknown = any(schema.lookup(name) is None for name in named)
-    if (bounded or joined) and tables and (any(streams) or unknown) and not windows:
-        return bind_selection(written, schema)
-    if bounded:
-        message = _CONTRADICT if windows else "BEGIN … END is for rows of streams"
-        _refuse_bounds(written, message)
-    return binding.bind_select(written, schema)
+    if written.bounds:
+        named = [t.name for t in _tables(written.tree) if isinstance(t.this, exp.Identifier)]
+        # A name that nothing has is an error of its own, whatever else is written.
+        known = [schema.lookup(name) for name in named]
+        rows = any(each is None or isinstance(each, StreamDefinition) for each in known)
+        if rows and not _has_windows(written):
+            return bind_selection(written, schema)
+        _refuse_bounds(written, _CONTRADICT if _has_windows(written) else "BEGIN … END is for rows of streams")
+    bound = binding.bind_select(written, schema)
+    if bound is not None:
+        return bound
+    select = with_registered(written.tree, schema)
+    return bind_over_streams(select, written.text, written.source, schema)
 
 
 def _staged(written: WrittenSelect, found: Split, schema: Schema) -> Staged:

@@ -18,21 +18,24 @@ from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.select_list import with_names
 from millpond.language.rewrite.validity import hold_in_time
 from millpond.language.syntax.source_text import Source
-from millpond.types import Column
+from millpond.types import Column, ScanQuery, WindowedQuery
 
 
 @dataclass(frozen=True)
 class TableQuery:
-    """A SELECT without streams: DuckDB SQL over `relations`; `columns` are those of its answer.
+    """A SELECT over tables: DuckDB SQL over `relations`; `columns` are those of its answer.
 
+    columns: None: the data decide which there are (PIVOT without IN).
     ends: which windows of queries' answers it can show, by the alias of the relation (see `answer_bounds`).
+    asked: what is asked of a stream, by the alias of the relation (of kind 'stream') that the answer is.
     """
 
     sql: str
     relations: tuple[RelationRef, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...] | None
     text: str = ""
     ends: Mapping[str, Ends] = field(default_factory=dict)
+    asked: Mapping[str, WindowedQuery | ScanQuery] = field(default_factory=dict)
 
 
 def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -> TableQuery:
@@ -42,9 +45,25 @@ def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -
         StatementError: a name that does not exist, a function or syntax that is not available, a wrong type.
     """
     tree, refs = bound_tree(select, source, schema)
-    sql = render(tree)
+    return finished(tree, refs, select, text, source)
+
+
+def finished(tree: exp.Expr, refs: tuple[RelationRef, ...], select: exp.Expr, text: str, source: Source) -> TableQuery:
+    """The query that a checked SELECT over generated names is.
+
+    Arguments:
+        select: as it was written, for errors.
+    Raises: StatementError for a type that does not fit.
+    """
     ends = {ref.alias: ends_asked(tree, ref.alias) for ref in refs if ref.kind in ("query", "revisions")}
-    return TableQuery(sql, refs, describe_over(tree, render, refs, select, source), text, ends)
+    open_ended = any(pivot.args.get("using") and not _listed(pivot) for pivot in tree.find_all(exp.Pivot))
+    columns = None if open_ended else describe_over(tree, render, refs, select, source)
+    return TableQuery(render(tree), refs, columns, text, ends)
+
+
+def _listed(pivot: exp.Pivot) -> bool:
+    """Whether PIVOT says which values become columns."""
+    return all(isinstance(each, exp.In) for each in pivot.expressions)
 
 
 def bound_tree(

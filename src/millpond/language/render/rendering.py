@@ -48,6 +48,8 @@ class _Rendered(Millpond):
             WrittenInterval: lambda generator, node: generator.interval_sql(node),
             RegisteredCall: lambda generator, node: generator.anonymous_sql(node),
             WindowedCall: lambda generator, node: generator.sql(node, "this"),
+            exp.IgnoreNulls: lambda generator, node: f"{generator.sql(node, 'this')} IGNORE NULLS",
+            exp.RespectNulls: lambda generator, node: f"{generator.sql(node, 'this')} RESPECT NULLS",
             **dict.fromkeys((exp.Div, exp.IntDiv, exp.Mod), _safe_division),
         }
 

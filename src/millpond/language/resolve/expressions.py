@@ -62,6 +62,7 @@ SCALAR_NODES: Mapping[type[exp.Expr], frozenset[str]] = {
     exp.Substring: frozenset({"this", "start", "length"}),
     exp.Trim: frozenset({"this", "expression", "position"}),
     exp.StrPosition: frozenset({"this", "substr"}),
+    exp.Lambda: frozenset({"this", "expressions"}),
 }  # fmt: skip
 
 #: Nodes that need no parentheses inside another operator.
@@ -169,6 +170,7 @@ class Resolver:
     ) -> None:
         self.source, self.column, self.call, self.match, self.kind = source, column, call, match, kind
         self.type_of = type_of
+        self.parameters: frozenset[str] = frozenset()
 
     def text(self, node: exp.Expr) -> str:
         """DuckDB SQL of an expression; StatementError if anything in it is not allowed."""
@@ -190,6 +192,10 @@ class Resolver:
             found = self.call(node)
             assert found is not None
             return found
+        if isinstance(node, exp.Identifier) and node.name.lower() in self.parameters:
+            return exp.Identifier(this=node.name, quoted=True)
+        if isinstance(node, exp.Lambda):
+            return self.function_of(node)
         node = in_utc(node, lambda each: self.type_of(self.text(each)))
         if isinstance(node, exp.Anonymous):
             return self.function(node)
@@ -215,6 +221,17 @@ class Resolver:
         if isinstance(node, exp.Var | exp.Literal):
             return type(node)(**node.args)  # a copy would carry places and comments
         return self.rebuild(node)
+
+    def function_of(self, node: exp.Lambda) -> exp.Expr:
+        """`lambda x: …`, within which its parameters are names."""
+        around = self.parameters
+        self.parameters = around | {each.name.lower() for each in node.expressions}
+        try:
+            value = self.resolve(node.this)
+        finally:
+            self.parameters = around
+        names = [exp.Identifier(this=each.name, quoted=True) for each in node.expressions]
+        return exp.Lambda(this=value, expressions=names)
 
     def rebuild(self, node: exp.Expr) -> exp.Expr:
         """The same node over resolved children, which get parentheses where they are operators themselves."""
@@ -332,6 +349,12 @@ def grouped_by(group: exp.Group) -> list[exp.Expr]:
         else:
             found.append(node)
     return found
+
+
+def json_field(value: exp.Expr, field: str) -> exp.Expr:
+    """Access to a field of a JSON object."""
+    path = '$."' + field.replace('"', '\\"') + '"'
+    return exp.Anonymous(this="json_extract", expressions=[value, exp.Literal.string(path)])
 
 
 def struct_field(value: exp.Expr, field: str) -> exp.Expr:

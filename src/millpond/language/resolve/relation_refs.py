@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,17 +58,24 @@ def streams_in(select: exp.Expr, schema: Schema, source: Source) -> list[exp.Tab
 
 
 def with_relations(
-    tree: exp.Expr, prefix: str, source: Source, schema: Schema, stream_item: StreamItem | None
+    tree: exp.Expr,
+    prefix: str,
+    source: Source,
+    schema: Schema,
+    stream_item: StreamItem | None,
+    known: Sequence[RelationRef] = (),
 ) -> tuple[exp.Expr, tuple[RelationRef, ...]]:
     """The tree with generated names in the places of its FROM items, and what they stand for; their names are aliases.
 
     Arguments:
         prefix: as of `free_prefix`. stream_item: binds FROM items that are streams, each by itself; None: there are
-            none.
+            none. known: relations whose generated names stand in the tree already.
     """
     tree = tree.copy()
-    relations: dict[tuple[str, str], RelationRef] = {}
+    relations: dict[tuple[str, str], RelationRef] = {("", ref.alias): ref for ref in known}
     for table in list(tables_of(tree)):
+        if table.name in {ref.alias for ref in known}:
+            continue
         _bind_table(table, source, schema, relations, prefix, stream_item)
     for table in tree.find_all(exp.Table):
         if is_cte(table):

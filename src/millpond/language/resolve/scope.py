@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millpond.language.inference.duck import Refused, typed_relation
-from millpond.language.resolve.expressions import Resolver, column, struct_field
+from millpond.language.resolve.expressions import Resolver, column, json_field, struct_field
 from millpond.language.syntax.source_text import Source, nearest
 from millpond.types import Column, Expression, StreamDefinition
 
@@ -46,7 +46,7 @@ class RowScope:
         if found is not None:
             value: exp.Expr = column(found.name)
             for each in fields:
-                value = struct_field(value, each.name)
+                value = json_field(value, each.name) if found.type == "JSON" else struct_field(value, each.name)
             return value
         key = name.name.lower()
         if not fields and key in self.aliases and key not in self._open and node.table == "":

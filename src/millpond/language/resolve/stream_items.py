@@ -188,8 +188,16 @@ def _reads_all(select: exp.Expr) -> bool:
     """Whether a SELECT may read columns that it does not name: by `*`, whole rows, or NATURAL."""
     aliases = {t.alias_or_name.lower() for t in tables_of(select)}
     whole_rows = any(not c.table and c.name.lower() in aliases for c in select.find_all(exp.Column))
+    # Names for the columns count them; COLUMNS and PIVOT look at those that nobody names.
+    counted = any(t.args.get("columns") for t in select.find_all(exp.TableAlias) if isinstance(t.parent, exp.Table))
+    calls = {c.name.lower() for c in select.find_all(exp.Anonymous)}
+    unnamed = select.find(exp.Pivot) is not None or "columns" in calls
     return (
-        whole_rows or any(j.method for j in select.find_all(exp.Join)) or any(map(_is_rows, select.find_all(exp.Star)))
+        whole_rows
+        or counted
+        or unnamed
+        or any(j.method for j in select.find_all(exp.Join))
+        or any(map(_is_rows, select.find_all(exp.Star)))
     )
 
 

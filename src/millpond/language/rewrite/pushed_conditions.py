@@ -84,7 +84,7 @@ def _inner_items(tree: exp.Expr) -> list[exp.Table]:
     return items if all(isinstance(i, exp.Table) for i in items) else []
 
 
-def item_of(node: exp.Expr, items: Sequence[exp.Table], inputs: Mapping[str, InputStream]) -> str | None:
+def item_of(node: exp.Expr, items: Sequence[exp.Expr], inputs: Mapping[str, InputStream]) -> str | None:
     """The generated name of the stream whose columns alone an expression is about; None if there is no such stream."""
     if node.find(exp.Query, exp.Window) is not None:
         return None
@@ -97,7 +97,7 @@ def item_of(node: exp.Expr, items: Sequence[exp.Table], inputs: Mapping[str, Inp
     return owners.pop() if len(owners) == 1 else None
 
 
-def _owns(item: exp.Table, each: exp.Column, inputs: Mapping[str, InputStream]) -> bool:
+def _owns(item: exp.Expr, each: exp.Column, inputs: Mapping[str, InputStream]) -> bool:
     """Whether a FROM item may be what a column belongs to; one whose columns are not known always may."""
     alias = item.args.get("alias")
     if alias is not None and alias.args.get("columns"):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ParseError
+from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -31,9 +31,14 @@ from millpond.language.syntax.reduce_clause import begins_reduce, parse_reduce
 from millpond.language.syntax.source_text import token_span
 from millpond.language.syntax.window_clause import begins_window, parse_window
 
-_SELECTS = ("SELECT", "WITH", "FROM", "VALUES")
+_SELECTS = ("SELECT", "WITH", "FROM", "VALUES", "BY", "TABLE", "PIVOT", "UNPIVOT")
 
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+
+#: Functions that take a function.
+TAKE_LAMBDAS = frozenset(
+    f"{kind}_{name}" for kind in ("list", "array") for name in ("transform", "apply", "filter", "reduce")
+) | {"apply", "filter", "reduce", "columns"}
 
 _TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM", "PAIRS")
 
@@ -51,6 +56,10 @@ class MillpondParser(DuckDBParser):
 
     #: DuckDB has no LIST[1, 2]: brackets behind list(x) are a subscript.
     ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {"ARRAY": exp.Array}
+    JSON_OPERATORS: ClassVar[dict[TokenType, Any]] = {
+        TokenType.ARROW: lambda self, value, path: _extracted("json_extract", value, path),
+        TokenType.DARROW: lambda self, value, path: _extracted("json_extract_string", value, path),
+    }
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _SPECIAL_SYNTAX
@@ -59,11 +68,39 @@ class MillpondParser(DuckDBParser):
         name: parser for name, parser in DuckDBParser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "IF", "@")
     }
 
+    #: The calls that the parser is within, innermost last: what an arrow means depends on the function.
+    within: tuple[str, ...] = ()
+
     def raise_error(self, message: str, token: Token | None = None) -> None:
         """Raise with the place of the token instead of a formatted text."""
         at = token or self._curr or self._prev
         start, end = (at.start, at.end + 1) if at else (0, 1)
         raise SyntaxFault(message, start, end)
+
+    def parse_query(self) -> exp.Expr | None:
+        """A statement that asks: SELECT, WITH, FROM, VALUES, or a short form of SELECT * (PIVOT, UNPIVOT, TABLE)."""
+        if self._match_texts(("PIVOT", "UNPIVOT")):
+            pivot = self._parse_simplified_pivot(is_unpivot=self._prev.text.upper() == "UNPIVOT")
+            found: exp.Expr | None = _everything_of(exp.Subquery(this=pivot))
+        elif self._curr.text.upper() == "TABLE" and self._next.token_type != TokenType.L_PAREN:
+            self._advance()
+            table = self._parse_table()
+            found = None if table is None else _everything_of(table)
+        else:
+            found = self._parse_statement()
+        if isinstance(found, exp.Values):
+            found = self._values_to_select(found)
+        return found.unnest() if isinstance(found, exp.Subquery) else found
+
+    def _parse_limit(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """LIMIT; FETCH FIRST n ROWS ONLY is another spelling."""
+        found = super()._parse_limit(*args, **kwargs)
+        if not isinstance(found, exp.Fetch):
+            return found
+        options = found.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            return found
+        return exp.Limit(expression=found.args.get("count") or exp.Literal.number(1))
 
     def _parse_table_parts(
         self,
@@ -253,7 +290,9 @@ class MillpondParser(DuckDBParser):
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         """A subscript, or the window behind an aggregate call (or behind what should be one)."""
-        if this is None or isinstance(this, WindowedCall) or window_of(this) is not None:
+        if this is None:
+            return _uncomprehended(super()._parse_bracket(this))
+        if isinstance(this, WindowedCall) or window_of(this) is not None:
             return super()._parse_bracket(this)
         if not begins_window(self._curr, self._next, self._after_next()):
             return super()._parse_bracket(this)
@@ -265,10 +304,52 @@ class MillpondParser(DuckDBParser):
         return self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        token = self._curr
-        found = super()._parse_function_call(*args, **kwargs)
+        token, around = self._curr, self.within
+        self.within = (*around, token.text.lower() if token else "")
+        try:
+            found = super()._parse_function_call(*args, **kwargs)
+        finally:
+            self.within = around
         if isinstance(found, exp.Expr) and token_span(found) is None and not isinstance(found, exp.Identifier):
             found.update_positions(token)
+        return found
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """An argument of a call: `x -> …` is a function where one is taken, and looks into JSON elsewhere."""
+        if self._next.token_type == TokenType.ARROW and self.within and self.within[-1] not in TAKE_LAMBDAS:
+            return self._parse_select_or_expression(alias=alias)
+        return super()._parse_lambda(alias)
+
+    def _parse_primary(self) -> exp.Expr | None:
+        """A constant; `MAP {key: value}`, whose keys are expressions, as the call that it stands for."""
+        if self._curr and self._curr.text.upper() == "MAP" and self._next.token_type == TokenType.L_BRACE:
+            return self._parse_map_constant()
+        return super()._parse_primary()
+
+    def _parse_map_constant(self) -> exp.Expr:
+        start = self._curr
+        self._advance(2)
+        keys: list[exp.Expr | None] = []
+        values: list[exp.Expr | None] = []
+        while not self._match(TokenType.R_BRACE):
+            if keys and not self._match(TokenType.COMMA):
+                self.raise_error("',' or '}' is missing in MAP {key: value, …}")
+            keys.append(self._parse_disjunction())
+            if not self._match(TokenType.COLON):
+                self.raise_error("':' is missing in MAP {key: value, …}")
+            values.append(self._parse_disjunction())
+        found = exp.Anonymous(this="map", expressions=[exp.Array(expressions=keys), exp.Array(expressions=values)])
+        found.update_positions(start)
+        return found
+
+    def _parse_comprehension(self, this: exp.Expr | None) -> exp.Comprehension | None:
+        """`value FOR x IN list IF condition`, whose x is a name of its own."""
+        found = super()._parse_comprehension(this)
+        if isinstance(found, exp.Comprehension):
+            names = [n for n in (found.expression, found.args.get("position")) if n is not None]
+            for key in ("this", "condition"):
+                if (value := found.args.get(key)) is not None:
+                    found.set(key, self._replace_lambda(value, names))
         return found
 
     def _parse_column(self) -> exp.Expr | None:
@@ -342,6 +423,29 @@ class Millpond(DuckDB):
     Parser = MillpondParser
 
 
+def _everything_of(item: exp.Expr) -> exp.Select:
+    """SELECT * FROM item."""
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=item))
+
+
+def _extracted(function: str, value: exp.Expr, path: exp.Expr) -> exp.Expr:
+    """`value -> path` as the call that it stands for: whatever stands around it, it means the same."""
+    return exp.Anonymous(this=function, expressions=[value, path])
+
+
+def _uncomprehended(found: exp.Expr | None) -> exp.Expr | None:
+    """`[value FOR x IN list IF condition]` as the calls that it stands for."""
+    inner = found.expressions[0] if isinstance(found, exp.Array) and len(found.expressions) == 1 else None
+    if not isinstance(inner, exp.Comprehension):
+        return found
+    names = [n for n in (inner.expression, inner.args.get("position")) if n is not None]
+    rows = inner.args["iterator"]
+    if (condition := inner.args.get("condition")) is not None:
+        rows = exp.Anonymous(this="list_filter", expressions=[rows, exp.Lambda(this=condition, expressions=names)])
+    value = exp.Lambda(this=inner.this, expressions=[n.copy() for n in names])
+    return exp.Anonymous(this="list_transform", expressions=[rows, value])
+
+
 class _Tools(threading.local):
     """What a thread needs of the dialect, made once: making them costs more than using them."""
 
@@ -357,6 +461,17 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of a script."""
     tokens: list[Token] = _tools.tokenizer.tokenize(text)
     return tokens
+
+
+def parsed_expression(sql: str) -> exp.Expr | None:
+    """The tree of an expression that was rendered; None where it cannot be read back."""
+    parser = new_parser()
+    try:
+        found = parser.parse(tokenize(f"SELECT {sql}"), sql)[0]
+    except (ParseError, TokenError):
+        return None
+    item = found.expressions[0] if isinstance(found, exp.Select) and len(found.expressions) == 1 else None
+    return item
 
 
 def new_parser() -> MillpondParser:

@@ -60,6 +60,9 @@ class Settings:
     table_timeout: float = _setting(
         30.0, Number("seconds such as 30", above=True), "how long the database of a table may take to answer"
     )
+    select_timeout: float = _setting(
+        300.0, Number("seconds such as 300", above=True), "how long the SQL of an ad hoc SELECT may run"
+    )
     drivers: str = _setting(
         "adbc_driver_postgresql.dbapi", Modules(), "modules that reach databases with tables", live=False
     )

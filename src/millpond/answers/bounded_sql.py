@@ -1,0 +1,52 @@
+"""SQL that a user has thought of, run within bounds: of rows, of time and of memory."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import duckdb
+import pyarrow as pa
+
+from millpond.support.errors import QueryError
+from millpond.synopses.kernel import BROKEN, asking_connection, reset
+from millpond.synopses.tolerance import one_line
+
+#: Rows of an answer that are fetched at once.
+_AT_ONCE = 100_000
+
+
+def bounded_table(sql: str, most: int, seconds: float, **tables: pa.Table) -> pa.Table:
+    """The result of a user's SQL over the named Arrow tables.
+
+    Arguments:
+        most: rows that it may have; they are counted as they come. seconds: for how long it may run.
+    Raises: QueryError when it has more rows, or runs for longer.
+    """
+    db = asking_connection()
+    for name, table in tables.items():
+        db.register(name, table)
+    watch = threading.Timer(seconds, db.interrupt)
+    watch.daemon = True
+    watch.start()
+    try:
+        reader = db.sql(sql).to_arrow_reader(_AT_ONCE)
+        batches, rows = [], 0
+        for batch in reader:
+            rows += batch.num_rows
+            if rows > most:
+                raise QueryError(f"the answer has more than {most:,} rows, which is the most; add a filter or LIMIT")
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
+    except (duckdb.Error, pa.ArrowException, OSError) as error:  # what comes later comes by way of Arrow
+        if isinstance(error, BROKEN):
+            reset()
+        if "INTERRUPT" in str(error).upper()[:20]:
+            limit = f"its SQL ran for longer than {seconds:g} s (ALTER SYSTEM SET select_timeout = …)"
+            raise QueryError(f"the query was stopped: {limit}") from None
+        raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
+    finally:
+        watch.cancel()
+        with contextlib.suppress(duckdb.Error):
+            for name in tables:
+                db.unregister(name)
