@@ -18,6 +18,7 @@ import millpond
 #: What tells the kind of a window in brackets, in this order; the pattern is tried on its text in capitals.
 KINDS = (
     ("registered", r"\[KIND\b"),
+    ("sessions", r"\bSESSION\b"),
     ("now", r"\[NOW\]"),
     ("unbounded", r"\bUNBOUNDED\b"),
     ("landmark", r"\bRANGE ALL\b"),
@@ -40,7 +41,7 @@ _REMEMBERED = 1_000
 
 _BRACKETS = re.compile(r"\[[^\[\]']*(?:'[^']*'[^\[\]']*)*\]")
 _OPTIONS = re.compile(r"\s+WITH\s*\((?:[^()']|'[^']*')*\)\s*$", re.IGNORECASE)
-_WINDOW = re.compile(r"\[\s*(RANGE|ROWS|NOW|PARTITION|KIND|TUMBLING|SLIDE)\b", re.IGNORECASE)
+_WINDOW = re.compile(r"\[\s*(RANGE|ROWS|NOW|PARTITION|KIND|SESSION|TUMBLING|SLIDE)\b", re.IGNORECASE)
 
 
 def kinds_in(statement: str) -> set[str]:

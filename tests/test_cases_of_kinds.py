@@ -8,6 +8,7 @@ from tests.cases_of_kinds import KINDS, SEVERAL, kinds_in
 
 SAID = {
     "registered": "SELECT count(*) FROM s [KIND months]",
+    "sessions": "SELECT k, count(*) FROM s [PARTITION BY k SESSION 30 MINUTES MAX 4 HOURS]",
     "now": "SELECT ISTREAM(*) FROM s [NOW]",
     "unbounded": "SELECT a FROM s [ROWS UNBOUNDED] WHERE a[1] = 2",
     "landmark": "SELECT count(*) FROM s [RANGE ALL SINCE '06:00' DAILY ZONE 'Europe/Berlin' SLIDE 1 HOUR]",

@@ -23,6 +23,7 @@ PAGES = [
     "docs/operating.md",
     "docs/watermarks.md",
     "docs/row-windows.md",
+    "docs/sessions.md",
     "docs/cql.md",
     "docs/derived-streams.md",
     "docs/adaptive-state.md",

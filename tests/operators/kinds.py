@@ -20,6 +20,7 @@ from millpond.operators.panes.operator import PanesOperator
 from millpond.operators.relation.operator import RelationOperator
 from millpond.operators.row_query.operator import RowQueries
 from millpond.operators.rows.operator import RowsOperator
+from millpond.operators.sessions.operator import SessionsOperator
 from millpond.operators.stores.operator import StoreOperator
 from millpond.operators.summaries.operator import SummaryOperator
 from tests.operators.cases import Answer, Asked, Case, Rows
@@ -32,11 +33,13 @@ from tests.oracle.case import span
 from tests.oracle.cql import Query, Stamped, Windowed
 from tests.oracle.revisions import final_answers
 from tests.oracle.row_windows import RowCase, row_answers
+from tests.oracle.sessions import SessionCase, session_answers
 from tests.properties.harness import wanted
 from tests.properties.landmarks import landmark_cases
 from tests.properties.queries import cases as window_cases
 from tests.properties.streams import COLUMNS, TYPES, Drawn, streams
 from tests.properties.test_row_windows import row_cases
+from tests.properties.test_sessions import session_cases
 from tests.properties.test_several_windows import several
 from tests.relations import test_pairs as pairs_drawn
 from tests.relations.setting import WINDOWS
@@ -117,6 +120,16 @@ def _rows(draw: st.DrawFn, stream: Drawn) -> Asked:
     """Windows that end with rows."""
     case = draw(row_cases(stream.unit))
     return Asked(case.query(), partial(_row_window_answers, case))
+
+
+def _session_answers(case: SessionCase, rows: Mapping[str, Rows]) -> Answer:
+    return wanted(session_answers(case, _table(rows)))
+
+
+def _sessions(draw: st.DrawFn, stream: Drawn) -> Asked:
+    """Sessions."""
+    case = draw(session_cases(stream.unit))
+    return Asked(case.query(), partial(_session_answers, case))
 
 
 @st.composite
@@ -242,6 +255,15 @@ ENTRIES = (
             over_windows(_rows),
             over_windows(_rows),
             united("SELECT count(*) AS n, list(n) AS l FROM (s UNION ALL z) [ROWS 5 SLIDE 2]"),
+        ),
+    ),
+    Entry(
+        SessionsOperator,
+        st.one_of(
+            over_windows(_sessions),
+            over_windows(_sessions),
+            over_windows(_sessions),
+            united("SELECT k, count(*) AS n, list(n) AS l FROM (s UNION ALL z) [SESSION 3 UNIT] GROUP BY k"),
         ),
     ),
     Entry(

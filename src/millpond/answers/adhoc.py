@@ -34,6 +34,7 @@ from millpond.types import (
     RowScan,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
     StreamDefinition,
     StreamQuery,
     WindowedQuery,
@@ -91,9 +92,10 @@ def _windows(
     core: Core, stream: StreamDefinition, query: WindowedQuery, progress: StreamProgress, scan: Scan
 ) -> pa.Table:
     """One row per group and window that ends until now."""
-    # Windows that end with a row hold the instant of their end.
+    # Windows that end with a row hold the instant of their end, and so do sessions: a row may come at it.
     ends_with_rows = isinstance(query, RowWindowQuery)
-    until = max(progress.bound, progress.high + ends_with_rows)
+    holds_end = not isinstance(query, WindowQuery)
+    until = max(progress.bound, progress.high + holds_end)
     wanted = Range(epoch=core.published.epoch)
     answers, removed = grouped(core, Asked(stream, _in_order(query), wanted), Ends(until, high=progress.high), scan)
     columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
@@ -110,6 +112,12 @@ def last_windows(core: Core, asked: Asked[RowWindowQuery], scan: Scan) -> tuple[
     """As `grouped`: for every partition the window of rows that ends with its last row in the range."""
     last = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
     return grouped(core, last, Ends(FOREVER, last=True), scan)
+
+
+def open_sessions(core: Core, asked: Asked[SessionQuery], scan: Scan) -> tuple[pa.Table | None, int | None]:
+    """As `grouped`: all sessions of the rows in the range, those that are not over included."""
+    every = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
+    return grouped(core, every, Ends(FOREVER), scan)
 
 
 def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, int | None]:
@@ -154,4 +162,4 @@ def _empty_group(query: WindowQuery, spec: PanesSpec, stream: StreamDefinition) 
     return answers if answers.num_rows else None
 
 
-__all__ = ["last_windows", "select_stream", "whole"]
+__all__ = ["last_windows", "open_sessions", "select_stream", "whole"]

@@ -8,8 +8,9 @@ from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from millpond.answers.adhoc import last_windows, whole
+from millpond.answers.adhoc import last_windows, open_sessions, whole
 from millpond.answers.archive_jobs import Asked, streams_read
 from millpond.answers.expired_history import check_reach
 from millpond.answers.fidelity import answered, scan_for, told_by
@@ -43,11 +44,13 @@ from millpond.types import (
     RelationalQuery,
     RowWindow,
     RowWindowQuery,
+    SessionQuery,
     SpanWindow,
     StreamDefinition,
     TimeWindow,
     Window,
     WindowedQuery,
+    WindowQuery,
     composed,
 )
 from millpond.types.as_of import AsOf
@@ -130,6 +133,8 @@ class _Asked:
         known = core.published.lookups.get(self.standing.synopsis, ())
         query = seen_by(core.tables, core.catalog, core.now(), self.standing.windowed, known)
         before = now + 1 if self.closed else now
+        if isinstance(query, SessionQuery):
+            return self.sessions(query, before, scan)
         number = ""
         if isinstance(query, RowWindowQuery) and isinstance(query.window, CountWindow):
             last = Asked(self.stream, query, Range(None, before, self.epoch))
@@ -157,6 +162,21 @@ class _Asked:
             table = with_coverage(table, removed, query.window)
         table = told_by(table, query, scan, self.closed)
         return table.drop_columns([NUMBER.name]) if number else table
+
+    def sessions(self, query: SessionQuery, before: int, scan: Scan) -> pa.Table:
+        """The sessions that a row at NOW would be in, made of the rows before an instant."""
+        found, removed = open_sessions(self.core, Asked(self.stream, query, Range(None, before, self.epoch)), scan)
+        if found is not None:
+            ends = found["window_end"].cast(pa.timestamp("us")).cast(pa.int64())
+            found = found.filter(pc.greater_equal(ends, self.now))
+        if found is None or not found.num_rows:
+            return self.nothing(scan)
+        shown = ", ".join(quote(o.name) for o in query.select)
+        sql = f"SELECT window_start, window_end, {shown}, {str(self.final).lower()} AS final FROM a"
+        table = query_table(connection(), sql, a=found)
+        if is_retained(self.core.catalog, query):
+            table = with_coverage(table, removed, query.window)
+        return table
 
 
 def _now(spec: Spec, progress: dict[str, StreamProgress]) -> int:
@@ -188,7 +208,7 @@ def _moment(time: int) -> str:
 
 def _narrowed(aggregate: Aggregate, query: WindowedQuery, end: int, until: int) -> Aggregate:
     """An aggregate with a window of its own, as one over the query's window with a filter."""
-    if isinstance(query, RowWindowQuery) or (aggregate.range is None and aggregate.since is None):
+    if not isinstance(query, WindowQuery) or (aggregate.range is None and aggregate.since is None):
         return aggregate
     start = _start_of(window_behind(query, aggregate), end, until)
     inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"

@@ -21,6 +21,7 @@ from millpond.types import (
     QueryOptions,
     RelationQuery,
     RowWindowQuery,
+    SessionQuery,
     StreamDefinition,
     TableDefinition,
     WindowQuery,
@@ -199,7 +200,7 @@ def narrow(catalog: Catalog, stream: int, column: str, kind: str) -> Catalog:
                 specs = [stores[owner].spec for owner in standing.inputs]
                 inputs = tuple(replace(i, narrowed=s.narrowed) for i, s in zip(query.inputs, specs, strict=True))
                 query = replace(query, inputs=inputs)
-            case WindowQuery() | RowWindowQuery():
+            case WindowQuery() | RowWindowQuery() | SessionQuery():
                 query = replace(query, narrowed=synopses[standing.synopsis].spec.narrowed)
             case _:
                 assert_never(query)

@@ -16,6 +16,7 @@ from millpond.types import (
     RowScan,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
     Staged,
     StandingQuery,
     StreamDefinition,
@@ -59,9 +60,10 @@ def check_options(schema: Lookup, asked: StandingQuery | Staged | ScanQuery, opt
     if not isinstance(query, WindowQuery) and options.state != "eager":
         raise Refusal(f"state='{options.state}' is for windows of time with a SLIDE", "state")
     dropped = [s.name for s in streams if s.options.marks_by is not None and s.options.late == "drop"]
-    if isinstance(query, RowWindowQuery) and dropped and not query.feeds:
+    if isinstance(query, RowWindowQuery | SessionQuery) and dropped and not query.feeds:
+        kind = "sessions" if isinstance(query, SessionQuery) else "windows that end with rows"
         raise Refusal(
-            "windows that end with rows are not available over a stream with marks_by and late='drop'",
+            f"{kind} are not available over a stream with marks_by and late='drop'",
             words=(dropped[0],), expected="a stream with late='revise'",
         )  # fmt: skip
     if options.flush != "at once":
@@ -93,7 +95,15 @@ def _check_idle(options: QueryOptions, joined: bool) -> None:
 
 def check_reduction(query: StandingQuery | ScanQuery) -> None:
     """Refuse reductions that a query of its kind cannot be answered with: Refusal."""
-    if not isinstance(query, StreamQuery) or query.reduce is None or query.reduce.samples:
+    if not isinstance(query, StreamQuery) or query.reduce is None:
+        return
+    if isinstance(query, SessionQuery):
+        raise Refusal(
+            "REDUCE leaves rows out, and sessions end where there are none: fewer rows would make other sessions",
+            words=("REDUCE",),
+            expected="the query without REDUCE",
+        )
+    if query.reduce.samples:
         return
     if isinstance(query, RowScan | RowWindowQuery) or query.feeds:
         raise Refusal(
@@ -116,6 +126,8 @@ def _check_empty(query: StandingQuery | ScanQuery) -> None:
         raise Refusal("empty='report' is for windows with SLIDE; a relation is defined at every instant", "empty")
     if isinstance(query, RowWindowQuery):
         raise Refusal("empty='report' is for windows that end at instants; one that ends with a row holds it", "empty")
+    if isinstance(query, SessionQuery):
+        raise Refusal("empty='report' is for windows that end at instants; sessions are made of rows", "empty")
     if isinstance(query, WindowQuery) and isinstance(query.window, LandmarkWindow):
         raise Refusal(
             "a window that grows reports every window since a group's first row by itself: leave empty='report' out",

@@ -29,6 +29,7 @@ from millpond.types import (
     RelationInput,
     RelationQuery,
     RowWindowQuery,
+    SessionQuery,
     StandingQuery,
     WindowedQuery,
     WindowQuery,
@@ -83,7 +84,7 @@ def plan_standing(facts: Facts, wanted: Wanted) -> PlannedStanding:
     match query:
         case RelationQuery() | PairsQuery():
             return _plan_relation(facts, wanted, query)
-        case WindowQuery() | RowWindowQuery():
+        case WindowQuery() | RowWindowQuery() | SessionQuery():
             return _plan_windows(facts, wanted, query)
         case _:
             assert_never(query)

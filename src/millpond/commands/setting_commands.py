@@ -26,7 +26,7 @@ from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER
 from millpond.relations import spare_of
 from millpond.support.errors import QueryError, Refusal
-from millpond.types import QueryOptions, RelationalQuery, RowWindowQuery, to_json
+from millpond.types import QueryOptions, RelationalQuery, RowWindowQuery, SessionQuery, to_json
 from millpond.types.options import Settings
 
 
@@ -102,10 +102,9 @@ def alter_options(facts: Facts, statement: lang.AlterQuery) -> Plan:
                 "what a longer 'revise_for' would join is gone; over a join of streams it can only become shorter",
                 "revise_for",
             )
-        if isinstance(query, RowWindowQuery):
-            raise Refusal(
-                f"'revise_for' of a window that ends with rows can only become shorter than {known} µs", "revise_for"
-            )
+        if isinstance(query, RowWindowQuery | SessionQuery):
+            kind = "a session" if isinstance(query, SessionQuery) else "a window that ends with rows"
+            raise Refusal(f"'revise_for' of {kind} can only become shorter than {known} µs", "revise_for")
         progress = facts.published.queries.get(str(standing.id), QueryProgress())
         spec = catalog.synopses[standing.synopsis].spec
         high = progress_of(catalog, spec, facts.published.progress).high

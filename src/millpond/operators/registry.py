@@ -17,6 +17,7 @@ from millpond.operators.relation.operator import RelationOperator
 from millpond.operators.relational.readers import RowReader
 from millpond.operators.row_query.operator import RowQueries
 from millpond.operators.rows.operator import RowsOperator
+from millpond.operators.sessions.operator import SessionsOperator
 from millpond.operators.stores.operator import StoreOperator
 from millpond.operators.stream_operator import StreamOperator
 from millpond.operators.summaries.operator import SummaryOperator
@@ -32,6 +33,7 @@ KINDS: tuple[type[Operator], ...] = (
     Copies,
     PanesOperator,
     RowsOperator,
+    SessionsOperator,
     SummaryOperator,
     StoreOperator,
     RelationOperator,

@@ -14,11 +14,13 @@ from millpond.synopses.kernel import connection, query_table
 from millpond.synopses.pane_partials import PanesSpec
 from millpond.synopses.partials.dispatch import Spec, merge_partials, partial, spec_of
 from millpond.synopses.row_partials import RowsSpec
+from millpond.synopses.session_partials import SessionsSpec
 
 __all__ = [
     "Component",
     "PanesSpec",
     "RowsSpec",
+    "SessionsSpec",
     "Spec",
     "components_of",
     "connection",

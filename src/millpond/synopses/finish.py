@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import duckdb
 import numpy as np
@@ -25,6 +25,7 @@ from millpond.types import (
     Column,
     Key,
     RowWindowQuery,
+    SessionQuery,
     TimeWindow,
     Window,
     WindowedQuery,
@@ -42,8 +43,8 @@ def identity(query: WindowedQuery) -> list[str]:
 
 
 def identity_columns(query: WindowedQuery) -> list[Column]:
-    """The columns of `identity` with their types; windows that end with rows also have a number."""
-    number, partition = _of_row_window(query)
+    """The columns of `identity` with their types; windows that end with rows have a number, sessions their start."""
+    number, partition = _told_apart(query)
     if not query.distinct:
         return [*number, *(Column(f"_k{i}", k.type) for i, k in enumerate(query.keys))]
     return [
@@ -53,9 +54,17 @@ def identity_columns(query: WindowedQuery) -> list[Column]:
     ]
 
 
-def _of_row_window(query: WindowedQuery) -> tuple[list[Column], tuple[Key, ...]]:
-    """The number of windows that end with rows, and their partition; nothing of others."""
-    return ([NUMBER], query.window.partition) if isinstance(query, RowWindowQuery) else ([], ())
+def _told_apart(query: WindowedQuery) -> tuple[list[Column], tuple[Key, ...]]:
+    """What windows that end together are told apart by, and the keys each of whose values has windows of its own."""
+    match query:
+        case RowWindowQuery():
+            return [NUMBER], query.window.partition
+        case SessionQuery():
+            return [Column("window_start", "TIMESTAMP")], query.session_keys
+        case WindowQuery():
+            return [], ()
+        case _:
+            assert_never(query)
 
 
 A = TypeVar("A", bound=Answer)
@@ -224,7 +233,7 @@ def _has(split: Split, folded: pa.Table) -> bool:
 def _split(aggregate: Aggregate, time: str, query: WindowedQuery) -> Split:
     """How an aggregate is split, over the components of the window behind it if it has one of its own."""
     split = components_of(aggregate, time)
-    if isinstance(query, RowWindowQuery) or (aggregate.range is None and aggregate.since is None):
+    if not isinstance(query, WindowQuery) or (aggregate.range is None and aggregate.since is None):
         return split
     prefix = prefix_of(windows_of(query).index(window_behind(query, aggregate)))
     if not prefix:
@@ -249,13 +258,13 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table, query: WindowedQue
 
 def _outer(query: WindowedQuery, inner: str) -> str:
     outputs = [o.sql for o in query.select]
-    number, partition = _of_row_window(query)
+    number, partition = _told_apart(query)
     if query.distinct:
         hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(partition)]
         hidden += [projected(o.expression, o.type, f"_k{i}") for i, o in enumerate(query.select)]
     else:
         hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
-    window = ["window_start", "window_end", *(c.name for c in number)]
+    window = list(dict.fromkeys(["window_start", "window_end", *(c.name for c in number)]))
     limited = query.limit is not None or query.offset > 0
     order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)] if limited else []
     columns = [*window, *outputs, *hidden, *order]

@@ -265,7 +265,7 @@ def merge_panes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.T
     return pa.concat_tables([*alone, merged], promote_options="permissive")
 
 
-def regroup(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> pa.Table:
+def regroup(db: duckdb.DuckDBPyConnection, spec: SynopsisSpec, table: pa.Table) -> pa.Table:
     """One row per (pane, group) from one table in which they may recur."""
     if any(c.kind in ("moments", "comoments") for c in spec.components):
         return _regroup_by_fold(db, spec, table)
@@ -297,7 +297,7 @@ def regroup(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> 
     return shrink(db, spec.components, merged)
 
 
-def _regroup_by_fold(db: duckdb.DuckDBPyConnection, spec: PanesSpec, table: pa.Table) -> pa.Table:
+def _regroup_by_fold(db: duckdb.DuckDBPyConnection, spec: SynopsisSpec, table: pa.Table) -> pa.Table:
     group = group_codes(db, spec, table)
     pane = table["pane"].to_numpy()
     _, order = Rows.sort(group, pane)

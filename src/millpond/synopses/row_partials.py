@@ -73,6 +73,11 @@ class RowsSpec(SynopsisSpec):
     rows: RowsKept
 
     @property
+    def keeps_cuts(self) -> bool:
+        """See `SynopsisSpec`."""
+        return True
+
+    @property
     def panes(self) -> Panes:
         """The microseconds that its rows lie in."""
         return Panes(1)

@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 from millpond.types.columns import COVERED, EXACT, NUMBER, STATUS, Column
 from millpond.types.options.query_options import QueryOptions
-from millpond.types.queries import PairsQuery, RelationQuery, RowWindowQuery, StandingQuery, WindowQuery
+from millpond.types.queries import PairsQuery, RelationQuery, RowWindowQuery, SessionQuery, StandingQuery, WindowQuery
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class QueryDefinition:
                 return (Column("at", "TIMESTAMP"), *shown, *change, *revision)
             case RowWindowQuery():
                 window.append(NUMBER)
-            case WindowQuery():
+            case WindowQuery() | SessionQuery():
                 pass
             case _:
                 assert_never(query)

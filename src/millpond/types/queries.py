@@ -25,7 +25,7 @@ from millpond.types.relation_queries import (
 )
 from millpond.types.selections import JoinFactor, Side
 from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, expressions_in
-from millpond.types.window_definitions import RowWindow, TimedWindow, Window
+from millpond.types.window_definitions import RowWindow, SessionWindow, TimedWindow, Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +124,18 @@ class RowWindowQuery(Aggregation):
     """Groups of the rows in each of the windows that end with rows."""
 
     window: RowWindow
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionQuery(Aggregation):
+    """Groups of the rows in each session."""
+
+    window: SessionWindow
+
+    @property
+    def session_keys(self) -> tuple[Key, ...]:
+        """The keys that have sessions of their own, the first ones of all."""
+        return self.keys[: len(self.window.partition)] if self.window.partition else self.keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,13 +285,13 @@ class RowQuery:
 ScanQuery = GroupScan | RowScan
 
 #: A query over windows that have ends.
-WindowedQuery = WindowQuery | RowWindowQuery
+WindowedQuery = WindowQuery | RowWindowQuery | SessionQuery
 
 #: A query of CQL.
 RelationalQuery = RelationQuery | PairsQuery
 
 #: What stands with an operator of its own; row queries stand in the register.
-StandingQuery = WindowQuery | RowWindowQuery | RelationQuery | PairsQuery
+StandingQuery = WindowQuery | RowWindowQuery | SessionQuery | RelationQuery | PairsQuery
 
 #: Every query that may stand.
 Query = StandingQuery | RowQuery

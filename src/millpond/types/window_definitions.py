@@ -8,6 +8,7 @@ from typing import Any, Literal
 from millpond.types.instants import Landmark
 from millpond.types.json_records import TAG, Variant
 from millpond.types.outputs import Key
+from millpond.types.sql_expressions import Expression
 
 
 class _EndsAtInstants(Variant):
@@ -174,6 +175,32 @@ class SpanWindow(_EndsWithRows):
 
 #: Windows that end with a row.
 RowWindow = CountWindow | SpanWindow
+
+
+@dataclass(frozen=True)
+class SessionWindow:
+    """Sessions: maximal runs of rows, `[SESSION gap MAX longest]`, `[PARTITION BY a SESSION gap]`; microseconds.
+
+    A row at t reaches to t + its gap, both included; rows that reach one another, also by way of others, are a session.
+    It covers [first row, the furthest that its rows reach).
+
+    gap: how far rows reach; 0: `spans` says it of each row.
+    spans: over the stream's columns, an INTERVAL; None: all rows reach as far.
+    longest: a row that comes this long after the first one of its session, or later, begins another; None: none does.
+    partition: columns (DuckDB SQL) each of whose values has sessions of its own; they are keys of the answer. Empty:
+        the keys of GROUP BY are.
+    """
+
+    gap: int
+    spans: Expression | None = None
+    longest: int | None = None
+    partition: tuple[Key, ...] = ()
+    attribute: str = "ts"
+
+    @property
+    def reach(self) -> int:
+        """How long a session that is like others may be, as far as that is known: the longest, or else its gap."""
+        return self.longest or self.gap
 
 
 class _OfRelation(Variant):

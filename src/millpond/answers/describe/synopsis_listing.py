@@ -13,6 +13,7 @@ from millpond.engine.control.sizes import Size
 from millpond.engine.core import Core
 from millpond.functions import display
 from millpond.manifests.quarantine import Failures
+from millpond.synopses import PanesSpec, SessionsSpec
 from millpond.synopses.pane_partials import window_behind
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.row_partials import RowsSpec
@@ -29,6 +30,8 @@ from millpond.types import (
     RelationInput,
     RelationQuery,
     RowWindowQuery,
+    SessionQuery,
+    SessionWindow,
     TimeWindow,
     TumblingWindow,
     UnboundedWindow,
@@ -63,6 +66,10 @@ _SCHEMA = pa.schema(
 )
 
 
+#: What a synopsis is called, by what it keeps.
+_KINDS = {PanesSpec: "panes", RowsSpec: "row window", SessionsSpec: "sessions"}
+
+
 def show_synopses(core: Core) -> pa.Table:
     """One row for each synopsis and each store of rows.
 
@@ -77,7 +84,7 @@ def show_synopses(core: Core) -> pa.Table:
 
     def of_panes(s: Synopsis) -> dict[str, Any]:
         summaries = [f"a summary of {catalog.streams[c.stream].name}" for c in catalog.kept_by(s.owner)]
-        kind = "row window" if isinstance(s.spec, RowsSpec) else "panes"
+        kind = _KINDS[type(s.spec)]
         about = {
             "stream": ", ".join(catalog.streams[n].label for n in s.spec.streams),
             "pane": _pane(s.spec),
@@ -138,6 +145,8 @@ def _view(standing: Standing, owner: str) -> str:
         case RowWindowQuery():
             extent = f"ROWS {query.window.rows}" if isinstance(query.window, CountWindow) else "RANGE"
             return f"[{extent} SLIDE {query.window.slide}]"
+        case SessionQuery():
+            return _of_session(query.window)
         case WindowQuery():
             behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
             return " and ".join(_of_window(window) for window in behind or (query.window,))
@@ -156,6 +165,14 @@ def _of_window(window: Window) -> str:
             return f"[RANGE {duration(window.range)} SLIDE {duration(window.slide)}]"
         case _:
             assert_never(window)
+
+
+def _of_session(window: SessionWindow) -> str:
+    """A window of sessions as in SQL."""
+    by = ", ".join(str(k.expression) for k in window.partition)
+    gap = f"({window.spans})" if window.spans is not None else duration(window.gap)
+    most = "" if window.longest is None else f" MAX {duration(window.longest)}"
+    return f"[{f'PARTITION BY {by} ' if by else ''}SESSION {gap}{most}]"
 
 
 def _since(landmark: Landmark) -> str:
@@ -193,8 +210,8 @@ def _of_input(item: RelationInput) -> str:
 
 def _pane(spec: Spec) -> str:
     """What a synopsis keeps of each group."""
-    if isinstance(spec, RowsSpec):
-        return "rows"
+    if not isinstance(spec, PanesSpec):
+        return "rows" if isinstance(spec, RowsSpec) else "sessions"
     return duration(spec.panes.width) if isinstance(spec.panes, Panes) else spec.panes.kind.split("@")[0]
 
 

@@ -13,7 +13,15 @@ from millpond.catalog.catalogs import Catalogs
 from millpond.support.errors import QueryError
 from millpond.support.file_cache import FileCache
 from millpond.tables import remove_file, write_durably
-from millpond.types import PairsQuery, Reduction, RelationQuery, RowWindowQuery, StandingQuery, WindowQuery
+from millpond.types import (
+    PairsQuery,
+    Reduction,
+    RelationQuery,
+    RowWindowQuery,
+    SessionQuery,
+    StandingQuery,
+    WindowQuery,
+)
 from millpond.types.reduction_forms import FORMS
 
 _loaded: FileCache[Callable[..., Any]] = FileCache(64)
@@ -63,7 +71,7 @@ def _placeholders(function: Callable[..., Any]) -> list[None]:
 def reductions_of(query: StandingQuery) -> list[Reduction]:
     """What a query says of how much of its streams' past is read."""
     match query:
-        case WindowQuery() | RowWindowQuery():
+        case WindowQuery() | RowWindowQuery() | SessionQuery():
             found = [query.reduce]
         case RelationQuery() | PairsQuery():
             found = [item.reduce for item in query.inputs]

@@ -30,6 +30,7 @@ from millpond.types import (
     RowScan,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
     WindowQuery,
 )
 from millpond.types.instants import moment
@@ -59,7 +60,7 @@ def _once(core: Core, bound: Query | ScanQuery | lang.TableQuery) -> tuple[pa.Ta
         case RowQuery():
             table = select_once(core, bound).table
             notes = [said_with(core, table, bound)]
-        case WindowQuery() | RowWindowQuery() | GroupScan() | RowScan():
+        case WindowQuery() | RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
             table = select_stream(core, bound)
             tables = () if bound.lookup is None else bound.lookup.tables
             notes = [said_with(core, table, bound), table_note(core, [t.name for t in tables])]

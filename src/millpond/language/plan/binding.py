@@ -21,7 +21,7 @@ from millpond.language.resolve.grouping import GroupScope
 from millpond.language.resolve.reductions_bound import bound_reduction
 from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.relation_refs import streams_in
-from millpond.language.resolve.row_window_clauses import bound_row_window
+from millpond.language.resolve.row_window_clauses import bound_row_window, bound_session
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.scope import RowScope
 from millpond.language.resolve.select_list import (
@@ -51,12 +51,16 @@ from millpond.types import (
     RowWindow,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
+    SessionWindow,
     StreamDefinition,
     Window,
     WindowedQuery,
     WindowQuery,
     all_of,
 )
+
+AnyWindow = Window | RowWindow | SessionWindow
 
 _CLAUSES = (
     "expressions",
@@ -158,12 +162,13 @@ class SelectBinder:
         if self.calls.common is not None:
             table = with_suffix(table.copy(), window=self.calls.common)
         ending = bound_window(table, stream, self.source, self.schema) or self.calls.query
-        window = ending or bound_row_window(table, stream, self.source)
+        window: AnyWindow | None = ending or bound_row_window(table, stream, self.source)
         feeds = union_feeds(table, stream, self.schema, self.source)
         alias = table.alias or stream.name
         rows = (
             LookupScope(self.source, stream, alias, joined.tables) if joined else RowScope(self.source, stream, alias)
         )
+        window = window or bound_session(table, rows, self.source)
         bound = self.bind_rows(table, window, rows)
         if joined is not None and isinstance(rows, LookupScope):
             one = isinstance(window, RowWindow)
@@ -207,15 +212,13 @@ class SelectBinder:
         if (distinct := select.args.get("distinct")) and distinct.args.get("on"):
             raise source.error("DISTINCT ON is not available over a stream", distinct)
 
-    def bind_rows(
-        self, table: exp.Table, window: Window | RowWindow | None, rows: RowScope
-    ) -> WindowedQuery | ScanQuery:
+    def bind_rows(self, table: exp.Table, window: AnyWindow | None, rows: RowScope) -> WindowedQuery | ScanQuery:
         """All but FROM, over the rows of a stream (or of two that are joined)."""
         select, source, stream = self.select, self.source, rows.stream
         written = select_items(select, source)
         rows.aliases = {i.alias.name.lower(): i.node for i in reversed(written) if i.alias is not None}
         grouped = bool(select.args.get("group")) or any(map(has_aggregate, self.grouped_parts(written)))
-        grouped = grouped or (isinstance(window, RowWindow) and bool(window.partition))
+        grouped = grouped or (isinstance(window, RowWindow | SessionWindow) and bool(window.partition))
         self.check_shape(table, window, grouped)
         typer = Typer(source, stream.all_columns, rows.text)
         where = self.where(rows)
@@ -224,7 +227,9 @@ class SelectBinder:
         window_of = self.calls.window_of if self.calls is not None else lambda node: (None, None)
         groups = GroupScope(rows, window is not None, window_of) if grouped else None
         if groups is not None and isinstance(window, RowWindow):
-            groups.number_windows(window)
+            groups.number_windows()
+        if groups is not None and isinstance(window, RowWindow | SessionWindow):
+            groups.partition_by(window.partition)
         return self.finish(stream, window, where, rows, typer, written, groups)
 
     def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
@@ -273,7 +278,7 @@ class SelectBinder:
             if clause := self.select.args.get(key):
                 yield clause
 
-    def check_shape(self, table: exp.Table, window: Window | RowWindow | None, grouped: bool) -> None:
+    def check_shape(self, table: exp.Table, window: AnyWindow | None, grouped: bool) -> None:
         """Refuse what has no meaning yet: rows without groups in windows, standing queries without windows."""
         if window is None and self.standing:
             raise self.source.error(
@@ -308,7 +313,7 @@ class SelectBinder:
     def finish(
         self,
         stream: StreamDefinition,
-        window: Window | RowWindow | None,
+        window: AnyWindow | None,
         where: Item | None,
         rows: RowScope,
         typer: Typer,
@@ -330,7 +335,7 @@ class SelectBinder:
             items = expand_stars(written, rows, source)
             values = [rows.expression(i.node) for i in items]
         bound = groups.expression if groups is not None else rows.expression
-        names = names_of(items, rows, isinstance(window, Window))
+        names = names_of(items, rows, isinstance(window, Window | SessionWindow))
         clause = select.args.get("having")
         having = Item(bound(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, values, written, bound, source)
@@ -368,7 +373,7 @@ def _where_met(lookup: Lookup, where: Expression | None) -> Expression | None:
 
 
 def _query(
-    common: dict[str, Any], window: Window | RowWindow | None, groups: GroupScope | None, having: Item | None
+    common: dict[str, Any], window: AnyWindow | None, groups: GroupScope | None, having: Item | None
 ) -> WindowedQuery | ScanQuery:
     """The query as what it is. common: what all queries over a stream have."""
     if groups is None:
@@ -382,6 +387,8 @@ def _query(
         return GroupScan(**common)
     if isinstance(window, RowWindow):
         return RowWindowQuery(window=window, **common)
+    if isinstance(window, SessionWindow):
+        return SessionQuery(window=window, **common)
     return WindowQuery(window=window, **common)
 
 

@@ -40,6 +40,7 @@ from millpond.types import (
     RowScan,
     RowWindowQuery,
     ScanQuery,
+    SessionQuery,
     StreamDefinition,
     WindowedQuery,
     WindowQuery,
@@ -175,7 +176,7 @@ def _shown(bound: WindowedQuery | ScanQuery) -> tuple[Column, ...]:
             return own
         case RowWindowQuery():
             return (*_WINDOW_COLUMNS, NUMBER, *own)
-        case WindowQuery():
+        case WindowQuery() | SessionQuery():
             return (*_WINDOW_COLUMNS, *own)
         case _:
             assert_never(bound)

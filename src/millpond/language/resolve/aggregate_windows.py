@@ -100,8 +100,9 @@ class CallWindows:
         self.query = _around(list(self._windows.values()))
 
     def _must_end_at_instants(self, clause: WindowClause) -> None:
-        if clause.slide_rows is not None or clause.extent == "kind":
-            what = "with rows" if clause.slide_rows is not None else "where its kind says"
+        if clause.slide_rows is not None or clause.extent in ("kind", "session"):
+            own = {"kind": "where its kind says", "session": "a gap behind its rows"}
+            what = "with rows" if clause.slide_rows is not None else own[clause.extent]
             raise self.source.error(
                 f"the windows of one SELECT end together, and this one ends {what}: it is the only one of its SELECT",
                 clause.place,

@@ -87,8 +87,8 @@ def stream_of_side(schema: Schema, name: exp.Identifier, source: Source) -> Stre
 def bound_window(table: exp.Table, stream: StreamDefinition, source: Source, schema: Schema) -> Window | None:
     """The window behind a stream's name with its column checked and ALIGN START folded into the origin."""
     clause = window_of(table)
-    if clause is None or clause.slide_rows is not None:
-        return None  # see `row_windows`
+    if clause is None or clause.slide_rows is not None or clause.extent == "session":
+        return None  # see `row_window_clauses`
     if clause.extent == "kind":
         check_attribute(clause, stream, source)
         reference, length = _kind(clause, source, schema)

@@ -16,7 +16,7 @@ from millpond.language.resolve.expressions import Resolver, column, grouped_by, 
 from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.resolve.select_list import SelectItem, ordinal
 from millpond.support.errors import StatementError
-from millpond.types import NUMBER, Aggregate, Column, Expression, Key, RowWindow
+from millpond.types import NUMBER, Aggregate, Column, Expression, Key
 
 
 class GroupScope:
@@ -43,10 +43,13 @@ class GroupScope:
         self._reader = CallReader(self.source, rows.expression)
         self._resolver = Resolver(self.source, self._column, self._call, self._match, rows.kind, self._type_of)
 
-    def number_windows(self, window: RowWindow) -> None:
-        """The query's windows end with rows: they have a number, and the partition's columns are its first keys."""
+    def number_windows(self) -> None:
+        """The query's windows end with rows: they have a number."""
         self.window_columns[NUMBER.name] = NUMBER.type
-        for key in window.partition:
+
+    def partition_by(self, partition: Sequence[Key]) -> None:
+        """The columns of PARTITION BY are the first keys."""
+        for key in partition:
             assert key.expression.column is not None
             self._add_key(column(key.expression.column), ())
 

@@ -40,6 +40,7 @@ from millpond.types import (
     Relational,
     RelationQuery,
     RowWindowQuery,
+    SessionQuery,
     StandingQuery,
     StreamDefinition,
     StreamOptions,
@@ -471,7 +472,7 @@ def named(query: StandingQuery, name: str, real: str) -> StandingQuery:
         case RelationQuery() | PairsQuery():
             inputs = tuple(replace(i, stream=real) if i.stream == name else i for i in query.inputs)
             return replace(query, inputs=inputs)
-        case WindowQuery() | RowWindowQuery():
+        case WindowQuery() | RowWindowQuery() | SessionQuery():
             return replace(query, stream=real) if query.stream == name else query
         case _:
             assert_never(query)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 
@@ -20,3 +21,6 @@ class TokenStream(Protocol):
 
     def _advance(self, times: int = 1) -> None:
         """Go to the next token."""
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        """The expression at the current token, without comparisons and what binds weaker; None: there is none."""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.syntax.source_text import nearest
@@ -16,14 +17,14 @@ from millpond.types.durations import EXPECTED, UNITS, parse_duration, parse_time
 
 PARAMETERS = (
     "RANGE", "ROWS", "TUMBLING", "SLIDE", "ON", "ORIGIN", "ALIGN", "NOW", "PARTITION BY", "SINCE", "BY", "KIND",
-    "OPEN", "CLOSED",
+    "OPEN", "CLOSED", "SESSION", "MAX",
 )  # fmt: skip
 #: Other spellings of parameters in the literature.
 SYNONYMS = {"WA": "ON", "WATTR": "ON", "RATTR": "ON", "PA": "PARTITION BY", "PATTR": "PARTITION BY"}
 WORKS = "[RANGE 5 MINUTES SLIDE 1 MINUTE] or [RANGE TUMBLING 5 MINUTES]"
 KINDS = (
     f"{WORKS}, [RANGE ALL SLIDE 1 HOUR], [ROWS 100 SLIDE 10], [PARTITION BY a ROWS 100 SLIDE 10], "
-    "[RANGE 5 MINUTES SLIDE 1 ROW]; [KIND months] where one is registered; "
+    "[RANGE 5 MINUTES SLIDE 1 ROW]; [SESSION 30 MINUTES]; [KIND months] where one is registered; "
     "without SLIDE a relation: [RANGE 5 MINUTES], [ROWS 100], [NOW], [RANGE UNBOUNDED]"
 )
 
@@ -40,10 +41,11 @@ _FIRST = {
     "PARTITION",
     "SATTR",
     "KIND",
+    "SESSION",
 } | (set(SYNONYMS))
 
 Place = tuple[int, int]
-Extent = Literal["range", "rows", "all", "now", "unbounded", "kind"]
+Extent = Literal["range", "rows", "all", "now", "unbounded", "kind", "session"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class WindowClause:
     """A window as written; times in microseconds.
 
     extent: 'range' (rows of the last `range`), 'rows' (the last `rows` rows), 'all' (everything since a landmark),
-        'now' and 'unbounded' (relations only), 'kind' (windows of the registered kind `kind`, at `kind_place`).
+        'now' and 'unbounded' (relations only), 'kind' (windows of the registered kind `kind`, at `kind_place`),
+        'session' (runs of rows that are no further apart than `range`, or else than `gap` says of each).
+    longest: of a session, how long it may be at most; None: as long as it goes on.
     slide, slide_rows: how far apart windows end, by time or by rows; both None: a relation, defined at every instant.
     numbered: what rows are counted in: their rank in event time, or their arrival.
     since, every, zone: the landmark (None: the start of the stream), how often there is a new one.
@@ -77,11 +81,13 @@ class WindowClause:
     kind: str = ""
     kind_place: Place = (0, 0)
     open_end: bool = False
+    gap: exp.Expr | None = None
+    longest: int | None = None
 
     @property
     def is_relation(self) -> bool:
         """Whether it has no SLIDE: a relation of CQL, defined at every instant."""
-        return self.slide is None and self.slide_rows is None and self.extent != "kind"
+        return self.slide is None and self.slide_rows is None and self.extent not in ("kind", "session")
 
 
 def begins_window(bracket: Token, word: Token, follows: Token | None) -> bool:
@@ -90,6 +96,8 @@ def begins_window(bracket: Token, word: Token, follows: Token | None) -> bool:
         return False
     if word.token_type in (TokenType.IDENTIFIER, TokenType.STRING) or word.text.upper() not in _FIRST:
         return False
+    if word.text.upper() == "SESSION" and follows.token_type == TokenType.L_PAREN:
+        return True
     return follows.token_type in (TokenType.NUMBER, TokenType.STRING) or follows.text.isidentifier()
 
 
@@ -117,6 +125,8 @@ class _WindowReader:
     origin: int = 0
     align_start: bool = False
     attribute: str | None = None
+    gap: exp.Expr | None = None
+    longest: int | None = None
 
     def __post_init__(self) -> None:
         self.open = self.parser._curr
@@ -147,7 +157,7 @@ class _WindowReader:
         close = self.token
         self.parser._advance()
         if self.extent is None:
-            self.fail("a window needs RANGE, ROWS or NOW", self.open, expected=KINDS)
+            self.fail("a window needs RANGE, ROWS, SESSION or NOW", self.open, expected=KINDS)
         self.check(self.extent)
         return WindowClause(
             extent=self.extent,
@@ -168,11 +178,18 @@ class _WindowReader:
             kind=self.kind,
             kind_place=self.kind_place,
             open_end="OPEN" in self.seen,
+            gap=self.gap,
+            longest=self.longest,
         )
 
     def check(self, extent: str) -> None:
         """Refuse parameters that do not go together."""
         slides = self.slide is not None or self.slide_rows is not None
+        if extent == "session" and self.seen - {"SESSION", "MAX", "PARTITION BY", "ON"}:
+            self.fail("sessions begin and end with their rows: beside the gap there is only MAX, PARTITION BY and ON",
+                      self.open, expected="[SESSION 30 MINUTES MAX 4 HOURS]")  # fmt: skip
+        if extent != "session" and "MAX" in self.seen:
+            self.fail("MAX says how long a session may be", self.open, expected="[SESSION 30 MINUTES MAX 4 HOURS]")
         if extent == "kind" and (slides or self.seen - {"KIND", "ON"}):
             self.fail("a registered kind says all of its windows by itself", self.open, expected=f"[KIND {self.kind}]")
         if extent in ("now", "unbounded") and slides:
@@ -200,9 +217,9 @@ class _WindowReader:
             )  # fmt: skip
         if "BY" in self.seen and self.slide_rows is None:
             self.fail("BY ARRIVAL and BY RANK say which rows SLIDE counts", self.open, expected="SLIDE 10 ROWS")
-        if self.partition and extent != "rows" and self.slide_rows is None:
+        if self.partition and extent not in ("rows", "session") and self.slide_rows is None:
             self.fail(
-                "PARTITION BY goes with windows that count rows; over time it is the same as GROUP BY",
+                "PARTITION BY goes with sessions and windows that count rows; over time it is the same as GROUP BY",
                 self.open,
                 expected="GROUP BY, or [PARTITION BY a ROWS 100]",
             )
@@ -217,7 +234,7 @@ class _WindowReader:
             return
         if word not in PARAMETERS:
             what = f"'{token.text}' is not a parameter of a window"
-            self.fail(what, expected="RANGE, ROWS, SLIDE, PARTITION BY, ON, ORIGIN or ALIGN START",
+            self.fail(what, expected="RANGE, ROWS, SESSION, SLIDE, PARTITION BY, ON, ORIGIN or ALIGN START",
                       like=nearest(word, PARAMETERS))  # fmt: skip
         if word in self.seen or (word == "TUMBLING" and "SLIDE" in self.seen) or (word == "SLIDE" and self.tumbling):
             self.fail(f"{word} is given twice (TUMBLING also gives SLIDE)" if word in ("SLIDE", "TUMBLING")
@@ -266,6 +283,22 @@ class _WindowReader:
         self.covers("kind", token)
         self.kind_place = (self.token.start, self.token.end + 1)
         self.kind = self.name("KIND")
+
+    def read_session(self, token: Token) -> None:
+        """A span of time, or an expression over the row that is one."""
+        self.covers("session", token)
+        follows, literals = self.parser._next, (TokenType.NUMBER, TokenType.STRING)
+        literal = follows if self.word() == "INTERVAL" else self.token
+        if literal and literal.token_type in (*literals, TokenType.DASH):
+            self.range = self.positive("SESSION")
+            return
+        begin = self.token
+        self.gap = self.parser._parse_bitwise()
+        if self.gap is None:
+            self.fail("SESSION takes the gap that ends a session", begin, expected="[SESSION 30 MINUTES]")
+
+    def read_max(self, token: Token) -> None:
+        self.longest = self.positive("MAX")
 
     def read_open(self, token: Token) -> None:
         self.end_token = token

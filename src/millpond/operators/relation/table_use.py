@@ -24,6 +24,7 @@ from millpond.types import (
     Relational,
     RelationQuery,
     RowWindowQuery,
+    SessionQuery,
     StandingQuery,
     TableDefinition,
     TableStretch,
@@ -114,7 +115,7 @@ def table_names(query: StandingQuery) -> list[str]:
     match query:
         case RelationQuery() | PairsQuery():
             return [t.name for t in query.tables]
-        case WindowQuery() | RowWindowQuery():
+        case WindowQuery() | RowWindowQuery() | SessionQuery():
             return [] if query.lookup is None else [t.name for t in query.lookup.tables]
         case _:
             assert_never(query)

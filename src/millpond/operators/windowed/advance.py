@@ -17,7 +17,8 @@ from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.synopses.enums import put_together
 from millpond.synopses.finish import identity
 from millpond.synopses.row_partials import revised_for
-from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, WindowedQuery
+from millpond.synopses.session_partials import session_revised_for
+from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, SessionQuery, WindowedQuery
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ def revise_for(query: WindowedQuery, options: QueryOptions) -> int:
     """How long behind progress closed windows can be revised (SEMANTICS, late rows): microseconds."""
     if isinstance(query, RowWindowQuery):
         return revised_for(query, options)
+    if isinstance(query, SessionQuery):
+        return session_revised_for(query, options)
     if options.revise_for is not None:
         return options.revise_for
     return max(DAY, 10 * (query.window.length if isinstance(query.window, KindWindow) else query.window.range))

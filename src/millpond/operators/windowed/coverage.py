@@ -18,12 +18,15 @@ from millpond.types import (
     CountWindow,
     KindWindow,
     RowWindow,
+    SessionWindow,
     SpanWindow,
     TimeWindow,
     Window,
     WindowQuery,
 )
 from millpond.types.instants import moment
+
+AnyWindow = Window | RowWindow | SessionWindow
 
 COVERAGE = Column(COVERED, "TIMESTAMP")
 
@@ -67,7 +70,7 @@ def coverage_of(standing: Standing, covered: int, closed: int, archives: Sequenc
     return Coverage(start, start + reach if start > NEVER and reach else NEVER, closed)
 
 
-def with_coverage(answers: pa.Table, removed: int | None, window: Window | RowWindow | None = None) -> pa.Table:
+def with_coverage(answers: pa.Table, removed: int | None, window: AnyWindow | None = None) -> pa.Table:
     """Answers of windows with a further column `covered_from`: NULL for a window that is whole.
 
     Arguments:
@@ -92,6 +95,8 @@ def with_coverage(answers: pa.Table, removed: int | None, window: Window | RowWi
     limit = pa.scalar(removed, pa.int64())
     opened = isinstance(window, SpanWindow)  # such a window does not hold its start
     start = start.fill_null(NEVER)  # NULL: a window since the start of the stream
+    if isinstance(window, SessionWindow):  # a row that is gone may have reached its first one
+        start = pc.subtract(start, window.gap)
     cut = pc.less(pc.add(start, 1) if opened else start, limit)
     if isinstance(window, CountWindow) and NUMBER.name in answers.column_names:
         cut = pc.less(answers[NUMBER.name], -(-window.rows // window.slide))

@@ -25,7 +25,6 @@ from millpond.types import (
     DAY,
     KindWindow,
     LandmarkWindow,
-    RowWindowQuery,
     StreamDefinition,
     TimeWindow,
     Window,
@@ -64,7 +63,7 @@ def reach(window: Window, time: int, spans: int) -> int:
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
     """The first pane that windows still open can need."""
     query = standing.windowed
-    if isinstance(query, RowWindowQuery):  # a table of rows knows what windows that end from an instant on need
+    if not isinstance(query, WindowQuery):  # a table of rows knows what windows that end from an instant on need
         return closed
     found = synopsis.spec.panes.pane(
         reach(query.window, closed, 2 if standing.definition.options.empty == "report" else 1)
@@ -77,7 +76,7 @@ def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition,
     query, options = standing.windowed, standing.definition.options
     revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
     behind = revise_for(query, options) if revises and not options.delay else 0
-    if isinstance(query, RowWindowQuery):
+    if not isinstance(query, WindowQuery):
         return max(NEVER, min(closed, high) - behind)
     return reach(query.window, min(closed, high) - behind, 4 if options.empty == "report" else 2)
 
@@ -85,7 +84,8 @@ def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition,
 def read_since(standing: Standing, start: int, high: int) -> int:
     """The event time from which a back-fill must read, for a query whose windows end after `start`."""
     query, reports = standing.windowed, standing.definition.options.empty == "report"
-    if start <= NEVER or isinstance(query, RowWindowQuery):  # rows are numbered from the start of the retained stream
+    # Rows are numbered from the start of the retained stream, and a session may be of any length.
+    if start <= NEVER or not isinstance(query, WindowQuery):
         return NEVER
     match query.window:
         case KindWindow():
@@ -102,7 +102,7 @@ def read_since(standing: Standing, start: int, high: int) -> int:
 
 def needed_by(query: WindowedQuery, bound: int) -> int:
     """The event time from which a query that is registered at progress `bound` needs rows."""
-    return bound if isinstance(query, RowWindowQuery) else reach(query.window, bound, 2)
+    return bound if not isinstance(query, WindowQuery) else reach(query.window, bound, 2)
 
 
 def complete_since(standing: Standing, synopsis: Synopsis, stream: StreamDefinition, known: Windowed, high: int) -> int:

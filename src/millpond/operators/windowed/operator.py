@@ -337,7 +337,7 @@ class WindowOperator(Answering, WindowKind):
         """See `Operator`."""
         return self.explain(facts) if stream.id in self.spec.streams else None
 
-    def needed_since(self, task: CompactTask) -> int:
+    def needed_since(self, task: CompactTask | MergeTask) -> int:
         """The event time from which any query may still need state."""
         return needed_since(task.manifest, self.catalog, self.synopsis, self.answered, task.failures)
 

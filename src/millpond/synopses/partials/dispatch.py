@@ -10,10 +10,24 @@ import pyarrow.compute as pc
 
 from millpond.synopses.pane_partials import PanesSpec, merge_panes, panes_spec, partial_panes
 from millpond.synopses.row_partials import RowsSpec, fold, partial_rows, rows_spec, together
-from millpond.types import QueryOptions, RowWindowQuery, StreamDefinition, WindowedQuery, WindowQuery
+from millpond.synopses.session_partials import (
+    SessionsSpec,
+    merge_sessions,
+    partial_sessions,
+    sessions_spec,
+    still_open,
+)
+from millpond.types import (
+    QueryOptions,
+    RowWindowQuery,
+    SessionQuery,
+    StreamDefinition,
+    WindowedQuery,
+    WindowQuery,
+)
 
 #: What a synopsis of a query over windows keeps.
-Spec = PanesSpec | RowsSpec
+Spec = PanesSpec | RowsSpec | SessionsSpec
 
 
 def spec_of(query: WindowedQuery, stream: StreamDefinition, options: QueryOptions | None = None) -> Spec:
@@ -23,6 +37,8 @@ def spec_of(query: WindowedQuery, stream: StreamDefinition, options: QueryOption
             return panes_spec(query, stream, options)
         case RowWindowQuery():
             return rows_spec(query, stream, options)
+        case SessionQuery():
+            return sessions_spec(query, stream, options)
         case _:
             assert_never(query)
 
@@ -39,6 +55,8 @@ def partial(db: duckdb.DuckDBPyConnection, spec: Spec, segment: pa.Table, extra:
             return partial_panes(db, spec, segment, extra)
         case RowsSpec():
             return partial_rows(db, spec, segment, extra)
+        case SessionsSpec():
+            return partial_sessions(db, spec, segment, extra)
         case _:
             assert_never(spec)
 
@@ -50,6 +68,8 @@ def still_needed(db: duckdb.DuckDBPyConnection, spec: Spec, table: pa.Table, low
             return table.filter(pc.greater_equal(table["pane"], low)) if table.num_rows else table
         case RowsSpec():
             return fold(db, spec, table, low)
+        case SessionsSpec():
+            return still_open(db, spec, table, low)
         case _:
             assert_never(spec)
 
@@ -61,5 +81,7 @@ def merge_partials(db: duckdb.DuckDBPyConnection, spec: Spec, parts: list[pa.Tab
             return merge_panes(db, spec, parts)
         case RowsSpec():
             return together(parts)
+        case SessionsSpec():
+            return merge_sessions(db, spec, parts)
         case _:
             assert_never(spec)

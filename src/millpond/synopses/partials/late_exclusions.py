@@ -18,7 +18,6 @@ from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.pane_partials import regroup
 from millpond.synopses.partials.dispatch import Spec
-from millpond.synopses.row_partials import RowsSpec
 from millpond.types import Expression
 
 CUT = "cut"
@@ -37,7 +36,7 @@ def with_cut(spec: Spec, rows: pa.Table, bound: int, spare: int = 0) -> pa.Table
 
 def without_cut(db: duckdb.DuckDBPyConnection, spec: Spec, rows: pa.Table) -> pa.Table:
     """Stored pane rows as one per (pane, group)."""
-    if isinstance(spec, RowsSpec):  # rows keep their cuts: they say which windows hold them
+    if spec.keeps_cuts:
         return rows
     return regroup(db, spec, rows.drop_columns([CUT])) if CUT in rows.column_names else rows
 
@@ -45,7 +44,7 @@ def without_cut(db: duckdb.DuckDBPyConnection, spec: Spec, rows: pa.Table) -> pa
 def merge_cuts(db: duckdb.DuckDBPyConnection, spec: Spec, parts: Sequence[pa.Table]) -> pa.Table:
     """As `merge_partials`, with one row per (pane, group, cut) where any part has cuts."""
     parts = [p for p in parts if p.num_rows]
-    if isinstance(spec, RowsSpec) or not any(CUT in p.column_names for p in parts):
+    if not isinstance(spec, PanesSpec) or not any(CUT in p.column_names for p in parts):
         return merge_partials(db, spec, parts)
     wider = _wider(spec)
     return _plain(wider, merge_partials(db, wider, [_keyed(wider, part) for part in parts]))

@@ -63,6 +63,11 @@ class SynopsisSpec(Variant):
         return {**value, "type": "PanesSpec", "landmarks": landmarks}
 
     @property
+    def keeps_cuts(self) -> bool:
+        """Whether stored rows keep their cuts, which say for good which windows hold them."""
+        return False
+
+    @property
     def streams(self) -> tuple[int, ...]:
         """The ids of the streams whose rows it takes."""
         return tuple(f.stream for f in self.feeds) or (self.stream,)

@@ -1,0 +1,1 @@
+"""Sessions: state of rows that are put together to the sessions they make, and what of these ends, grows or ceases."""

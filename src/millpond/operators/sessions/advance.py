@@ -1,0 +1,119 @@
+"""Advance sessions, from the rows that make them.
+
+A session is over when progress is beyond its end: a row at the very end would still be in it. Late rows merge sessions,
+make them longer, or, where they have a maximal length, cut them elsewhere: the sessions of their partitions that end
+from the earliest one on are found without and with them, and what differs is reported. A session is told by its start
+and its end, so one that has become longer ceases, and another one is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.operators.windowed.advance import Advanced, advanced
+from millpond.operators.windowed.closing import Closing
+from millpond.operators.windowed.evaluation import difference
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
+from millpond.progress import NEVER
+from millpond.synopses import SessionsSpec, finish_windows
+from millpond.synopses.session_partials import CUT, between, stack, touched
+from millpond.types import SessionQuery
+
+
+class SessionRows(Protocol):
+    """Rows of a synopsis; `low` is an instant: rows of sessions that end from it on."""
+
+    delta: pa.Table
+
+    def before(self, low: int) -> pa.Table:
+        """Without the delta."""
+        ...
+
+    def after(self, low: int) -> pa.Table:
+        """With the delta."""
+        ...
+
+
+class ShownSessions(SessionRows, Protocol):
+    """A state whose delta can be exchanged."""
+
+    def show(self, delta: pa.Table) -> None:
+        """From now on the state is that before, and `delta`."""
+        ...
+
+
+def advance(
+    db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: SessionRows, closing: Closing[SessionQuery]
+) -> Advanced[WindowProgress]:
+    """Report sessions that are over, and revise those before that late rows of the delta change."""
+    changed, fresh = None, None
+    query, closed, delta = closing.query, closing.before.closed, state.delta
+    if closing.late == "revise" and closed > NEVER and delta.num_rows:
+        late = delta.filter(pc.less(delta["pane"], closed))
+        low = max(int(pc.min(late["pane"]).as_py()), closing.before.start) if late.num_rows else closed
+        if low < closed:
+            rows = (state.before(low), state.after(low))
+            old, new = (t.filter(pa.array(touched(db, spec, late, t))) for t in rows)
+            was, now = (session_answers(db, spec, query, each, low, closed) for each in (old, new))
+            changed = difference(db, query, was, now, closing.given(NEVER, closed), closing.options.pairs)
+    if closing.until > closed:
+        fresh = session_answers(db, spec, query, state.after(closed), closed, closing.until)
+    return advanced(replace(closing, groups=None), [changed], [fresh], None)
+
+
+def catch_up(
+    db: duckdb.DuckDBPyConnection,
+    spec: SessionsSpec,
+    state: ShownSessions,
+    parts: Sequence[pa.Table],
+    closing: Closing[SessionQuery],
+) -> Advanced[WindowProgress]:
+    """Report the sessions that nobody reported, and revise those before; cuts are a matter of the rows.
+
+    Args:
+        state: what was there when the query answered last. parts: rows that came since.
+    """
+    state.show(stack(list(parts)))
+    return advance(db, spec, state, replace(closing, reached=closing.known))
+
+
+def session_answers(
+    db: duckdb.DuckDBPyConnection, spec: SessionsSpec, query: SessionQuery, rows: pa.Table, since: int, before: int
+) -> pa.Table | None:
+    """The answers of the sessions that end at since <= t < before."""
+    if not rows.num_rows:
+        return None
+    found = between(db, spec, rows, since, before)
+    if found is None:
+        return None
+    names = {"pane": "start", "until": "end"}
+    folded = found.rename_columns([names.get(n, n) for n in found.column_names])
+    answers = finish_windows(db, query, spec.time, folded)
+    return answers if answers.num_rows else None
+
+
+def open_answers(
+    db: duckdb.DuckDBPyConnection,
+    spec: SessionsSpec,
+    query: SessionQuery,
+    state: SessionRows,
+    progress: Windowed,
+) -> pa.Table | None:
+    """What the sessions that are not over would answer now."""
+    return session_answers(db, spec, query, state.after(progress.closed), progress.closed, 2**62)
+
+
+def by_own_bound(parts: Sequence[pa.Table], behind: int) -> list[pa.Table]:
+    """Rows of the past whose cuts, the stream's progress, are those of a query that answers so far behind it."""
+    return [
+        t.set_column(t.column_names.index(CUT), CUT, pc.subtract(t[CUT], pa.scalar(behind, pa.int64())))
+        if behind and CUT in t.column_names
+        else t
+        for t in parts
+    ]

@@ -1,0 +1,167 @@
+"""Sessions, from the rows that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.catalog import Catalog, Standing
+from millpond.catalog.unions import progress_of
+from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.plan_facts import PlanFacts
+from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
+from millpond.operators.sessions.session_plans import session_facts
+from millpond.operators.sessions.state import SessionState, session_chunk
+from millpond.operators.windowed.advance import Advanced
+from millpond.operators.windowed.closing import Closing
+from millpond.operators.windowed.mapper import SynopsisMapper
+from millpond.operators.windowed.operator import WindowOperator
+from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.window_plans import window_plan
+from millpond.operators.windowed.window_progress import Windowed, WindowProgress
+from millpond.progress import FOREVER
+from millpond.synopses.session_partials import (
+    SessionsSpec,
+    floor_of,
+    merge_sessions,
+    on_time,
+    partial_sessions,
+    stack,
+    still_open,
+    together,
+)
+from millpond.tables import Chunk
+from millpond.types import Query, SessionQuery
+from millpond.types.plan_nodes import PlanNode
+
+
+class SessionsMapper(SynopsisMapper):
+    """Puts the rows of a split together to the sessions that they make."""
+
+    def make(self, db: duckdb.DuckDBPyConnection, spec: Any, rows: pa.Table) -> pa.Table:
+        """See `SynopsisMapper`."""
+        return partial_sessions(db, spec, rows)
+
+    def settle(self, db: duckdb.DuckDBPyConnection, made: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Table]]:
+        """See `SynopsisMapper`. Rows are not put together across the bound below which they are late."""
+        assert isinstance(self.spec, SessionsSpec)
+        known = progress_of(self.task.catalog, self.spec, self.task.manifest.progress)
+        floor, whole = floor_of(self.spec, known.bound, known.high), stack(list(made))
+        if floor is None or not whole.num_rows:
+            late, others = whole.slice(0, 0), whole
+        else:
+            behind = pc.less(whole["pane"], floor)
+            late, others = whole.filter(behind), whole.filter(pc.invert(behind))
+        whole = stack([late, together(db, self.spec, others)])
+        return whole, [whole]
+
+
+class SessionsOperator(WindowOperator):
+    """Sessions over the rows of one synopsis."""
+
+    spec_kind, query_kind = SessionsSpec, SessionQuery
+    spec: SessionsSpec
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[SessionsOperator]:
+        """See `Operator`."""
+        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, SessionsSpec)]
+        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """See `Operator`."""
+        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
+        return SessionsMapper(task, self.synopsis) if fed else None
+
+    @classmethod
+    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
+        """See `Operator`."""
+        if not isinstance(query, SessionQuery):
+            return None
+        return window_plan("sessions", facts, query, standing, partial(session_facts, query))
+
+    def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[SessionState, list[Chunk], pa.Table, int]:
+        """See `WindowOperator`."""
+        spec, epoch = self.spec, task.manifest.epoch
+        known = progress_of(self.catalog, spec, task.manifest.progress)
+        delta, too_late = on_time(spec, stack(list(parts)), epoch, known.bound, known.high)
+        delta = merge_sessions(task.db, spec, [delta])
+        chunks = [session_chunk(self.owner, epoch, delta)] if delta.num_rows else []
+        return self._state(task, delta, None), chunks, delta, too_late
+
+    def _state(self, task: MergeTask, delta: pa.Table, since: int | None) -> SessionState:
+        return SessionState(task.version, task.segments, task.shard, self.owner, self.spec, delta, since)
+
+    def as_of(self, task: MergeTask, state: Any, since: int) -> SessionState:
+        """See `WindowOperator`."""
+        return self._state(task, state.delta, since)
+
+    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
+        """See `WindowOperator`."""
+        return advance(db, self.spec, state, closing)
+
+    def catch_up(
+        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    ) -> Advanced[WindowProgress]:
+        """See `WindowOperator`."""
+        return catch_up(db, self.spec, state, parts, closing)
+
+    @staticmethod
+    def close_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    ) -> Advanced[WindowProgress]:
+        """See `WindowKind`."""
+        return catch_up(db, spec, HistoryState(whole=True), by_own_bound(parts, spec.sessions.behind), closing)
+
+    @staticmethod
+    def last_of_past(
+        db: duckdb.DuckDBPyConnection, spec: Any, query: Any, parts: Sequence[pa.Table]
+    ) -> pa.Table | None:
+        """See `WindowKind`."""
+        raise TypeError("sessions end with no certain row")
+
+    @staticmethod
+    def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
+        """See `WindowKind`."""
+        return session_chunk(owner, epoch, rows)
+
+    def open_now(
+        self, db: duckdb.DuckDBPyConnection, state: Any, standing: Standing, high: int, progress: Windowed
+    ) -> pa.Table | None:
+        """See `WindowOperator`."""
+        query = standing.windowed
+        assert isinstance(query, SessionQuery)
+        return open_answers(db, self.spec, query, state, progress)
+
+    def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
+        """See `WindowOperator`: a session may end up to the gap of its last row after that."""
+        return True
+
+    def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
+        """See `Answering`."""
+        return True
+
+    def open_end(self, known: QueryProgress) -> int:
+        """See `WindowOperator`: progress must be beyond the end of a session, since a row may come at it."""
+        return 0 if known.closed >= FOREVER else 1
+
+    def low_of(self, standing: Standing, answered: int) -> int:
+        """See `WindowOperator`: an instant from which on sessions end."""
+        return answered
+
+    def settle(self, task: MergeTask, state: SessionState) -> None:
+        """See `WindowOperator`."""
+        state.floor = self.needed_since(task)
+
+    def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """See `WindowOperator`."""
+        table = merge_sessions(task.db, self.spec, [c.table for c in chunks])
+        if task.whole:
+            table = still_open(task.db, self.spec, table, self.needed_since(task))
+        return [session_chunk(self.owner, max(c.epoch for c in chunks), table)] if table.num_rows else []
