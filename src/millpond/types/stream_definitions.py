@@ -48,7 +48,8 @@ class StreamOptions:
         comes (needs a timer). step: progress is announced at multiples of so much event time only.
     marks_column: a column with the source's own bound on what follows. marks_record: DuckDB SQL over the columns: rows
         for which it holds are no data; their event time is such a bound. marks_by: the bounds are for rows with the
-        same value in that column; at most `marks_groups` values are kept. marks_only: nothing else makes progress.
+        same value in that column, and in those of
+        `marks_also`; at most `marks_groups` values are kept. marks_only: nothing else makes progress.
     guard: what a row does that lies behind a bound which its own source gave.
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.
@@ -84,6 +85,7 @@ class StreamOptions:
     marks_column: str | None = None
     marks_record: str | None = None
     marks_by: str | None = None
+    marks_also: tuple[str, ...] = ()
     marks_groups: int = 1000
     marks_only: bool = False
     guard: Literal["late", "reject"] = "late"
@@ -91,6 +93,11 @@ class StreamOptions:
     missing: Literal["error", "null"] = "null"
     added: tuple[str, ...] = ()
     generated: tuple[Generated, ...] = ()
+
+    @property
+    def marked_by(self) -> tuple[str, ...]:
+        """The columns by which bounds are for groups; none: they are for all rows."""
+        return () if self.marks_by is None else (self.marks_by, *self.marks_also)
 
 
 @dataclass(frozen=True)

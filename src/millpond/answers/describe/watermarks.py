@@ -210,7 +210,7 @@ def generator(options: StreamOptions) -> str:
         parts.append(f"lateness {duration(options.lateness)}")
     elif not options.marks_only:
         parts.append("ordered")
-    by = f" by {options.marks_by}" if options.marks_by else ""
+    by = f" by {', '.join(options.marked_by)}" if options.marked_by else ""
     if options.marks_column:
         parts.append(f"marks in column {options.marks_column}{by}")
     if options.marks_record:

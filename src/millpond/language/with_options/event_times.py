@@ -92,7 +92,7 @@ def event_time(reader: OptionReader, columns: tuple[Column, ...], made: Sequence
     (first, *rest), form = found_columns, reader.value("time_format")
     if not rest and first.type in TIMES and not form:
         return EventTime(first.name)
-    return _computed(reader, columns, _formatted(reader, found_columns, form))
+    return _computed(reader, columns, _formatted(reader, columns, found_columns, form))
 
 
 def _no_column(
@@ -132,7 +132,7 @@ def _computed(reader: OptionReader, columns: tuple[Column, ...], sql: str) -> Ev
     return EventTime(COMPUTED, Generated(COMPUTED, f"CAST({sql} AS TIMESTAMP)"))
 
 
-def _formatted(reader: OptionReader, columns: Sequence[Column], form: str) -> str:
+def _formatted(reader: OptionReader, every: Sequence[Column], columns: Sequence[Column], form: str) -> str:
     """SQL of what columns mean in a format."""
     names, kinds = [quote(c.name) for c in columns], [c.type for c in columns]
     if form in UNITS:
@@ -148,7 +148,7 @@ def _formatted(reader: OptionReader, columns: Sequence[Column], form: str) -> st
             message = f"column {columns[0].name} is {kinds[0]}: in which unit does it count?"
             raise reader.fault(message, place, "time_format='s', 'ms', 'us' or 'ns' beside it")
         message = f"column {columns[0].name} is {kinds[0]}, which cannot be an event time"
-        raise reader.fault(message, place, _PLACE)
+        raise reader.fault(message, place, _PLACE, next((c.name for c in every if c.type in TIMES), ""))
     text = " || ' ' || ".join(
         n if k == "VARCHAR" else f"CAST({n} AS VARCHAR)" for n, k in zip(names, kinds, strict=True)
     )

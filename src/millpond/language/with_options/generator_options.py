@@ -64,7 +64,9 @@ def _marks(reader: OptionReader, columns: tuple[Column, ...], time: str) -> dict
     else:
         found["marks_record"] = _condition(reader, mark.what, columns, time)
     if "marks_by" in reader:
-        found["marks_by"] = _column(reader, "marks_by", reader.value("marks_by"), columns).name
+        names = [name.strip() for name in reader.value("marks_by").split(",")]
+        first, *more = [_column(reader, "marks_by", name, columns).name for name in names]
+        found |= {"marks_by": first, "marks_also": tuple(more)}
     else:
         reader.conflict("marks_groups", "is for a stream with marks_by='<column>'")
     return found | {"marks_groups": reader.value("marks_groups"), "guard": reader.value("guard")}

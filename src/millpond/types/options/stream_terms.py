@@ -86,9 +86,13 @@ class StreamTerms(FileTerms):
     lull: int | None = option(None, Span("10s"), "how far behind the clock the watermark stays when nothing comes")
     step: int | None = option(None, Span("1 minute"), "the watermark moves by multiples of so much event time only")
     marks: Mark | None = option(None, Marks(), "where the source's own bounds on what follows stand")
-    marks_by: str = option("", _COLUMN, "the bounds are for rows with the same value in this column")
+    marks_by: str = option(
+        "",
+        Text("a column of the stream, or some: 'a, b'"),
+        "the bounds are for rows with the same values in these columns",
+    )
     marks_groups: int = option(
-        1000, Whole("a number of groups such as 1000", most=100_000), "how many values of that column are kept"
+        1000, Whole("a number of groups such as 1000", most=100_000), "how many such groups are kept"
     )
     guard: Literal["late", "reject"] = option(
         "late", Choice(("late", "reject")), "what a row does that lies behind a bound which its own source gave"
