@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,11 @@ class FakePond:
     path: Path
     settings: dict[str, Any] = field(default_factory=dict)
     closed: bool = False
+    parameters: Mapping[str, Any] | None = None
 
-    def run(self, script: str) -> Iterator[Result]:
+    def run(self, script: str, parameters: Mapping[str, Any] | None = None) -> Iterator[Result]:
         """One result for each word."""
+        self.parameters = parameters
         for word in script.replace(";", " ").split():
             if word == "rows":
                 yield Result("rows", table=pa.table({"a": [1, 2], "b": ["x", None]}))
@@ -57,7 +59,7 @@ class FakePond:
                 print("sleeping", flush=True)
                 time.sleep(600)
 
-    def check(self, script: str) -> None:
+    def check(self, script: str, parameters: Mapping[str, Any] | None = None) -> None:
         """What is wrong shows when it is executed."""
 
     def ready(self, timeout: float | None = None) -> bool:

@@ -66,6 +66,13 @@ def test_sql_takes_statements_from_the_call(ponds: list[FakePond]) -> None:
     assert result.stdout == "a,b\n1,x\n2,\n\na,b\n1,x\n2,\n"
 
 
+def test_parameters_reach_the_pond(ponds: list[FakePond]) -> None:
+    call = ["sql", "rows", "--param", "k=it's", "--param", "n=5", "--param", 'l=["a"]', "--param", "day=2026-03-01"]
+    assert runner.invoke(app, call).exit_code == 0
+    assert ponds[0].parameters == {"k": "it's", "n": 5, "l": ["a"], "day": "2026-03-01"}
+    assert runner.invoke(app, ["sql", "rows", "--param", "k"]).exit_code == 2
+
+
 def test_a_script_from_standard_input(ponds: list[FakePond]) -> None:
     result = runner.invoke(app, ["run", "-", "--format", "csv"], input="rows")
     assert result.stdout == "a,b\n1,x\n2,\n"

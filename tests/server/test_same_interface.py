@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,23 @@ def test_scripts_give_a_result_per_statement(pond: Any) -> None:
     assert results[1].rows() == [(1,)] and results[1].statement == "SELECT 1 AS one"
     assert results[2].message == "query q dropped" and results[2].table is None
     assert pond.sql("").message == "nothing to do"
+
+
+def test_parameters_are_values(pond: Any) -> None:
+    values = {"t": "it's", "at": dt.datetime(2026, 3, 1, 8, tzinfo=dt.UTC), "d": Decimal("1.20"), "l": [1, None]}
+    [row] = pond.sql("SELECT $t AS t, $at AS at, typeof($d) AS d, $l AS l, $at + INTERVAL 1 HOUR AS h", values).rows()
+    at = dt.datetime(2026, 3, 1, 8)
+    assert row == ("it's", at, "DECIMAL(3,2)", [1, None], at + dt.timedelta(hours=1))
+    assert pond.sql("SELECT ? + ? AS n", [1, 2]).rows() == [(3,)]
+    pond.sql("CREATE QUERY p AS SELECT v FROM s WHERE v > $n", {"n": 5})
+    assert pond.sql("SELECT count(*) AS n FROM s WHERE v IN $vs", {"vs": [-1]}).rows() == [(0,)]
+    with pytest.raises(StatementError) as caught:
+        pond.sql("SELECT $t AS t, vv FROM s WHERE $t = 'x'", {"t": "a longer text"})
+    assert "SELECT $t AS t, vv" in str(caught.value) and caught.value.column == 17
+    with pytest.raises(StatementError, match="a name stands here"):
+        pond.sql("SELECT v FROM $t", {"t": "s"})
+    with pytest.raises(StatementError, match="constant"):
+        pond.sql("SELECT $t", {"t": object()})
 
 
 def test_what_came_before_a_wrong_statement_has_happened(pond: Any) -> None:

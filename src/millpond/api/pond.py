@@ -45,9 +45,9 @@ from millpond.engine.control.loop import InlineLoop, SparkLoop, step
 from millpond.engine.core import Core, open_core
 from millpond.engine.jobs.maintenance import maintain
 from millpond.engine.jobs.sweeping import sweep_orphans
-from millpond.language import pointing_into
+from millpond.language import Filled, Parameters, pointing_into, with_parameters
 from millpond.sources.ingest import to_table, unknown_stream
-from millpond.support.errors import PondError, QueryError, SourceError
+from millpond.support.errors import PondError, QueryError, SourceError, StatementError
 from millpond.support.event_log import event_log
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
@@ -126,25 +126,47 @@ class Pond(Functions):
             raise PondError("a pond with executor='inline' has no Spark session; open it without")
         return self._start.session
 
-    def run(self, script: str) -> Iterator[StatementResult]:
+    def run(self, script: str, parameters: Parameters | None = None) -> Iterator[StatementResult]:
         """Execute a script of statements, giving the result of each as it is there.
 
+        Arguments:
+            parameters: values for `$name` (a mapping), or for `?`, or `$1`, `$2`, … (a sequence).
         Raises: StatementError, at the first wrong statement; those before it have been executed.
         """
         self._check()
-        return self._interpreter.run(script)
+        return self._run(with_parameters(script, parameters))
 
-    def check(self, script: str) -> None:
+    def _run(self, filled: Filled) -> Iterator[StatementResult]:
+        try:
+            yield from self._interpreter.run(filled.text)
+        except StatementError as error:
+            raise filled.pointing(error) from None
+
+    def check(self, script: str, parameters: Parameters | None = None) -> None:
         """Look a script over without executing anything: syntax, names, types, as far as they can be known before.
 
-        Raises: StatementError for the first statement that is wrong.
+        Arguments and errors as of `run`.
         """
         self._check()
-        check_script(script, facts_of(self._core))
+        filled = with_parameters(script, parameters)
+        try:
+            check_script(filled.text, facts_of(self._core))
+        except StatementError as error:
+            raise filled.pointing(error) from None
 
-    def sql(self, script: str) -> StatementResult:
-        """Execute a script and return the result of its last statement."""
-        results = list(self.run(script))
+    def sql(self, script: str, parameters: Parameters | None = None) -> StatementResult:
+        """Execute a script and return the result of its last statement.
+
+        Arguments:
+            parameters: values for `$name` (a mapping), or for `?`, or `$1`, `$2`, … (a sequence): numbers, texts,
+                times, Decimals, NumPy's and Arrow's values, lists and mappings.
+
+            >>> import tempfile
+            >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
+            ...     pond.sql("SELECT $who AS who, $n + 1 AS n", {"who": "it's me", "n": 4}).rows()
+            [("it's me", 5)]
+        """
+        results = list(self.run(script, parameters))
         return results[-1] if results else StatementResult("message", "nothing to do")
 
     def explain(self, query: str, analyze: bool = False) -> PlanNode:

@@ -15,9 +15,11 @@ from millpond.cli import archive_commands, serve_commands, top
 from millpond.cli.output import Format, Writer
 from millpond.cli.session import (
     FAILED,
+    Script,
     announce_start,
     logged,
     opened,
+    parse_parameters,
     parse_settings,
     reached,
     reporting,
@@ -43,6 +45,12 @@ PondOption = Annotated[
     typer.Option("--pond", help="The pond's folder; made when missing. Without it: a temporary one.", file_okay=False),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How rows are written to standard output.")]
+ParameterOption = Annotated[
+    list[str],
+    typer.Option(
+        "--param", metavar="NAME=VALUE", help="A value for $NAME in the statements: JSON, else a text; several times."
+    ),
+]
 ExecutorOption = Annotated[str, typer.Option("--executor", envvar="MILLPOND_EXECUTOR", hidden=True)]
 SettingOption = Annotated[
     list[str], typer.Option("--set", metavar="NAME=VALUE", help="A setting of the pond; may be given several times.")
@@ -70,12 +78,13 @@ def run(
     file: Annotated[str, typer.Argument(metavar="FILE.sql", help="The script; - reads standard input.")],
     pond: PondOption = None,
     form: FormatOption = Format.table,
+    parameters: ParameterOption = [],  # noqa: B006 - Typer copies it, and reads the type from it
     settings: SettingOption = [],  # noqa: B006 - Typer copies it, and reads the type from it
     executor: ExecutorOption = "spark",
 ) -> None:
     """Run a script: rows of every SELECT and INVOKE to standard output, messages to standard error."""
     with reporting():
-        _execute(_read(file), pond, form, settings, executor)
+        _execute(Script(_read(file), parse_parameters(parameters)), pond, form, settings, executor)
 
 
 @app.command()
@@ -96,6 +105,7 @@ def sql(
         typer.Option("--token", envvar="MILLPOND_TOKEN", help="The server's token; better in the environment."),
     ] = None,
     form: FormatOption = Format.table,
+    parameters: ParameterOption = [],  # noqa: B006 - Typer copies it, and reads the type from it
     settings: SettingOption = [],  # noqa: B006 - Typer copies it, and reads the type from it
     executor: ExecutorOption = "spark",
 ) -> None:
@@ -106,7 +116,8 @@ def sql(
         # A folder that was asked for goes before an address that the environment has.
         there = None if pond is not None else url
         interactive = statements is None and sys.stdin.isatty() and sys.stdout.isatty()
-        script = "" if interactive else _read("-") if statements is None else statements
+        text = "" if interactive else _read("-") if statements is None else statements
+        script = Script(text, parse_parameters(parameters))
         if there is None and not interactive:
             _execute(script, pond, form, settings, executor)
             return
@@ -205,16 +216,16 @@ def _read(file: str) -> str:
         raise typer.BadParameter(f"{file}: {error.strerror}") from None
 
 
-def _execute(script: str, pond: Path | None, form: Format, settings: list[str], executor: str) -> None:
+def _execute(script: Script, pond: Path | None, form: Format, settings: list[str], executor: str) -> None:
     with opened(pond, executor, parse_settings(settings)) as handle:
-        handle.check(script)  # before anything is done; Spark starts meanwhile
+        handle.check(*script)  # before anything is done; Spark starts meanwhile
         announce_start(handle)
         _execute_on(handle, script, form)
 
 
-def _execute_on(pond: Any, script: str, form: Format) -> None:
+def _execute_on(pond: Any, script: Script, form: Format) -> None:
     writer = Writer(form, sys.stdout, sys.stderr)
-    for result in pond.run(script):
+    for result in pond.run(*script):
         if result.table is not None:
             writer.write(result.table)
         if result.message:

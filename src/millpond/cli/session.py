@@ -12,17 +12,18 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
 
 import typer
 
 from millpond.cli.output import OutputClosed
 from millpond.support.errors import MillpondError, StatementError
 from millpond.support.event_log import Form, Level, configure, event_log, is_json
+from millpond.support.sql_values import of_json
 from millpond.types.options import Settings, options_of
 
 if TYPE_CHECKING:
@@ -221,6 +222,22 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         else:
             settings[name] = value if name in options_of(Settings) else _json(value)
     return settings
+
+
+class Script(NamedTuple):
+    """A script and the values of its parameters; None: it is run as it is."""
+
+    text: str
+    parameters: Mapping[str, Any] | None = None
+
+
+def parse_parameters(pairs: list[str]) -> dict[str, Any] | None:
+    """`NAME=VALUE` pairs as values of parameters: JSON (a number, true, null, a list, …), else a text.
+
+    >>> parse_parameters(["k=a", "n=5", "day=2026-03-01", 'list=["x"]']), parse_parameters([])
+    ({'k': 'a', 'n': 5, 'day': '2026-03-01', 'list': ['x']}, None)
+    """
+    return {name: of_json(_json(value)) for name, value in parse_pairs(pairs).items()} or None
 
 
 def _json(value: str) -> Any:

@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from millpond.client.http import Broken, Http, segment
 from millpond.support import wire
-from millpond.support.errors import MillpondError, PondError, QueryError
+from millpond.support.errors import MillpondError, PondError, QueryError, StatementError
 from millpond.support.sql import quote
+from millpond.support.sql_values import NoConstant, Parameters, parameters_json
 from millpond.types import Edge, QueryOptions, micros_of, moment_of
 from millpond.types.as_of import as_of_moment, not_an_edge
 from millpond.types.batches import Shape, array_of, columns_of
@@ -136,14 +137,14 @@ class RemotePond:
         """The server's address."""
         return self._http.url
 
-    def run(self, script: str) -> Iterator[StatementResult]:
-        """Execute a script, giving the result of each statement as it is there; raises as `Pond.run`."""
+    def run(self, script: str, parameters: Parameters | None = None) -> Iterator[StatementResult]:
+        """Execute a script, giving the result of each statement as it is there; arguments and errors as `Pond.run`."""
         self._check()
-        yield from _run(self._http, script)
+        yield from _run(self._http, script, parameters)
 
-    def sql(self, script: str) -> StatementResult:
-        """Execute a script and return the result of its last statement."""
-        results = list(self.run(script))
+    def sql(self, script: str, parameters: Parameters | None = None) -> StatementResult:
+        """Execute a script and return the result of its last statement; arguments as `Pond.sql`."""
+        results = list(self.run(script, parameters))
         return results[-1] if results else StatementResult("message", "nothing to do")
 
     def explain(self, query: str, analyze: bool = False) -> PlanNode:
@@ -299,9 +300,13 @@ def connect(url: str, token: str | None = None, timeout: float = 120.0) -> Remot
     return pond
 
 
-def _run(http: Http, script: str) -> Iterator[StatementResult]:
+def _run(http: Http, script: str, parameters: Parameters | None = None) -> Iterator[StatementResult]:
     """The results of a script, each as it is there."""
-    body = json.dumps({"statements": script}).encode()
+    try:
+        given = {} if parameters is None else {"parameters": parameters_json(parameters)}
+    except NoConstant as fault:
+        raise StatementError(f"a parameter has no constant: {fault}", script) from None
+    body = json.dumps({"statements": script, **given}).encode()
     headers = {"Content-Type": wire.JSON, "Accept": wire.RESULTS}
     with http.stream("POST", "/v1/statements", {}, body, headers) as answer:
         parts: list[pa.Table] = []

@@ -17,6 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millpond.language.filled_scripts import Filled, Parameters, with_parameters
     from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
     from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
@@ -79,8 +80,11 @@ _HOMES = {
     "parse": "script",
     "pointing": "syntax.token_places",
     "pointing_into": "syntax.token_places",
+    "Filled": "filled_scripts",
+    "Parameters": "filled_scripts",
     "token_place": "syntax.token_places",
     "wider_than": "inference.widening",
+    "with_parameters": "filled_scripts",
     "with_window": "rewindow",
 }
 
@@ -99,7 +103,9 @@ __all__ = [
     "Drain",
     "Drop",
     "Explain",
+    "Filled",
     "Invoke",
+    "Parameters",
     "RefreshTable",
     "RelationRef",
     "Schema",
@@ -117,6 +123,7 @@ __all__ = [
     "pointing_into",
     "token_place",
     "wider_than",
+    "with_parameters",
     "with_window",
 ]
 

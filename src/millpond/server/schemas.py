@@ -86,6 +86,12 @@ SCRIPT: Final[Schema] = _object(
     ["statements"],
     statements={"type": "string", "maxLength": 1_000_000},
     limit={"type": "integer", "minimum": 1, "x-limit": "answer_rows"},
+    parameters={
+        "type": ["object", "array"],
+        "items": {},
+        "description": "values for $name, or for ? and $1, $2, …; a value that JSON has not is"
+        ' {"type": "TIMESTAMP", "value": "2026-03-01 08:00:00"}, of any SQL type',
+    },
 )
 RESULT: Final[Schema] = {
     "type": "object",

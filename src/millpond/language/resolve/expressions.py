@@ -79,8 +79,6 @@ _NAMES: Mapping[type[exp.Expr], str] = {
     exp.Select: "a subquery",
     exp.Exists: "EXISTS",
     exp.Lambda: "a lambda",
-    exp.Placeholder: "a parameter",
-    exp.Parameter: "a parameter",
     exp.Star: "*",
     exp.Collate: "COLLATE",
     exp.Alias: "a name with AS",
@@ -128,6 +126,8 @@ def refuse(node: exp.Expr, source: Source) -> StatementError:
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
         works = "a stream of what it lets pass, CREATE STREAM x AS SELECT ISTREAM(*) FROM s [NOW] WHERE …; or SEMI JOIN"
         return source.error("subqueries are not available over a stream", node, works)
+    if kind in (exp.Placeholder, exp.Parameter):
+        return source.error("no value was given for this parameter", node, "pond.sql(text, {'name': value})")
     return source.error(f"{_NAMES.get(kind, kind.__name__.upper())} is not available here", node)
 
 

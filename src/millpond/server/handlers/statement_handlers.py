@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,8 @@ from millpond.server.failures import bad_request, of_exception
 from millpond.server.operations import Call
 from millpond.server.responses import json_bytes
 from millpond.support import wire
-from millpond.support.errors import MillpondError, QueryError
+from millpond.support.errors import MillpondError, QueryError, StatementError
+from millpond.support.sql_values import of_json
 from millpond.support.texts.json_texts import csv_bytes, rows_json
 from millpond.types.results import StatementResult
 
@@ -34,17 +35,18 @@ async def run_script(call: Call) -> Response:
             raise bad_request("the script is not UTF-8") from None
         if "\0" in script:
             raise bad_request("the script has a NUL character")
-        limit = None
+        filled, limit = lang.with_parameters(script, None), None
     else:
         body = call.json()
-        script, limit = body["statements"], body.get("limit")
+        given, limit = body.get("parameters"), body.get("limit")
+        filled = lang.with_parameters(body["statements"], None if given is None else of_json(given))
     limits = call.service.limits
     media = call.accepted((wire.JSON, wire.RESULTS, wire.ARROW, wire.CSV))
-    statements = await call.run(lang.parse, script)
+    statements = await call.run(_parsed, filled)
     waits = any(isinstance(s, lang.Drain) for s in statements)
     run = call.service.run_long if waits else call.run
     if media == wire.RESULTS:
-        chunks = _frames(call, statements, script)
+        chunks = _frames(call, statements, filled)
         first = await run(next, chunks)
 
         async def body_of() -> AsyncIterator[bytes]:
@@ -54,12 +56,26 @@ async def run_script(call: Call) -> Response:
                 chunk = await run(next, chunks, None)
 
         return StreamingResponse(body_of(), media_type=media)
-    return await run(_answer, call, statements, script, media, limit or limits.page_rows)
+    return await run(_answer, call, statements, filled, media, limit or limits.page_rows)
 
 
-def _results(call: Call, statements: list[Any], script: str) -> Iterator[StatementResult]:
+def _parsed(filled: lang.Filled) -> list[lang.Statement]:
+    with _pointing(filled):
+        return lang.parse(filled.text)
+
+
+@contextmanager
+def _pointing(filled: lang.Filled) -> Iterator[None]:
+    """Errors point into the script as it was sent."""
+    try:
+        yield
+    except StatementError as error:
+        raise filled.pointing(error) from None
+
+
+def _results(call: Call, statements: list[Any], filled: lang.Filled) -> Iterator[StatementResult]:
     """The results, statement by statement; a script that changes queries is over before the first is given."""
-    service = call.service
+    service, script = call.service, filled.text
     changes = [s for s in statements if isinstance(s, _CHANGES)]
     if not changes:
         check(statements, call.caller, service.owner_of_name)
@@ -104,10 +120,10 @@ def _exists(call: Call, query: int) -> bool:
     return True
 
 
-def _frames(call: Call, statements: list[Any], script: str) -> Iterator[bytes]:
+def _frames(call: Call, statements: list[Any], filled: lang.Filled) -> Iterator[bytes]:
     sent = False
     try:
-        for result in _results(call, statements, script):
+        for result in _pointed(_results(call, statements, filled), filled):
             header = _about(result)
             if result.table is None:
                 yield wire.frame(header)
@@ -126,10 +142,15 @@ def _frames(call: Call, statements: list[Any], script: str) -> Iterator[bytes]:
     yield wire.frame({"end": True})
 
 
-def _answer(call: Call, statements: list[Any], script: str, media: str, limit: int) -> Response:
+def _pointed(results: Iterator[StatementResult], filled: lang.Filled) -> Iterator[StatementResult]:
+    with _pointing(filled):
+        yield from results
+
+
+def _answer(call: Call, statements: list[Any], filled: lang.Filled, media: str, limit: int) -> Response:
     results: list[StatementResult] = []
     try:
-        for result in _results(call, statements, script):
+        for result in _pointed(_results(call, statements, filled), filled):
             results.append(result)
     except Exception as error:
         failure = of_exception(error, call.id)
