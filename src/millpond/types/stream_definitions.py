@@ -116,6 +116,7 @@ class Derivation:
     since: of those, only rows from this event time on (microseconds); None: all.
     text: the statement.
     options: of the second kind, what `adapt` and its like say of the order of filters; None: the defaults.
+    retimed: of the second kind, whether its event time is another column than its source's, with a bound of its own.
     inner: what it is, of a stream that queries made for themselves: queries that need the same share it, and it goes
         with the last of them; '': it was declared.
     """
@@ -131,6 +132,7 @@ class Derivation:
     text: str = ""
     options: QueryOptions | None = None
     inner: str = ""
+    retimed: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,11 @@ class StreamDefinition:
     def takes_back(self) -> bool:
         """Whether its rows with `op = '-'` take back equal ones with '+': windows and relations see what is left."""
         return self.derived is not None and self.derived.revisions == "retract"
+
+    @property
+    def goes_with_source(self) -> bool:
+        """Whether it is as far as the stream whose rows it has."""
+        return self.derived is not None and self.derived.query is None and not self.derived.retimed
 
     @property
     def label(self) -> str:

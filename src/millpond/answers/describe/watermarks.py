@@ -198,7 +198,7 @@ def generator(options: StreamOptions) -> str:
     'lateness 5s, in steps of 1m'
     """
     parts: list[str] = []
-    if options.source == "derived":
+    if options.source == "derived" and options.lateness is None and options.lateness_rows is None:
         parts.append("as far as what it is derived from")
     elif options.time == ARRIVAL:
         parts.append("arrival")

@@ -130,6 +130,12 @@ class DerivedTerms:
         "what becomes of answers that change: rows, too; taken back; left out; or they come when they are final; by"
         " default forward",
     )
+    event_time: str = option(
+        "", Text("a timestamp column of its SELECT list"), "of a stream of rows, another event time than its source's"
+    )
+    lateness: Lateness | None = option(
+        None, Allowance(), "of such a stream, how far a row may lag behind the newest one by that time"
+    )
     retention: int | None = option(None, Retention("2h"), "how long rows are kept; by default for ever", live=True)
     late: Literal["revise", "drop"] | None = option(
         None,
