@@ -93,10 +93,7 @@ def _start(spark: Any, query: WindowQuery, disorder: int, home: Path, per_epoch:
     )
     if query.where:
         frame = frame.where(query.where)
-    # Spark's windows start at multiples of the slide, ours end there.
-    shift = -query.range % query.slide
-    window = f.window("ts", f"{query.range} seconds", f"{query.slide} seconds", f"{shift} seconds")
-    keys = [window.alias("w")] + ([f.expr(query.key).cast("long").alias("g")] if query.key else [])
+    keys = [query.spark(f).alias("w")] + ([f.expr(query.key).cast("long").alias("g")] if query.key else [])
     answers = (
         frame.groupBy(*keys)
         .agg(f.count(f.lit(1)).alias("c"), f.sum("v").alias("s"))

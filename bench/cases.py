@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +76,12 @@ class WindowQuery:
             f"WHERE c IS NOT NULL AND (p + 1) * {self.pane} % {self.slide} = 0"
         )
 
+    def spark(self, functions: Any) -> Any:
+        """Its window in native Structured Streaming. functions: `pyspark.sql.functions`."""
+        # Spark's windows start at multiples of the slide, ours end there.
+        shift = -self.range % self.slide
+        return functions.window("ts", f"{self.range} seconds", f"{self.slide} seconds", f"{shift} seconds")
+
     def until(self, progress: int) -> int:
         """The end of the last window that is closed when progress is `progress`; microseconds."""
         slide = self.slide * 1_000_000
@@ -117,6 +124,36 @@ class RowQuery(WindowQuery):
 
     def until(self, progress: int) -> int:
         """Windows that end with a row are closed when progress is beyond it."""
+        return progress - 1
+
+
+@dataclass(frozen=True)
+class SessionQuery(WindowQuery):
+    """The same over sessions of each key, which end behind a pause of more than `range` seconds (slide: the same)."""
+
+    def millpond(self) -> str:
+        """The query as Millpond registers it."""
+        select = f"{self.key} AS g, count(*) AS c, sum(v) AS s FROM {STREAM}"
+        return f"CREATE QUERY {self.name} AS SELECT {select} [SESSION {self.range} SECONDS] GROUP BY {self.key};"
+
+    def duckdb(self, source: str) -> str:
+        """The same answers from plain DuckDB: a session begins with the first row behind a pause."""
+        gap = f"INTERVAL {self.range} SECONDS"
+        begins = f"coalesce(ts - lag(ts) OVER w > {gap}, true)::INTEGER"
+        runs = "SELECT g, ts, v, sum(b) OVER (PARTITION BY g ORDER BY ts ROWS UNBOUNDED PRECEDING) AS r FROM begun"
+        return (
+            f"WITH begun AS (SELECT ({self.key})::BIGINT AS g, ts, v, {begins} AS b FROM {source} "
+            f"WINDOW w AS (PARTITION BY {self.key} ORDER BY ts)) "
+            f"SELECT '{self.name}' AS q, max(ts) + {gap} AS e, g, count(*) AS c, sum(v) AS s "
+            f"FROM ({runs}) GROUP BY g, r"
+        )
+
+    def spark(self, functions: Any) -> Any:
+        """Its window in native Structured Streaming."""
+        return functions.session_window("ts", f"{self.range} seconds")
+
+    def until(self, progress: int) -> int:
+        """Sessions are over when progress is beyond their ends."""
         return progress - 1
 
 
@@ -265,6 +302,16 @@ CASES: dict[str, Case] = {
             "tumbling 60 s, 1,000,000 keys",
             Data("manykeys", keys=1_000_000),
             (WindowQuery("q", 60, 60),),
+            4,
+            native_files=12,
+            native_per_epoch=4,
+            native_memory="4g",
+        ),
+        Case(
+            "sessions",
+            "sessions of 10,000 keys, which end behind a pause of 30 s",
+            Data("partitions", keys=10_000),
+            (SessionQuery("q", 30, 30),),
             4,
             native_files=12,
             native_per_epoch=4,

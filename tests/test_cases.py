@@ -19,7 +19,14 @@ RUNS = [
 ]
 
 #: A few cases that between them touch every part, for the runs on Spark.
-ON_SPARK = ("windows/sliding.slt", "late/revise.slt", "sources/csv.slt", "lives/since.slt", "invoke/invoke.slt")
+ON_SPARK = (
+    "windows/sliding.slt",
+    "late/revise.slt",
+    "sources/csv.slt",
+    "lives/since.slt",
+    "invoke/invoke.slt",
+    "sessions/late.slt",
+)
 
 
 @pytest.mark.parametrize(("file", "way"), RUNS)

@@ -19,6 +19,7 @@ QUERIES = {
     "alert": "SELECT k, count(*) AS n FROM f [RANGE TUMBLING 30 SECONDS] GROUP BY k HAVING count(*) > 180",
     "lasting": "SELECT k, count(*) AS n, sum(v) AS s, median(v) AS m FROM f [PARTITION BY k ROWS 50 SLIDE 20]",
     "tuples": "SELECT count(*) AS n, max(i) AS m FROM g [RANGE 2 SECONDS SLIDE 10 ROWS] WHERE i > 20",
+    "visits": "SELECT k, count(*) AS n, sum(i) AS s FROM f [SESSION 300 MILLISECONDS MAX 5 SECONDS] GROUP BY k",
     "dropped": "SELECT k, count(*) AS n, last(i) AS l FROM g [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY k",
 }
 LATER = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.testing.streams import timestamp_text
-from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, trace
+from tests.oracle import Case, Epoch, Row, Script, StreamSpec, assert_rows_equal, trace
 from tests.oracle.case import span
 from tests.oracle.sessions import (
     SessionCase,
@@ -223,6 +223,26 @@ def test_replay_is_byte_equal(data: st.DataObject) -> None:
             p.finish()
             seen.append(files(p.folder))
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(("late", "longest"), [("drop", None), ("revise", 5)])
+def test_state_is_bounded_by_what_is_not_final(late: str, longest: int | None) -> None:
+    """Beside a session that never ends 400 come and go: of those state holds few, in files of all levels."""
+    case = SessionCase(Case(("k AS c0", "count(*) AS c1"), group_by=("k",)), 1_000_000)
+    case = replace(case, longest=None if longest is None else longest * 1_000_000)
+    empty: dict[str, Any] = dict.fromkeys(TYPES)
+    kept = []
+    with pond(options(lateness=1_000_000, late=late), compact_files=2, shards=1) as p:
+        p.sql(case.statement(revise_for="1 second"))
+        for epoch in range(40):
+            times = [("always", epoch), *((f"k{epoch}.{n}", epoch) for n in range(10))]
+            p.ingest([Row(second * 1_000_000, 0, empty | {"k": k}) for k, second in times])
+            p.pond.step()
+            kept.append(p.sql("SHOW SYNOPSES").table["rows"].to_pylist()[0])
+        p.restart()
+        p.finish()
+        assert len(_shown(p, case)) == 400 + (1 if longest is None else 8)
+    assert max(kept) < 250
 
 
 def test_the_statement_is_what_it_says() -> None:

@@ -142,6 +142,16 @@ KINDS: dict[str, Kind] = {
             "INVOKE q AS OF WATERMARK",
         ),
     ),
+    "sessions": Kind(
+        BOTH,
+        {
+            "q": "AS SELECT k, count(*) AS n, sum(x) AS x, list(v) AS l FROM s [SESSION 3 SECONDS] GROUP BY k",
+            "cut": "AS SELECT k, count(*) AS n, avg(x) AS x FROM s [SESSION 3 SECONDS MAX 7 SECONDS] GROUP BY k",
+            "own": "AS SELECT count(*) AS n, median(w) AS w FROM r [SESSION to_milliseconds(abs(w))]",
+        },
+        past=("q", "cut"),
+        asks=("INVOKE q", "SELECT k, v > 9 AS m, count(*) FROM s [PARTITION BY k SESSION 3 SECONDS] GROUP BY m"),
+    ),
     "sliding": Kind(
         BOTH,
         {

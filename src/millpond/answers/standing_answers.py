@@ -208,11 +208,11 @@ def latest_changes_sql(definition: QueryDefinition) -> str:
     shown = ", ".join(quote(c.name) for c in definition.columns)
     net = "sum(CASE op WHEN '+' THEN 1 ELSE -1 END)"
     sql = (
-        f"SELECT {', '.join(columns)}, max(revision) FILTER (op = '+') AS revision, {net}::BIGINT AS _n"
+        f"SELECT {', '.join(columns)}, max(revision) FILTER (op = '+') AS revision, {net}::BIGINT AS __n"
         f" FROM log GROUP BY {', '.join(columns)} HAVING {net} > 0"
     )
     order = order_terms(definition).replace("op DESC, ", "")
-    return f"SELECT {shown} FROM (SELECT *, unnest(range(_n)) FROM ({sql})) ORDER BY {order}"
+    return f"SELECT {shown} FROM (SELECT *, unnest(range(__n)) FROM ({sql})) ORDER BY {order}"
 
 
 def all_revisions(core: Core, standing: Standing, windows: tuple[int, int] | None = None) -> pa.Table:

@@ -15,6 +15,7 @@ from millpond.relations import Rows
 from millpond.synopses import PanesSpec
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import (
+    Expression,
     FunctionDefinition,
     KindDefinition,
     KindWindow,
@@ -26,6 +27,7 @@ from millpond.types import (
     WindowedQuery,
     WindowQuery,
 )
+from millpond.types.json_records import Upgraded
 from millpond.types.options.asked_operators import AskedOperator, parse_operators
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
@@ -45,12 +47,12 @@ class Synopsis:
 
 
 @dataclass(frozen=True)
-class Store:
+class Store(Upgraded):
     """Rows of a stream that one or more relational queries share.
 
     owner: the name that its rows are stored under. first_epoch: the first epoch whose rows it receives live.
     home: the shard that has all of them; every store of a query has the same. -1: they are spread.
-    spread: DuckDB SQL over the rows, by whose hash they are spread over the shards; '': they are in one.
+    spread: by whose hash the rows are spread over the shards; None: they are in one.
     deal: the column by whose hash rows of split keys are dealt over the shards, or 'copies' when every shard has them;
         '': no key is split.
     """
@@ -59,12 +61,17 @@ class Store:
     spec: Rows
     first_epoch: int
     home: int
-    spread: str = ""
+    spread: Expression | None = None
     deal: str = ""
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """What rows are spread by was SQL alone."""
+        return {**value, "spread": value.get("spread") or None}
 
     def in_shard(self, shard: int) -> bool:
         """Whether a shard has rows of it."""
-        return bool(self.spread) or self.home == shard
+        return self.spread is not None or self.home == shard
 
 
 @dataclass(frozen=True)

@@ -148,13 +148,13 @@ def assign_stores(
     return Stored(tuple(owners), changed, waits)
 
 
-def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[str, tuple[str, ...]]:
+def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[str, ...]]:
     """By what the rows of an input are spread over shards, and how those of split keys may be placed: best first."""
     if isinstance(relation, PairsQuery) or not isinstance(relation.plan, Joined | Grouped):
-        return "", ("",)
+        return None, ("",)
     plan = relation.plan.join
     if not plan.spread:
-        return "", ("",)
+        return None, ("",)
     number = plan.items.index(item.alias)
     names = [name for each in relation.inputs for name in each.names]
     if not plan.deal or len(set(names)) < len(names):  # one store for both sides is better than splitting keys

@@ -240,6 +240,3 @@ app.add_typer(archive_commands.commands)
 def main() -> Any:
     """The command line; ends the process with an exit status."""
     return app()
-
-
-__all__ = ["app", "main"]

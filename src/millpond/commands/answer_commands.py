@@ -48,7 +48,15 @@ class AskPlan:
     analyze: bool
 
 
-Question: TypeAlias = AskOnce | AskStanding | AskShow | AskPlan
+@dataclass(frozen=True)
+class AskRows:
+    """A question whose answer the catalog has already: names of columns, and rows of texts."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Question: TypeAlias = AskOnce | AskStanding | AskShow | AskPlan | AskRows
 
 
 def ask_select(facts: Facts, statement: lang.Select) -> Question:

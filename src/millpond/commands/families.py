@@ -13,6 +13,7 @@ from millpond.commands import setting_commands as settings
 from millpond.commands import stream_commands as streams
 from millpond.commands import table_commands as tables
 from millpond.commands.answer_commands import Question
+from millpond.commands.asking import description_commands as descriptions
 from millpond.commands.derived_commands import derive_stream
 from millpond.commands.planned import Plan
 from millpond.commands.pond_facts import Facts
@@ -50,6 +51,8 @@ QUESTIONS: Final[Mapping[type[lang.Statement], Callable[[Facts, Any], Question]]
     lang.Select: answers.ask_select,
     lang.Invoke: answers.ask_invoke,
     lang.Show: answers.ask_show,
+    lang.ShowCreate: descriptions.ask_create,
+    lang.Describe: descriptions.ask_describe,
     lang.Explain: answers.ask_explain,
 }
 

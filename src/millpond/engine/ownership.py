@@ -128,6 +128,3 @@ def _meta(path: str, shards: int) -> dict[str, Any]:
             f"the pond {path} was made with a DuckDB that places groups differently; use that version or a new pond"
         )
     return found
-
-
-__all__ = ["FORMAT", "Ownership"]

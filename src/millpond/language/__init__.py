@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from millpond.language.plan.table_queries import TableQuery
     from millpond.language.resolve.relation_refs import DEAD_COLUMNS, RelationRef
     from millpond.language.resolve.schema import Schema
-    from millpond.language.rewindow import with_window
+    from millpond.language.rewindow import select_text, with_window
     from millpond.language.script import parse
     from millpond.language.syntax.statement_types import (
         AlterColumns,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         CreateStream,
         CreateTable,
         DeriveStream,
+        Describe,
         Drain,
         Drop,
         Explain,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         RefreshTable,
         Select,
         Show,
+        ShowCreate,
         Statement,
     )
     from millpond.language.syntax.token_places import pointing, pointing_into, token_place
@@ -61,6 +63,7 @@ _HOMES = {
     "CreateTable": "syntax.statement_types",
     "DEAD_COLUMNS": "resolve.relation_refs",
     "DeriveStream": "syntax.statement_types",
+    "Describe": "syntax.statement_types",
     "Drain": "syntax.statement_types",
     "Drop": "syntax.statement_types",
     "Explain": "syntax.statement_types",
@@ -71,6 +74,7 @@ _HOMES = {
     "Schema": "resolve.from_items",
     "Select": "syntax.statement_types",
     "Show": "syntax.statement_types",
+    "ShowCreate": "syntax.statement_types",
     "Statement": "syntax.statement_types",
     "bind_query": "plan.binding",
     "bind_select": "plan.standing",
@@ -82,6 +86,7 @@ _HOMES = {
     "pointing_into": "syntax.token_places",
     "Filled": "filled_scripts",
     "Parameters": "filled_scripts",
+    "select_text": "rewindow",
     "token_place": "syntax.token_places",
     "wider_than": "inference.widening",
     "with_parameters": "filled_scripts",
@@ -100,6 +105,7 @@ __all__ = [
     "CreateStream",
     "CreateTable",
     "DeriveStream",
+    "Describe",
     "Drain",
     "Drop",
     "Explain",
@@ -111,6 +117,7 @@ __all__ = [
     "Schema",
     "Select",
     "Show",
+    "ShowCreate",
     "Statement",
     "TableQuery",
     "bind_query",
@@ -121,6 +128,7 @@ __all__ = [
     "parse",
     "pointing",
     "pointing_into",
+    "select_text",
     "token_place",
     "wider_than",
     "with_parameters",

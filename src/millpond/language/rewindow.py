@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from millpond.language.script import parse
 from millpond.language.syntax.nodes import WindowedCall, window_of
 from millpond.language.syntax.statement_types import CreateQuery, Select
+from millpond.language.syntax.tokens import tokens_of
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.errors import Refusal
 
@@ -26,6 +28,26 @@ def with_window(name: str, text: str, window: str) -> tuple[str, WrittenSelect]:
     start, end = places[0]
     changed = text[:start] + window + text[end:]
     return changed, _select(changed)
+
+
+def select_text(statement: CreateQuery | Select) -> str:
+    """What a statement asks, as it is written: without CREATE QUERY and the options before and behind it.
+
+    >>> [statement] = parse("CREATE QUERY q WITH (since = 'start') AS SELECT a FROM s WHERE a > 1;")
+    >>> select_text(statement)
+    'SELECT a FROM s WHERE a > 1'
+    """
+    if isinstance(statement, Select):
+        return statement.text
+    tokens = tokens_of(statement.text)
+    depth, start, end = 0, 0, len(statement.text)
+    for at, token in enumerate(tokens):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if not start and depth == 0 and token.token_type == TokenType.ALIAS:
+            start = tokens[at + 1].start
+        elif start and depth == 0 and token.token_type == TokenType.WITH and tokens[at - 1].start >= start:
+            end = token.start  # nothing else begins with WITH behind a SELECT
+    return statement.text[start:end].strip()
 
 
 def _select(text: str) -> WrittenSelect:

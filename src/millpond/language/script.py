@@ -25,6 +25,7 @@ from millpond.language.syntax.statement_types import (
     CreateStream,
     CreateTable,
     DeriveStream,
+    Describe,
     Drain,
     Drop,
     Explain,
@@ -32,6 +33,7 @@ from millpond.language.syntax.statement_types import (
     RefreshTable,
     Select,
     Show,
+    ShowCreate,
     Statement,
 )
 from millpond.language.syntax.tokens import tokens_of
@@ -42,8 +44,9 @@ from millpond.language.with_options.option_reader import OptionReader, Written
 from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
 from millpond.support.errors import StatementError
-from millpond.types import COVERED, Column, QueryOptions, StreamDefinition
+from millpond.types import Column, QueryOptions, StreamDefinition
 from millpond.types.as_of import AsOf
+from millpond.types.columns import is_own, own_name_refused
 from millpond.types.durations import parse_timestamp
 from millpond.types.options import (
     DerivedTerms,
@@ -56,9 +59,7 @@ from millpond.types.options import (
     options_of,
 )
 
-#: Names of columns that answers have by themselves.
-RESERVED = ("window_start", "window_end", "revision", COVERED, "op", "_id", "_epoch", "_bound")
-STATEMENTS = ("CREATE", "DROP", "SHOW", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
+STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
 MAX_STATEMENT = 500_000
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES", "PIVOT", "UNPIVOT", "TABLE")
 _MAX_NAME = 128
@@ -206,6 +207,8 @@ class _Reader:
             "CREATE": self.create,
             "DROP": self.drop,
             "SHOW": self.show,
+            "DESCRIBE": self.describe,
+            "DESC": self.describe,
             "EXPLAIN": self.explain,
             "INVOKE": self.invoke,
             "DRAIN": self.drain,
@@ -276,8 +279,9 @@ class _Reader:
         """A column as it is declared: its name and its type."""
         at = self.token
         name = self.name("a column")
-        if name.lower() in RESERVED:
-            self.fail(f"'{name}' is a column that every answer has by itself", at, expected="another name")
+        if is_own(name):
+            message, other = own_name_refused(name)
+            self.fail(message, at, expected=other)
         return Column(name, self.type())
 
     def made(self) -> tuple[str, tuple[int, int]]:
@@ -446,11 +450,39 @@ class _Reader:
         # `expect` gave one of its words, which mypy cannot follow through `lower`
         return Drop(kind=kind, name=name, if_exists=if_exists, cascade=cascade, **self.common)  # type: ignore[arg-type] # one of the words
 
-    def show(self) -> Show:
+    def describe(self) -> Describe:
+        if self.word() in _QUERY_STARTS and self.word() != "TABLE":
+            return Describe(target=self.query(), **self.common)
+        self.take("STREAM") or self.take("TABLE") or self.take("QUERY")
+        return Describe(target=self.name("a stream, table or query (or SELECT …)"), **self.common)
+
+    def show_create(self) -> ShowCreate:
+        kind = self.word().lower() if self.word() in ("STREAM", "TABLE", "QUERY") and self.parser._next else None
+        if kind is not None:
+            self.parser._advance()
+        name = self.name(f"a {kind}" if kind else "a stream, table or query")
+        return ShowCreate(kind=kind, name=name, **self.common)  # type: ignore[arg-type]  # one of the words
+
+    def show(self) -> Show | Describe | ShowCreate:
+        if self.take("CREATE"):
+            return self.show_create()
+        if self.take("COLUMNS"):
+            self.expect("FROM", "IN")
+            return Describe(target=self.name("a stream, table or query"), **self.common)
         if self.word() == "PROGRESS":
             self.fail("SHOW PROGRESS is called SHOW WATERMARKS now", expected="SHOW WATERMARKS")
         what = self.expect(
-            "STREAMS", "TABLES", "QUERIES", "SYNOPSES", "WATERMARKS", "LOAD", "SETTINGS", "FUNCTIONS", "ARCHIVE"
+            "STREAMS",
+            "TABLES",
+            "QUERIES",
+            "SYNOPSES",
+            "WATERMARKS",
+            "LOAD",
+            "SETTINGS",
+            "FUNCTIONS",
+            "ARCHIVE",
+            what="STREAMS, TABLES, QUERIES, SYNOPSES, WATERMARKS, LOAD, SETTINGS, FUNCTIONS, ARCHIVE,"
+            " COLUMNS FROM name or CREATE name",
         ).lower()
         name = self.name("a stream") if what == "archive" and self.token else None
         return Show(what=what, name=name, **self.common)  # type: ignore[arg-type]  # one of the words, in lower case

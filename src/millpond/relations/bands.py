@@ -212,7 +212,7 @@ class _Join:
         """Below which event times the other input brings no partner any more, for each row of one input."""
         rows = len(self.seen[number].times)
         found = np.full(rows, reached.bound)
-        sides = {e.side(1 - number): f"e{k}" for k, e in reversed(list(enumerate(self.plan.equalities)))}
+        sides = {e.side(1 - number).sql: f"e{k}" for k, e in reversed(list(enumerate(self.plan.equalities)))}
         if not reached.by or not reached.groups or not rows or not set(reached.by) <= sides.keys():
             return found
         sql = f"SELECT {group_text([sides[c] for c in reached.by])} AS g FROM keys"

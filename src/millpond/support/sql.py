@@ -26,6 +26,15 @@ def group_text(columns: Sequence[str]) -> str:
     return f"CASE WHEN coalesce({', '.join(texts)}) IS NOT NULL THEN CAST(to_json([{', '.join(texts)}]) AS VARCHAR) END"
 
 
+def cast_item(name: str, kind: str) -> str:
+    """An item of a SELECT list: a column, by its quoted name, as a type.
+
+    >>> cast_item('"a"', "UUID")
+    'CAST("a" AS UUID) AS "a"'
+    """
+    return f"CAST({name} AS {kind}) AS {name}"
+
+
 def text_literal(value: str) -> str:
     """A text as a SQL literal."""
     return "'" + value.replace("'", "''") + "'"

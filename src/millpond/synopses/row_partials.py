@@ -8,7 +8,6 @@ that drops late rows: it has no number, and lies only in windows over time that 
 
 from __future__ import annotations
 
-import re
 import weakref
 from dataclasses import astuple, dataclass
 from typing import Literal
@@ -20,7 +19,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millpond.support.distinct import distinct
-from millpond.synopses.aggregates.splits import Component
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
 from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
@@ -147,26 +145,6 @@ def revised_for(query: RowWindowQuery, options: QueryOptions) -> int:
     return options.revise_for if options.revise_for is not None else max(DAY, 10 * query.window.reach)
 
 
-_SIMPLE = re.compile(r'(count|sum|fsum|min|max)\(((?:"(?:[^"]|"")*")|\*)\)((?:::.*)?)')
-
-
-def _of_one(component: Component) -> list[str] | None:
-    """The component's columns as expressions over a single row; None where only the aggregate says it."""
-    found = []
-    for _, sql in component.columns:
-        call = _SIMPLE.fullmatch(sql.sql)
-        if not component.safe or call is None:
-            return None
-        function, argument, cast = call.groups()
-        if argument == "*":
-            found.append("1::BIGINT")
-        elif function == "count":
-            found.append(f"({argument} IS NOT NULL)::BIGINT")
-        else:
-            found.append(f"{argument}{'::DOUBLE' if function == 'fsum' else cast}")
-    return found
-
-
 def partial_rows(db: duckdb.DuckDBPyConnection, spec: RowsSpec, segment: pa.Table, extra: str = "") -> pa.Table:
     """The rows of a segment as a partial: columns pane, k*, `_id`, [extra], n, and the components' columns.
 
@@ -177,13 +155,10 @@ def partial_rows(db: duckdb.DuckDBPyConnection, spec: RowsSpec, segment: pa.Tabl
     keys = [f"({e}) AS k{i}" for i, e in enumerate(spec.keys)]
     came = spec.rows.union and spec.rows.numbered == "arrival"
     own = ["_id", *([f"_epoch AS {CAME}"] if came else []), *([extra] if extra else [])]
-    singles = [_of_one(c) for c in spec.components]
-    if all(s is not None for s in singles):
-        columns = [f"({sql}) AS {name}" for c, s in zip(spec.components, singles, strict=True)
-                   for name, sql in zip(c.names, s or (), strict=True)]  # fmt: skip
-        tail = ""
+    if all(c.alone for c in spec.components):
+        columns, tail = [f"({c.alone}) AS {c.name}" for c in spec.components], ""
     else:
-        columns = [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
+        columns = spec.listed
         tail = " GROUP BY ALL"
     where = f" WHERE ({spec.where})" if spec.where else ""
     listed = ", ".join([*head, *keys, *own, "1::BIGINT AS n", *columns])

@@ -24,7 +24,7 @@ from millpond.types.relation_queries import (
     RelationPlan,
 )
 from millpond.types.selections import JoinFactor, Side
-from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, expressions_in
+from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, registered_in
 from millpond.types.window_definitions import RowWindow, SessionWindow, TimedWindow, Window
 
 
@@ -38,7 +38,7 @@ class Answer(Variant):
     @property
     def registered(self) -> frozenset[str]:
         """The registered functions that it calls, by reference."""
-        return frozenset(each for found in expressions_in(self) for each in found.registered)
+        return registered_in(self)
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class StreamQuery(Answer):
     @property
     def registered(self) -> frozenset[str]:
         """The registered functions that it calls, by reference."""
-        return super().registered.union(() if self.lookup is None else calls_of_statement(self.lookup.sql))
+        return super().registered.union(() if self.lookup is None else self.lookup.registered)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,10 +207,12 @@ class RelationQuery(Relational):
 
     operator: what makes a stream of it; None: the answer is the relation itself.
     plan: how it is kept.
+    ordered: `sql` ends with ORDER BY, by which all rows have their places; who asks for the relation sees it so.
     """
 
     operator: Literal["istream", "dstream", "rstream"] | None
     plan: RelationPlan
+    ordered: bool = False
 
     @property
     def makes_stream(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond.support.errors import QueryError
+from millpond.support.texts.python_values import python_values
 from millpond.support.texts.text_table import text_table
 from millpond.types.json_records import to_json
 from millpond.types.plan_nodes import PlanNode, plan_in
@@ -187,14 +188,14 @@ class StatementResult:
         return None if self.table is None else plan_in(self.table)
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows as Python tuples; empty for a message."""
-        if self.table is None:
+        """The rows as Python tuples; empty for a message.
+
+        Timestamps and dates that Python has not (after the year 9999, before the year 1, infinite) are texts, as JSON
+        has them.
+        """
+        if self.table is None or not self.table.num_columns:
             return []
-        return (
-            list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
-            if self.table.num_columns
-            else []
-        )
+        return list(zip(*map(python_values, self.table.columns), strict=True))
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table; an empty one for a message."""
@@ -221,9 +222,9 @@ class Answer:
     exact: bool = True
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        rows: list[dict[str, Any]] = self.table.to_pylist()
-        return rows
+        """The rows as dicts; timestamps and dates that Python has not are texts, as JSON has them."""
+        names, columns = self.table.column_names, map(python_values, self.table.columns)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

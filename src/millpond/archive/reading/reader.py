@@ -219,6 +219,3 @@ def _between(rows: pa.Table, time: str, wanted: Range) -> pa.Table:
         below = pc.less(micros, wanted.high)
         mask = below if mask is None else pc.and_(mask, below)
     return rows.filter(mask)
-
-
-__all__ = ["ROWS_AT_ONCE", "ArchiveReader", "AtHand", "groups_in", "stored_bytes", "together"]

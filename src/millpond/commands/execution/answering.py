@@ -19,7 +19,7 @@ from millpond.answers.invocation import invoke
 from millpond.answers.row_queries.selection import evaluate, select_once
 from millpond.answers.table_selects import select_relations
 from millpond.catalog import Registered, Standing
-from millpond.commands.answer_commands import AskOnce, AskPlan, AskShow, AskStanding, Question
+from millpond.commands.answer_commands import AskOnce, AskPlan, AskRows, AskShow, AskStanding, Question
 from millpond.commands.execution.table_reading import table_note
 from millpond.engine.core import Core
 from millpond.types import (
@@ -51,6 +51,10 @@ def answer(core: Core, question: Question) -> tuple[pa.Table, str]:
             return show(core, statement.what), ""
         case AskPlan(subject, analyze):
             return plan_table(explained(core, subject, analyze)), ""
+        case AskRows(columns, rows):
+            fields = [pa.field(name, pa.string()) for name in columns]
+            values = [pa.array([row[at] for row in rows], pa.string()) for at in range(len(columns))]
+            return pa.table(values, pa.schema(fields)), ""
         case _:
             assert_never(question)
 

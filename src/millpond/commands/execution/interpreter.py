@@ -91,6 +91,3 @@ def _planning(statement: lang.Statement) -> Callable[[Facts], Plan]:
         return planned
 
     return planning
-
-
-__all__ = ["Interpreter"]

@@ -81,6 +81,3 @@ class Backfills:
         operator = self.operators.named.get(owner)
         users = () if operator is None else operator.users()
         return [q.id for q in users if "backfilling" in (q.status, q.reason)]
-
-
-__all__ = ["Backfills"]

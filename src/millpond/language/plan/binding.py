@@ -335,7 +335,7 @@ class SelectBinder:
             items = expand_stars(written, rows, source)
             values = [rows.expression(i.node) for i in items]
         bound = groups.expression if groups is not None else rows.expression
-        names = names_of(items, rows, isinstance(window, Window | SessionWindow))
+        names = names_of(items, rows, window is not None)
         clause = select.args.get("having")
         having = Item(bound(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, values, written, bound, source)
@@ -348,16 +348,15 @@ class SelectBinder:
             conditions = [("WHERE", where)]
         parts = [Item(v, i.node) for v, i in zip(values, items, strict=True)]
         orders = [Item(o.term.expression, o.node) for o in order]
-        types = typer.types([*(item for _, item in conditions), *parts, *orders])
-        for (name, condition), kind in zip(conditions, types, strict=False):
-            typer.truth(name, condition, kind)
-        types = types[len(conditions) :]
+        typed = iter(typer.typed([*(item for _, item in conditions), *parts, *orders]))
+        for name, condition in conditions:
+            typer.truth(name, condition, next(typed).type)
         common: dict[str, Any] = {
             "stream": stream.name,
-            "select": tuple(_output(n, v, k) for n, v, k in zip(names, values, types, strict=False)),
-            "where": where.expression if where is not None else None,
+            "select": tuple(_output(name, next(typed)) for name in names),
+            "where": where.expression.typed("BOOLEAN") if where is not None else None,
             "distinct": bool(select.args.get("distinct")),
-            "order_by": tuple(o.term for o in order),
+            "order_by": tuple(replace(o.term, expression=next(typed)) for o in order),
             "limit": constant(select.args.get("limit"), "LIMIT", source),
             "offset": constant(select.args.get("offset"), "OFFSET", source) or 0,
             "text": self.text,
@@ -381,7 +380,7 @@ def _query(
     common = common | {
         "keys": tuple(groups.keys),
         "aggregates": tuple(groups.aggregates),
-        "having": having.expression if having is not None else None,
+        "having": having.expression.typed("BOOLEAN") if having is not None else None,
     }
     if window is None:
         return GroupScan(**common)
@@ -392,7 +391,6 @@ def _query(
     return WindowQuery(window=window, **common)
 
 
-def _output(name: str, value: Expression, kind: str) -> Output:
-    if kind in ('"NULL"', "NULL"):
-        return Output(name, value.within("CAST(", " AS INTEGER)"), "INTEGER")
-    return Output(name, value, kind)
+def _output(name: str, value: Expression) -> Output:
+    nothing = value.type in ('"NULL"', "NULL")
+    return Output(name, value.within("CAST(", " AS INTEGER)").typed("INTEGER") if nothing else value)

@@ -407,7 +407,7 @@ class _PairBinder(_RowBinder):
             rows.aggregates_refused = "an aggregate cannot stand in ON, which is about single rows"
             typer = Typer(self.source, rows.stream.all_columns, rows.text)
             item = Item(rows.expression(on), on)
-            typer.truth("ON", item, typer.types([item])[0])
+            typer.truth("ON", item, typer.typed([item])[0].type)
         return super().where(rows)
 
     def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:

@@ -86,7 +86,7 @@ class GroupScope:
         if key.sql not in self._by_text:
             self._by_text[key.sql] = f"k{len(self.keys)}"
             self._shapes.add(type(value.unnest()))
-            self.keys.append(Key(self._by_text[key.sql], key, ""))
+            self.keys.append(Key(self._by_text[key.sql], key))
             self._key_nodes.append(value)
 
     # -- expressions ---------------------------------------------------------------------------------------------
@@ -173,18 +173,19 @@ class GroupScope:
         for _, call in calls:
             if call.filter is not None and call.filter_node is not None:
                 conditions.append(("FILTER", Item(call.filter, call.filter_node)))
-        types = iter(typer.types([*(item for _, item in conditions), *keys, *arguments, *orders]))
+        typed = iter(typer.typed([*(item for _, item in conditions), *keys, *arguments, *orders]))
         for clause, item in conditions:
-            typer.truth(clause, item, next(types))
-        self.keys = [dataclasses.replace(k, type=next(types)) for k in self.keys]
-        argument_types = [tuple(next(types) for _ in call.arguments) for _, call in calls]
-        results = typer.types([Item(Expression(call.sql), call.node) for _, call in calls])
+            typer.truth(clause, item, next(typed).type)
+        self.keys = [Key(k.name, next(typed)) for k in self.keys]
+        given = [tuple(next(typed) for _ in call.arguments) for _, call in calls]
+        ordered = [tuple(dataclasses.replace(t, expression=next(typed)) for t in call.order) for _, call in calls]
+        results = typer.typed([Item(Expression(call.sql), call.node) for _, call in calls])
         self.aggregates = [
             Aggregate(
-                name, call.function, tuple(call.arguments), kinds, call.distinct, call.filter, tuple(call.order),
-                tuple(call.parameters), result, call.range, since=call.since,
+                name, call.function, values, call.distinct, call.filter and call.filter.typed("BOOLEAN"), order,
+                tuple(call.parameters), result.type, call.range, since=call.since,
             )
-            for (name, call), kinds, result in zip(calls, argument_types, results, strict=True)
+            for (name, call), values, order, result in zip(calls, given, ordered, results, strict=True)
         ]  # fmt: skip
 
     @property

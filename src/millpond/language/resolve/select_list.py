@@ -14,6 +14,7 @@ from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.syntax.nodes import texts_of
 from millpond.language.syntax.source_text import Source, nearest
 from millpond.types import COVERED, NUMBER, Expression, OrderTerm
+from millpond.types.columns import is_own, own_name_refused
 
 #: Columns that answers have by themselves.
 RESERVED = (*WINDOW_COLUMNS, NUMBER.name, "revision", COVERED, "op")
@@ -46,10 +47,18 @@ def select_items(select: exp.Select, source: Source) -> list[SelectItem]:
         alias = node.args["alias"]
         if not isinstance(alias, exp.Identifier) or not alias.name:
             raise source.error("a name is missing after AS", node)
-        if alias.name.lower() in RESERVED:
-            raise source.error(f"'{alias.name}' is a column that every answer has by itself", alias, "another name")
+        check_alias(alias, RESERVED, source)
         items.append(SelectItem(node.this, alias))
     return items
+
+
+def check_alias(alias: exp.Identifier, taken: Sequence[str], source: Source) -> None:
+    """Refuse a name that answers have by themselves (`taken`), or the engine. Raises: StatementError."""
+    if alias.name.lower() in taken:
+        raise source.error(f"'{alias.name}' is a column that every answer has by itself", alias, "another name")
+    if is_own(alias.name):
+        message, other = own_name_refused(alias.name)
+        raise source.error(message, alias, other)
 
 
 def expand_stars(items: list[SelectItem], rows: RowScope, source: Source) -> list[SelectItem]:

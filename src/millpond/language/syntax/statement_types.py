@@ -105,6 +105,21 @@ class Drop(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Describe(Statement):
+    """DESCRIBE name, DESCRIBE SELECT …, SHOW COLUMNS FROM name: what columns there are."""
+
+    target: str | WrittenSelect
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowCreate(Statement):
+    """SHOW CREATE [STREAM | TABLE | QUERY] name: the statement that makes it. kind: None: of whatever has the name."""
+
+    kind: Literal["stream", "table", "query"] | None
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Show(Statement):
     """SHOW STREAMS|TABLES|QUERIES|SYNOPSES|PROGRESS|LOAD|SETTINGS|FUNCTIONS, SHOW ARCHIVE [stream].
 

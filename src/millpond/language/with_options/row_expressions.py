@@ -54,7 +54,7 @@ def _bound(script: str, what: str, columns: tuple[Column, ...], time: str) -> tu
         rows = RowScope(source, stream, "s")
         item = Item(rows.expression(node), node)
         typer = Typer(source, stream.all_columns, rows.text)
-        kind = typer.types([item])[0]
+        kind = typer.typed([item])[0].type
         if what == "condition":
             typer.truth("marks", item, kind)
     except StatementError as error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 import duckdb
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 from millpond.operators.panes.advance import behind
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of, revise_for
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
+from millpond.operators.windowed.evaluation import Evaluation, Shown, earliest, end_pane, first_end
 from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
@@ -26,14 +25,6 @@ from millpond.synopses.partials.late_exclusions import CUT, separate
 from millpond.types import WindowQuery
 from millpond.windows import Cover
 from millpond.windows.pane_layout import FAR
-
-
-class Shown(State, Protocol):
-    """A state whose delta can be exchanged."""
-
-    def show(self, delta: pa.Table) -> None:
-        """From now on the state is that before, and `delta`."""
-        ...
 
 
 def catch_up(

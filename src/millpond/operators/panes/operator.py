@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Standing
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
-from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_together
 from millpond.operators.panes.advance import advance, open_answers
 from millpond.operators.panes.catching_up import catch_up
@@ -43,9 +43,9 @@ from millpond.synopses import PanesSpec, Spec
 from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
-from millpond.types import KindWindow, Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
+from millpond.types import Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
 from millpond.types.plan_nodes import PlanNode
-from millpond.windows import Cover, Panes, first_end_after, last_end_until
+from millpond.windows import begin_of, first_end_after, last_end_until
 from millpond.windows.pane_layout import WHOLE
 
 
@@ -76,19 +76,8 @@ def query_of(standing: Standing) -> WindowQuery:
 class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
 
-    spec_kind, query_kind = PanesSpec, WindowQuery
+    spec_kind, query_kind, mapper_kind = PanesSpec, WindowQuery, PanesMapper
     spec: PanesSpec
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[PanesOperator]:
-        """See `Operator`."""
-        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, PanesSpec)]
-        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
-
-    def mapper(self, task: MapTask) -> Mapper | None:
-        """See `Operator`."""
-        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
-        return PanesMapper(task, self.synopsis) if fed else None
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
@@ -198,8 +187,7 @@ class PanesOperator(WindowOperator):
         window = query_of(standing).window
         # The first end that is not closed yet; nothing was closed while the bound was not known.
         end = first_end_after(window, known.closed if known.closed > NEVER else high)
-        start = NEVER if isinstance(window, KindWindow) else int(Cover(Panes(1), window).starts(np.array([end]))[0])
-        return end <= reached and (standing.definition.options.empty == "report" or start <= high)
+        return end <= reached and (standing.definition.options.empty == "report" or begin_of(window, end) <= high)
 
     def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
         """See `Answering`."""

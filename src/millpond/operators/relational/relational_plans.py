@@ -87,6 +87,3 @@ def _late(facts: PlanFacts, query: RelationalQuery, standing: Standing) -> Fact:
     late = ", ".join(dict.fromkeys(late_of(facts.catalog, spec) for spec in stores))
     spare = duration(spare_of(query, standing.definition.options))
     return Fact("late rows", late + (f", for {spare} behind the watermark" if "revise" in late else ""))
-
-
-__all__ = ["relational_plan"]

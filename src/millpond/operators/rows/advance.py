@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import duckdb
 import pyarrow as pa
 
 from millpond.operators.windowed.advance import Advanced, advanced
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import difference
+from millpond.operators.windowed.evaluation import Shown, State, difference
 from millpond.operators.windowed.group_bounds import Edges, edges_of
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
@@ -25,30 +24,8 @@ from millpond.synopses.row_answers import earliest_time, fold_row_windows, touch
 from millpond.types import RowWindowQuery
 
 
-class RowState(Protocol):
-    """Rows of a synopsis; `low` is an instant: what windows that end from it on need."""
-
-    delta: pa.Table
-
-    def before(self, low: int) -> pa.Table:
-        """Without the delta."""
-        ...
-
-    def after(self, low: int) -> pa.Table:
-        """With the delta."""
-        ...
-
-
-class ShownRows(RowState, Protocol):
-    """A state whose delta can be exchanged."""
-
-    def show(self, delta: pa.Table) -> None:
-        """From now on the state is that before, and `delta`."""
-        ...
-
-
 def advance(
-    db: duckdb.DuckDBPyConnection, spec: RowsSpec, state: RowState, closing: Closing[RowWindowQuery]
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, state: State, closing: Closing[RowWindowQuery]
 ) -> Advanced[WindowProgress]:
     """Close windows, and revise closed ones that late rows of the delta change; groups have edges of their own."""
     changed, fresh = None, None
@@ -70,7 +47,7 @@ def advance(
 def catch_up(
     db: duckdb.DuckDBPyConnection,
     spec: RowsSpec,
-    state: ShownRows,
+    state: Shown,
     parts: Sequence[pa.Table],
     closing: Closing[RowWindowQuery],
 ) -> Advanced[WindowProgress]:
@@ -103,7 +80,7 @@ def open_answers(
     db: duckdb.DuckDBPyConnection,
     spec: RowsSpec,
     query: RowWindowQuery,
-    state: RowState,
+    state: State,
     high: int,
     progress: Windowed,
 ) -> pa.Table | None:

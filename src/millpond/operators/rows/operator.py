@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.rows.advance import advance, catch_up, open_answers
 from millpond.operators.rows.row_window_plans import row_window_facts
@@ -51,19 +51,8 @@ class RowsMapper(SynopsisMapper):
 class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
-    spec_kind, query_kind = RowsSpec, RowWindowQuery
+    spec_kind, query_kind, mapper_kind = RowsSpec, RowWindowQuery, RowsMapper
     spec: RowsSpec
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[RowsOperator]:
-        """See `Operator`."""
-        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, RowsSpec)]
-        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
-
-    def mapper(self, task: MapTask) -> Mapper | None:
-        """See `Operator`."""
-        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
-        return RowsMapper(task, self.synopsis) if fed else None
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,19 +10,20 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
 from millpond.operators.sessions.session_plans import session_facts
-from millpond.operators.sessions.state import SessionState, session_chunk
+from millpond.operators.sessions.state import WHOLE, SessionState, living, session_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.operator import WindowOperator
 from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
@@ -36,7 +37,7 @@ from millpond.synopses.session_partials import (
     still_open,
     together,
 )
-from millpond.tables import Chunk
+from millpond.tables import Chunk, Segment
 from millpond.types import Query, SessionQuery
 from millpond.types.plan_nodes import PlanNode
 
@@ -65,19 +66,8 @@ class SessionsMapper(SynopsisMapper):
 class SessionsOperator(WindowOperator):
     """Sessions over the rows of one synopsis."""
 
-    spec_kind, query_kind = SessionsSpec, SessionQuery
+    spec_kind, query_kind, mapper_kind = SessionsSpec, SessionQuery, SessionsMapper
     spec: SessionsSpec
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[SessionsOperator]:
-        """See `Operator`."""
-        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, SessionsSpec)]
-        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
-
-    def mapper(self, task: MapTask) -> Mapper | None:
-        """See `Operator`."""
-        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
-        return SessionsMapper(task, self.synopsis) if fed else None
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
@@ -155,13 +145,41 @@ class SessionsOperator(WindowOperator):
         """See `WindowOperator`: an instant from which on sessions end."""
         return answered
 
+    def compacted_as(self, kind: str) -> str:
+        """See `Operator`: what epochs brought beside a whole."""
+        return PANES if kind == WHOLE else kind
+
     def settle(self, task: MergeTask, state: SessionState) -> None:
         """See `WindowOperator`."""
         state.floor = self.needed_since(task)
 
     def compact_state(self, task: CompactTask, chunks: Sequence[Chunk]) -> list[Chunk]:
         """See `WindowOperator`."""
-        table = merge_sessions(task.db, self.spec, [c.table for c in chunks])
-        if task.whole:
-            table = still_open(task.db, self.spec, table, self.needed_since(task))
-        return [session_chunk(self.owner, max(c.epoch for c in chunks), table)] if table.num_rows else []
+        chosen = task.manifest.compact[str(task.shard)]
+        segments = [s for s in task.manifest.state if s.shard == task.shard]
+        # A query that has not answered for a while needs what came since told from what was there before.
+        waiting = any(self.waits(task.manifest, q) for q in self.users())
+        if not waiting and (task.whole or any(s.level for s in segments if s.path in chosen)):
+            return self._whole(task, segments)
+        wholes = self._stored(task, segments, (WHOLE,))  # in whatever file
+        kept = [c for c in living([*wholes, *(c for c in chunks if c.kind == PANES)])]
+        brought = [c for c in kept if c.kind == PANES]
+        table = merge_sessions(task.db, self.spec, [c.table for c in brought])
+        merged = [c for c in chunks if c.kind == WHOLE and c.epoch == kept[0].epoch]
+        if table.num_rows:
+            merged.append(session_chunk(self.owner, max(c.epoch for c in brought), table))
+        return merged
+
+    def _stored(self, task: CompactTask, segments: Sequence[Segment], kinds: tuple[str, ...]) -> list[Chunk]:
+        """What some files hold."""
+        version = task.manifest.state_version(task.pond)
+        state = SessionState(version, segments, task.shard, self.owner, self.spec, pa.table({}), 0)
+        return state.chunks(segments, kinds=kinds)
+
+    def _whole(self, task: CompactTask, segments: Sequence[Segment]) -> list[Chunk]:
+        """All that is not final of what these files hold."""
+        stored = living(self._stored(task, segments, (PANES, WHOLE)))
+        table = still_open(task.db, self.spec, stack([c.table for c in stored]), self.needed_since(task))
+        if not table.num_rows:  # that nothing is left has to be said, too
+            table = stack([c.table for c in stored]).slice(0, 1)
+        return [session_chunk(self.owner, max(c.epoch for c in stored), table, WHOLE)]

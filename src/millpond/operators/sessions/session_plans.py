@@ -24,6 +24,3 @@ def session_facts(query: SessionQuery, spec: SessionsSpec) -> list[Fact]:
         Fact("kept", f"{what}, {until}"),
         Fact("shards", f"by {keys}" if keys else "one has all rows, since they make sessions together"),
     ]
-
-
-__all__ = ["session_facts"]

@@ -4,17 +4,24 @@ Sessions that are not over (the tail) are kept in memory, put together, so that 
 cost. Those that are over, which late rows may bring back, are kept beside them as long as they are few; else they are
 read from files when needed.
 
+Files hold what epochs brought (`PANES`). When files that were put together before are put together again, all that is
+not final is written once more as a whole (`WHOLE`), in the place of what epochs up to then had brought, in whatever
+file: so state is bounded by what is not final, and nobody has to know which part of a session another file holds.
+
 Rows that were put together are floating sums, too, and these depend in their last bits on what was added to what. So
 state is put together in one way, epoch by epoch, whether a process has kept it or reads it from files.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.manifests.places import state_folder
 from millpond.operators.windowed.stored import KEPT_ROWS, PANES, StoredState
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses.session_partials import (
@@ -25,8 +32,11 @@ from millpond.synopses.session_partials import (
     step,
     touched,
 )
-from millpond.tables import Chunk
+from millpond.tables import Chunk, Segment, read_chunks
 from millpond.tables.shard_cache import ShardCache
+
+#: Chunks of state that are all rows that were not final after their epoch.
+WHOLE = "whole"
 
 
 @dataclass
@@ -77,10 +87,25 @@ class SessionState(StoredState[SessionsSpec]):
         if any(s.level or s.first_epoch <= epoch for s in came):
             return None  # put together across what is kept
         found: _Kept | None = kept
-        for segment in came:
-            for rows in self.read([segment], None, None):
-                found = None if found is None else self._grown(found, rows)
+        for rows in tables_of(self.chunks(came)):
+            found = None if found is None else self._grown(found, rows)
         return found
+
+    def chunks(
+        self,
+        segments: Sequence[Segment],
+        wanted: Callable[[int], bool] | None = None,
+        kinds: tuple[str, ...] = (PANES, WHOLE),
+    ) -> list[Chunk]:
+        """What is stored in some files, of epochs that are wanted."""
+        paths = [os.path.join(state_folder(self.version.pond), s.path) for s in segments]
+        return list(
+            read_chunks(
+                paths,
+                {self.owner},
+                lambda _owner, kind, epoch, _low, _high: kind in kinds and (wanted is None or wanted(epoch)),
+            )
+        )
 
     def before(self, low: int) -> pa.Table:
         """Rows of the sessions that end at `low` or later, as of the epoch before."""
@@ -145,12 +170,25 @@ class SessionState(StoredState[SessionsSpec]):
         """Rows of the sessions that end at `low` or later, from files."""
         since, found = self.since, Sealed(pa.table({}), pa.table({}))
         wanted = None if since is None else lambda epoch: epoch < since
-        for segment in self.segments:
-            for rows in self.read([segment], None, wanted):
-                found = step(self.db, self.spec, found, rows, low)
+        for rows in tables_of(self.chunks(self.segments, wanted)):
+            found = step(self.db, self.spec, found, rows, low)
         return parted(self.db, self.spec, found.rows, low)[1]
 
 
-def session_chunk(owner: str, epoch: int, table: pa.Table) -> Chunk:
+def session_chunk(owner: str, epoch: int, table: pa.Table, kind: str = PANES) -> Chunk:
     """The chunk that stores rows. How long they are needed is not a matter of their own time; compaction tells."""
-    return Chunk(owner, PANES, epoch, pc.min(table["pane"]).as_py(), FOREVER, table)
+    return Chunk(owner, kind, epoch, pc.min(table["pane"]).as_py(), FOREVER, table)
+
+
+def living(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The chunks that count, in order: the last one that is a whole, and what later epochs brought."""
+    covered = max((c.epoch for c in chunks if c.kind == WHOLE), default=None)
+    if covered is None:
+        return list(chunks)
+    whole = next(c for c in chunks if c.kind == WHOLE and c.epoch == covered)
+    return [whole, *(c for c in chunks if c.kind == PANES and c.epoch > covered)]
+
+
+def tables_of(chunks: Sequence[Chunk]) -> list[pa.Table]:
+    """The rows of the chunks that count."""
+    return [c.table for c in living(chunks)]

@@ -19,11 +19,12 @@ from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_o
 from millpond.operators.windowed.window_progress import Windowed
 from millpond.progress import FOREVER, NEVER
 from millpond.support.distinct import distinct, is_among
+from millpond.support.sql import quote
 from millpond.synopses import PanesSpec, finish_windows, query_ordered
 from millpond.synopses.finish import fold_pairs, fold_windows, identity
 from millpond.synopses.pane_partials import group_codes
 from millpond.types import KindWindow, QueryOptions, RowWindowQuery, Window, WindowedQuery, WindowQuery
-from millpond.windows import Cover, Rows, first_end_after, last_end_until, late_pairs
+from millpond.windows import Cover, Rows, cover_of, last_end_until, late_pairs
 from millpond.windows.candidates import Ints, Reach
 from millpond.windows.pane_layout import FAR
 
@@ -32,16 +33,27 @@ EMPTY_LIMIT = 5_000_000
 
 
 class State(Protocol):
-    """Pane rows of a synopsis; see `millpond.operators.panes.state.PaneState`."""
+    """State of a synopsis in one shard, before and after the rows of an epoch, the delta.
+
+    `low` is what each kind tells its rows by: a pane, of others the instant from which on windows end.
+    """
 
     delta: pa.Table
 
     def before(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, without the delta."""
+        """What windows from `low` on need, without the delta."""
         ...
 
     def after(self, low: int) -> pa.Table:
-        """Pane rows from pane `low` on, with the delta."""
+        """The same with the delta."""
+        ...
+
+
+class Shown(State, Protocol):
+    """A state whose delta can be exchanged."""
+
+    def show(self, delta: pa.Table) -> None:
+        """From now on the state is that before, and `delta`."""
         ...
 
 
@@ -51,14 +63,14 @@ def end_pane(spec: PanesSpec, window: Window, bound: int) -> int:
         return -FAR
     if isinstance(window, KindWindow):
         return spec.panes.pane(bound)
-    return max(-FAR, min(FAR, (last_end_until(window, bound) - spec.panes.phase) // spec.panes.width))
+    return max(-FAR, min(FAR, spec.panes.pane(last_end_until(window, bound))))
 
 
 def first_end(spec: PanesSpec, window: Window, rows: pa.Table, after: int) -> int | None:
     """The end (microseconds) of the first window behind pane `after` that holds a pane row; None if none does."""
     if not rows.num_rows:
         return None
-    cover = Cover(spec.panes, window)
+    cover = cover_of(spec.panes, window)
     _, step, offset = cover.shape
     pane = pc.unique(rows["pane"]).to_numpy()
     end = _end_from(np.maximum(pane, after) + 1, step, offset)
@@ -120,7 +132,7 @@ class Evaluation:
     @cached_property
     def cover(self) -> Cover:
         """How its windows lie over panes."""
-        return Cover(self.spec.panes, self.window)
+        return cover_of(self.spec.panes, self.window)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -136,8 +148,7 @@ class Evaluation:
                 RANGE as long as these hold that row.
         """
         if bound >= FOREVER and self.cover.grows:
-            window = self.window
-            bound = NEVER if high <= NEVER else max(first_end_after(window, high), high + window.range)
+            bound = NEVER if high <= NEVER else self.cover.last_of(high)
         return end_pane(self.spec, self.window, bound)
 
     @property
@@ -161,11 +172,11 @@ class Evaluation:
     @property
     def reaching(self) -> Reach:
         """How far rows reach, for `Rows.ends`: windows that grow end with their stretch."""
-        return self.cover.lasts if self.cover.grows else self.reach
+        return self.cover.lasts if self.cover.varies else self.reach
 
     def since(self, end: int) -> int:
         """The first pane that can have a say in the answer of a window that ends behind pane number `end`."""
-        if self.cover.grows:
+        if self.cover.varies:
             return self.cover.since(end)
         return max(-FAR, end + 1 - 2 * (self.reach or self.shape[0]))
 
@@ -188,7 +199,7 @@ class Evaluation:
 
     def closing_since(self, closed: int) -> int:
         """The first pane that `close` looks at."""
-        if self.cover.grows:
+        if self.cover.varies:
             return self.cover.since(closed)
         return max(-FAR, closed + 1 - (self.reach or self.shape[0]))
 
@@ -356,29 +367,30 @@ def difference(
         return pa.table({})
     old, new = (old if old is not None else model.slice(0, 0)), (new if new is not None else model.slice(0, 0))
     key = ["window_end", *identity(query)]
-    same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in key)
-    values = ['"' + o.name.replace('"', '""') + '"' for o in query.select]
+    same = " AND ".join(f"__new.{c} IS NOT DISTINCT FROM __old.{c}" for c in key)
+    values = [quote(o.name) for o in query.select]
     values += ["window_start"] if isinstance(query, RowWindowQuery) else []
-    differs = " OR ".join(f"a.{v} IS DISTINCT FROM b.{v}" for v in values) or "false"
-    known = "(SELECT *, true AS there FROM old)"
+    differs = " OR ".join(f"__new.{v} IS DISTINCT FROM __old.{v}" for v in values) or "false"
     changes = (
-        f"SELECT a.*, '+' AS op, b.there FROM new a LEFT JOIN {known} b ON {same} WHERE b.there IS NULL OR {differs}"
-        " UNION ALL SELECT b.*, '-' AS op, true AS there FROM old b"
-        f" WHERE NOT EXISTS (SELECT 1 FROM new a WHERE {same})"
+        "SELECT __new.*, '+' AS op, __old.__there"
+        f" FROM new __new LEFT JOIN (SELECT *, true AS __there FROM old) __old ON {same}"
+        f" WHERE __old.__there IS NULL OR {differs}"
+        " UNION ALL SELECT __old.*, '-' AS op, true AS __there FROM old __old"
+        f" WHERE NOT EXISTS (SELECT 1 FROM new __new WHERE {same})"
     )
     if pairs:
-        changes += f" UNION ALL SELECT b.*, '=' AS op, true AS there FROM new a JOIN old b ON {same} WHERE {differs}"
+        both = f"new __new JOIN old __old ON {same} WHERE {differs}"
+        changes += f" UNION ALL SELECT __old.*, '=' AS op, true AS __there FROM {both}"
+    tables, join = {"old": old, "new": new}, ""
     if given is None or not given.num_rows:
         # A row that was not there before is a first answer, though of a closed window: revision 0.
-        number, join = "(CASE WHEN c.there THEN 1 ELSE 0 END)::BIGINT", ""
-        tables = {"old": old, "new": new}
+        number = "CASE WHEN __row.__there THEN 1 ELSE 0 END"
     else:
-        number = "(CASE WHEN c.there OR g.revision IS NOT NULL THEN coalesce(g.revision, 0) + 1 ELSE 0 END)::BIGINT"
-        matched = " AND ".join(
-            ['epoch_us(c.window_end) = g."end"', *(f"c.{k} IS NOT DISTINCT FROM g.{k}" for k in identity(query))]
-        )
-        join = f" LEFT JOIN given g ON {matched}"
-        tables = {"old": old, "new": new, "given": given}
-    return query_ordered(
-        db, f"SELECT c.* EXCLUDE (op, there), {number} AS revision, c.op FROM ({changes}) c{join}", **tables
-    )
+        before = "coalesce(__given.revision, 0) + 1"
+        number = f"CASE WHEN __row.__there OR __given.revision IS NOT NULL THEN {before} ELSE 0 END"
+        of_group = [f"__row.{k} IS NOT DISTINCT FROM __given.{k}" for k in identity(query)]
+        matched = ['epoch_us(__row.window_end) = __given."end"', *of_group]
+        join = f" LEFT JOIN given __given ON {' AND '.join(matched)}"
+        tables["given"] = given
+    columns = f"__row.* EXCLUDE (op, __there), ({number})::BIGINT AS revision, __row.op"
+    return query_ordered(db, f"SELECT {columns} FROM ({changes}) __row{join}", **tables)

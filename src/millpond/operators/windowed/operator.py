@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time as clock
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import duckdb
 import numpy as np
@@ -24,13 +24,15 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.operators.announcing import announced
-from millpond.operators.contract import Answering, CompactTask, MergeTask, Past, Step
+from millpond.operators.contract import Answering, CompactTask, Mapper, MapTask, MergeTask, Past, Step
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
 from millpond.operators.windowed.advance import Advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
+from millpond.operators.windowed.evaluation import Shown
 from millpond.operators.windowed.group_bounds import group_bounds
+from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
@@ -44,25 +46,11 @@ from millpond.types import StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
 
 
-class WindowState(Protocol):
-    """The state of a synopsis in one shard, before and after the rows of an epoch."""
-
-    delta: pa.Table
+class WindowState(Shown, Protocol):
+    """A state that is kept from epoch to epoch."""
 
     def parts(self) -> list[pa.Table]:
         """What was stored since the query answered last, with its late exclusions."""
-        ...
-
-    def show(self, delta: pa.Table) -> None:
-        """From now on the state is that before, and `delta`."""
-        ...
-
-    def before(self, low: int) -> pa.Table:
-        """What windows from `low` on need, without the delta."""
-        ...
-
-    def after(self, low: int) -> pa.Table:
-        """The same with the delta."""
         ...
 
     def keep(self, low: int, rewritten: bool) -> None:
@@ -73,16 +61,28 @@ class WindowState(Protocol):
 class WindowOperator(Answering, WindowKind):
     """Windows over the state of one synopsis, which all its queries share.
 
-    spec_kind: of such synopses.
+    spec_kind: of such synopses. mapper_kind: makes partials of rows for one.
     """
 
     spec_kind: ClassVar[type]
+    mapper_kind: ClassVar[type[SynopsisMapper]]
     progress_kind: type[WindowProgress] = WindowProgress
 
     def __init__(self, catalog: Catalog, synopsis: Synopsis) -> None:
         self.catalog, self.synopsis, self.owner = catalog, synopsis, synopsis.owner
         self.spec: Spec = synopsis.spec
         self.first_epoch = synopsis.first_epoch
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[Self]:
+        """See `Operator`."""
+        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, cls.spec_kind)]
+        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """See `Operator`."""
+        fed = task.stream.id in self.spec.streams and self.first_epoch <= task.manifest.epoch
+        return self.mapper_kind(task, self.synopsis) if fed else None
 
     # -- what each kind has its own of
 

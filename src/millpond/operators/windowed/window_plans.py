@@ -118,6 +118,3 @@ def _until_when(facts: PlanFacts, query: WindowedQuery, standing: Standing, spec
         Fact("late rows", late + (f", for {spare} behind the watermark" if late == "revise" else "")),
         Fact("windows", f"{coverage}; {there}"),
     ]
-
-
-__all__ = ["filter_and_keys", "over", "summary_facts", "window_plan"]

@@ -10,7 +10,7 @@ from millpond.server.failures import Failure
 from millpond.support.errors import StatementError
 from millpond.support.wire import error_json
 
-_READS = (lang.Select, lang.Invoke, lang.Show, lang.Explain)
+_READS = (lang.Select, lang.Invoke, lang.Show, lang.ShowCreate, lang.Describe, lang.Explain)
 
 
 def needed(statement: lang.Statement) -> Role:

@@ -117,6 +117,3 @@ def _response(found: Any, page: Any, handle: Any, media: str, following: str | N
     }
     head = json_bytes(about)
     return Response(head[:-1] + b',"rows":' + rows_json(page) + b"}", 200, headers, wire.JSON)
-
-
-__all__ = ["answer"]

@@ -296,6 +296,3 @@ def _signature(definition: TableDefinition) -> str:
             continue
         told.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0{found.st_ino}\n".encode())
     return told.hexdigest()
-
-
-__all__ = ["CONNECTION", "TABLES", "TableState", "TableVersions", "due", "table_folder", "table_version"]

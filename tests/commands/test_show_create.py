@@ -1,0 +1,76 @@
+"""SHOW CREATE gives a statement that makes the same again, whatever options it was made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.language import parse
+from millpond.types.options import StreamTerms, options_of
+
+STREAMS = [
+    "CREATE STREAM x (ts TIMESTAMP)",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (lateness = '90s', idle = '10s', ahead = '1 day', late = 'drop')",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (lateness = '100 rows', retention = '30d', step = '1 minute')",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (lateness = 'auto', timer = '1s', lull = '10s')",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (lateness = 'p99.5', seed = 5, archive = 'randomize(64)')",
+    "CREATE STREAM x (k TEXT) WITH (event_time = 'arrival')",
+    "CREATE STREAM x (a TIMESTAMP, b TIMESTAMP) WITH (event_time = 'b', marks = 'column:a')",
+    "CREATE STREAM x (a TIMESTAMP, b TIMESTAMP) WITH (event_time = 'b', marks = 'column:a', ordered = true)",
+    "CREATE STREAM x (ts TIMESTAMP, k INT) WITH (marks = 'record:k = 1', marks_by = 'k', marks_groups = 5,"
+    " guard = 'reject', lateness = '5s')",
+    "CREATE STREAM x (ts TIMESTAMP, \"a b\" STRUCT(\"x y\" INT, z TEXT[]), e ENUM('a', 'it''s'), m MAP(TEXT, INT))",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}/*.csv', header = false, delimiter = ';',"
+    " null = 'NA')",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}/*.tsv', order = 'mtime', missing = 'null')",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}', operators = '')",
+    "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}/a', format = 'ndjson')",
+]
+
+
+@pytest.mark.parametrize("statement", STREAMS)
+def test_streams(inline_pond: Callable[..., Any], tmp_path: Path, statement: str) -> None:
+    pond = inline_pond()
+    text = statement.replace("{folder}", str(tmp_path))
+    pond.sql(text)
+    [(shown,)] = pond.sql("SHOW CREATE x").rows()
+    [made], [again] = parse(text), parse(shown)
+    assert replace(again.definition, id=0) == made.definition  # type: ignore[attr-defined]  # both are CreateStream
+    pond.sql("DROP STREAM x")
+    pond.sql(shown)
+    assert pond.sql("SHOW CREATE STREAM x").rows() == [(shown,)]
+
+
+def test_every_option_is_tried() -> None:
+    told = " ".join(STREAMS)
+    elsewhere = {"source", "archive_at"}
+    assert not {name for name in options_of(StreamTerms) if name not in told and f"{name} =" not in told} - elsewhere
+
+
+def test_tables_and_queries(inline_pond: Callable[..., Any], tmp_path: Path) -> None:
+    pond = inline_pond()
+    (tmp_path / "t.csv").write_text("k;since\na;2024-01-01\n")
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v INT)")
+    pond.sql(
+        f"""
+        CREATE TABLE t (k TEXT, since TIMESTAMP)
+        WITH (path = '{tmp_path}/t.csv', delimiter = ';', reload = 'never', valid_from = 'since');
+        CREATE QUERY w WITH (since = 'start', revise_for = '2 hours')
+            AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k;
+        CREATE QUERY r AS SELECT k FROM s WHERE k IN (SELECT 'x') OR v = 1 BEGIN NOW - 5 MINUTES END NOW
+    """.replace("k IN (SELECT 'x') OR ", "")
+    )
+    pond.sql("CREATE STREAM d WITH (retention = '2h') AS SELECT ts, k FROM s WHERE v > 0")
+    pond.register("SELECT max(v) AS m FROM s [RANGE TUMBLING 1 HOUR]", name="by hand", early="10s")
+    for name in ("t", "w", "r", "d", '"by hand"'):
+        [(shown,)] = pond.sql(f"SHOW CREATE {name}").rows()
+        kind = shown.split()[1]
+        pond.sql(f"DROP {kind} {name}")
+        pond.sql(shown)
+        assert pond.sql(f"SHOW CREATE {kind} {name}").rows() == [(shown,)]
+    pond.sql("ALTER QUERY w SET revise_for = '3 hours'")
+    assert "revise_for = '3h'" in pond.sql("SHOW CREATE w").rows()[0][0]
