@@ -262,6 +262,7 @@ def _outer(query: WindowedQuery, inner: str) -> str:
     window = list(dict.fromkeys(["window_start", "window_end", *(c.name for c in number)]))
     limited = query.limit is not None or query.offset > 0
     order = [f"({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by)] if limited else []
+    order += [f"({each}) AS __l{i}" for i, each in enumerate(query.per)] if limited else []
     columns = [*window, *outputs, *hidden, *order]
     sql = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(columns)} FROM ({inner})"
     if query.having:
@@ -274,6 +275,7 @@ def _outer(query: WindowedQuery, inner: str) -> str:
     names = [*window, *(f"{quote(o.name)}" for o in query.select), *shown]
     # Each partition has windows of its own.
     own = [*window[1:], *(f"{'_p' if query.distinct else '_k'}{i}" for i in range(len(partition)))]
+    own += [f"__l{i}" for i in range(len(query.per))]
     numbered = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(own)} ORDER BY {place}) AS __n FROM ({sql})"
     upper = f" AND __n <= {query.offset + query.limit}" if query.limit is not None else ""
     return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE __n > {query.offset}{upper} ORDER BY window_end, __n"

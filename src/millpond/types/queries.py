@@ -105,11 +105,14 @@ class Aggregation(StreamQuery):
 
     The expressions of keys and aggregates are over the stream's columns, quoted; `select`, `having` and `order_by` are
     over k*, a*, window_start and window_end.
+
+    per: LIMIT and OFFSET are for each value of these, over the same.
     """
 
     keys: tuple[Key, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     having: Expression | None = None
+    per: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

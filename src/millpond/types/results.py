@@ -45,7 +45,8 @@ class StreamReport:
 
     rows, late, dead: since the last report; total_rows: since its creation. causes: of the dead letters, most first.
     files: taken. skipped, changed: files that were not taken, since their names tell no format, or since they changed
-    after they were taken. nothing_at: the path of a stream that has never found a file.
+    after they were taken. nothing_at: the path of a stream that has never found a file. shut: its source has ended and
+    late='drop', so that files that come from now on are left out of all windows.
     """
 
     stream: str
@@ -58,6 +59,7 @@ class StreamReport:
     skipped: int = 0
     changed: tuple[str, ...] = ()
     nothing_at: str = ""
+    shut: bool = False
 
     def problems(self) -> Iterator[str]:
         """What somebody should look at, line by line."""
@@ -71,6 +73,8 @@ class StreamReport:
         if self.changed:
             shown = ", ".join(self.changed[:_SHOWN]) + _more(len(self.changed))
             yield f"{self.stream}: changed after they were taken, and not taken again: {shown}"
+        if self.shut:
+            yield f"{self.stream}: shut, late='drop': rows of further files count in no window; late({self.stream})"
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ class QueryReport:
         if self.quarantined:
             yield f"{self.query}: quarantined: {self.quarantined}"
         if self.too_late:
-            yield f"{self.query}: {_count(self.too_late, 'row')} too late for any of its answers"
+            came = _count(self.too_late, "row")
+            yield f"{self.query}: {came} too late for any of its answers, which leave them out"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,11 @@ from millpond.support.errors import StatementError
 from millpond.types import Expression, StreamDefinition
 from millpond.types.durations import interval_text, unit_name
 
+#: What other systems write as functions over a time, in GROUP BY.
+_WINDOWED = ("tumble", "hop", "cumulate", "session", "window", "session_window")
+_IN_BRACKETS = (
+    "a window behind the stream: FROM s [RANGE TUMBLING 5 MINUTES], or FROM TUMBLE(TABLE s, DESCRIPTOR(ts), …)"
+)
 _BINARY = frozenset({"this", "expression"})
 _UNARY = frozenset({"this"})
 
@@ -189,6 +194,8 @@ def unknown_function(node: exp.Expr, source: Source, known: Iterable[str]) -> St
         return source.error(f"function {name} is refused: {REFUSED[name]}", place)
     if name in WINDOW_FUNCTIONS:
         return source.error(f"function {name} needs OVER, which is not available over a stream", place)
+    if name in _WINDOWED:
+        return source.error(f"there is no function {name}: windows stand in FROM", place, _IN_BRACKETS)
     return source.error(f"there is no function {name}", place, like=nearest(name, known))
 
 

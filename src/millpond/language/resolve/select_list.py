@@ -197,12 +197,12 @@ def ordinal(node: exp.Literal, items: Sequence[SelectItem], clause: str, source:
     return items[int(node.name) - 1]
 
 
-def constant(clause: exp.Expr | None, name: str, source: Source) -> int | None:
-    """The number behind LIMIT or OFFSET."""
+def constant(clause: exp.Expr | None, name: str, source: Source, per: bool = False) -> int | None:
+    """The number behind LIMIT or OFFSET. per: PER may follow it."""
     if clause is None:
         return None
     node = clause.args.get("expression")
-    extra = [k for k, v in clause.args.items() if v and k != "expression"]
+    extra = [k for k, v in clause.args.items() if v and k not in ("expression", *(["expressions"] if per else []))]
     if extra or not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
         raise source.error(f"{name} takes a whole number", node if isinstance(node, exp.Expr) else clause, f"{name} 10")
     if int(node.name) > _MAX_INTEGER:

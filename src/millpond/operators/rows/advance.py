@@ -13,7 +13,8 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
-from millpond.operators.windowed.advance import Advanced, advanced
+from millpond.manifests.owed import Owed, owed_together
+from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Shown, State, difference
 from millpond.operators.windowed.group_bounds import Edges, edges_of
@@ -35,13 +36,28 @@ def advance(
     if closing.late == "revise" and furthest > NEVER and delta.num_rows:
         behind = delta.filter(pa.array(delta["pane"].to_numpy() < before.of(delta)))
         low = max(earliest_time(behind), closing.before.start) if behind.num_rows else furthest
+        if closing.owes:
+            low = max(low, covered_from(closing))
         if low < furthest:
             old, new = touched(db, spec, behind, state.before(low), state.after(low))
             was, now = (row_answers(db, spec, query, rows, Edges(low), before) for rows in (old, new))
             changed = difference(db, query, was, now, closing.given(low, furthest), closing.options.pairs)
     if after != before:
         fresh = row_answers(db, spec, query, state.after(closed), before, after)
-    return advanced(closing, [changed], [fresh], None)
+    return advanced(closing, [changed], [fresh], None, owed=owed(delta, closing))
+
+
+def covered_from(closing: Closing[RowWindowQuery]) -> int:
+    """The instant from which on state covers the windows that end there."""
+    return min(closing.before.closed, horizon_of(closing.query, closing.options, closing.before, closing.known))
+
+
+def owed(rows: pa.Table, closing: Closing[RowWindowQuery]) -> tuple[Owed, ...]:
+    """What an epoch owes for its rows: they move the numbers of all rows behind them."""
+    if not closing.owes or closing.before.closed <= NEVER or not rows.num_rows:
+        return ()
+    low = max(earliest_time(rows), closing.before.start)
+    return owed_together([Owed(low, covered_from(closing), closing.epoch, closing.epoch)])
 
 
 def catch_up(
