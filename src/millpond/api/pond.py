@@ -136,9 +136,14 @@ class Pond(Functions):
         self._check()
         return self._run(with_parameters(script, parameters))
 
-    def _run(self, filled: Filled) -> Iterator[StatementResult]:
+    def run_for_others(self, filled: Filled) -> Iterator[StatementResult]:
+        """As `run`, for somebody who reaches no files: whom a server asks for."""
+        self._check()
+        return self._run(filled, self._core.settings.remote_files)
+
+    def _run(self, filled: Filled, files: bool = True) -> Iterator[StatementResult]:
         try:
-            yield from self._interpreter.run(filled.text)
+            yield from self._interpreter.run(filled.text, files)
         except StatementError as error:
             raise filled.pointing(error) from None
 

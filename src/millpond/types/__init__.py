@@ -73,7 +73,14 @@ from millpond.types.relation_queries import (
 )
 from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
 from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
-from millpond.types.stream_definitions import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
+from millpond.types.stream_definitions import (
+    Derivation,
+    FileTable,
+    StreamDefinition,
+    StreamOptions,
+    TableDefinition,
+    leads_away,
+)
 from millpond.types.window_definitions import (
     CountWindow,
     KindDefinition,
@@ -120,6 +127,7 @@ __all__ = [
     "Elements",
     "Expression",
     "Feed",
+    "FileTable",
     "FunctionDefinition",
     "GroupArgument",
     "GroupScan",
