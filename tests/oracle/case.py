@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tests.oracle.calendars import Dated
 from tests.oracle.landmarks import Since
 from tests.oracle.rows import ORDER
 
@@ -32,6 +33,7 @@ class Case:
     align_start: windows start, not end, at origin + k·slide.
     since: windows grow from a landmark instead; range_us is 0 then.
     ranges: the window behind each item of `select` (0: the item is no aggregate); range_us is the largest then.
+    dated: windows of a calendar instead; range_us is 0 then.
     sinces: beside `ranges`, for items whose window grows from a landmark instead (and has 0 there).
     """
 
@@ -50,6 +52,7 @@ class Case:
     since: Since | None = None
     ranges: tuple[int, ...] = ()
     sinces: tuple[Since | None, ...] = ()
+    dated: Dated | None = None
 
     @property
     def beside(self) -> tuple[tuple[int, Since | None], ...]:
@@ -99,6 +102,8 @@ class Case:
     def _window(self) -> str:
         if self.range_us is None:
             return ""
+        if self.dated is not None:
+            return f" [{self.dated.text()}]"
         if self.since is not None:
             return f" [RANGE ALL{self.since.text()} SLIDE {span(self.slide)}]"
         parts = [f"RANGE {span(self.range_us)}", f"SLIDE {span(self.slide)}"]
@@ -134,7 +139,15 @@ class Case:
     def without_window(self) -> Case:
         """The same SELECT over everything."""
         return replace(
-            self, range_us=None, slide_us=0, origin_us=0, align_start=False, since=None, ranges=(), sinces=()
+            self,
+            range_us=None,
+            slide_us=0,
+            origin_us=0,
+            align_start=False,
+            since=None,
+            ranges=(),
+            sinces=(),
+            dated=None,
         )
 
 

@@ -25,6 +25,8 @@ def window_ends(case: Case, times: Iterable[int], until: int | None = None) -> l
         times = list(times)
         last = last_of(case, max(times, default=0)) if until is None else until
         return sorted({end for one in _apart(case) for end in window_ends(one, times, last) if end <= last})
+    if case.dated is not None:
+        return case.dated.ends_with(times, until)
     if case.since is not None:
         times = list(times)
         last = max(((t // case.slide + 1) * case.slide for t in times), default=0)
@@ -91,7 +93,7 @@ def _ends(case: Case, table: Table, seen: list[int], until: int | None) -> list[
     chosen = window_ends(case, seen, last_end(case, table, until))
     if case.empty == "report" and chosen and not case.group_by:
         last = chosen[-1] if until is None else until
-        chosen = list(range(chosen[0], last + 1, case.slide))
+        chosen = list(range(chosen[0], last + 1, case.slide)) if case.dated is None else case.dated.all(chosen[0], last)
     return chosen
 
 
@@ -130,6 +132,8 @@ def start_of(case: Case, end: int) -> int:
     """Where the window that ends at `end` begins; of several the first. At `end` where no landmark has come."""
     if case.sinces:
         return min(start_of(one, end) for one in _apart(case))
+    if case.dated is not None:
+        return case.dated.before(end)
     if case.since is None:
         return end - (case.range_us or 0)
     start = case.since.before(end)
@@ -138,6 +142,9 @@ def start_of(case: Case, end: int) -> int:
 
 def last_end(case: Case, table: Table, until: int | None) -> int | None:
     """How far windows since a landmark are reported: up to progress, but not beyond the first end behind all rows."""
+    if case.dated is not None and case.dated.grows and table.rows:
+        last = case.dated.after(max(row.time for row in table.rows))
+        return last if until is None or until >= 10**30 else until
     if (case.since is None and not case.sinces) or not table.rows:
         return until
     last = last_of(case, max(row.time for row in table.rows))

@@ -19,6 +19,7 @@ def invoke(case: Case, table: Table, now: int | None = None) -> list[tuple[Any, 
         return []
     at = max(row.time for row in table.rows) if now is None else now
     start = at - case.range_us if case.since is None else case.since.before(at + 1)
+    start = start if case.dated is None else case.dated.back_from(at)
     if start is None:  # before the first landmark there is no window
         return []
     rows = [row for row in table.rows if start <= row.time <= at]

@@ -36,6 +36,7 @@ from millpond.types import (
     EXACT,
     NUMBER,
     Aggregate,
+    CalendarWindow,
     Column,
     CountWindow,
     Expression,
@@ -54,6 +55,7 @@ from millpond.types import (
     composed,
 )
 from millpond.types.as_of import AsOf
+from millpond.windows.calendar_panes import back_from
 from millpond.windows.landmark_windows import BEGINNING, last_before
 from millpond.windows.registered import axis_of
 
@@ -192,6 +194,8 @@ def _start_of(window: Window | RowWindow, now: int, until: int) -> int:
             axis = axis_of(window.kind)
             held = axis.held((until - 1) // axis.grid * axis.grid)
             return axis.start_of(held.start) if len(held) else until
+        case CalendarWindow():
+            return back_from(window, now, until)
         case LandmarkWindow():
             since = [int(last_before(mark, np.array([until]))[0]) for mark in window.landmarks]
             return min(since + ([now - window.range] if window.range else []))

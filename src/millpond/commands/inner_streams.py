@@ -31,6 +31,7 @@ from millpond.types import (
     StandingQuery,
     StreamDefinition,
     TimeWindow,
+    WindowedQuery,
     WindowQuery,
     to_json,
     union_from_json,
@@ -88,7 +89,7 @@ class _Settling:
                 inner = named(inner, name, real)
             own = QueryOptions(
                 since=_since(query, since, bound), revise_for=late + below,
-                held_rows=options.held_rows, memory_rows=options.memory_rows,
+                held_rows=options.held_rows, memory_rows=options.memory_rows, pairs=isinstance(inner, WindowedQuery),
             )  # fmt: skip
             stream = self._shared(each, inner, own) or self._make(each, inner, own)
             progress = self.facts.published.progress.get(str(stream.id), StreamProgress())
@@ -106,11 +107,10 @@ class _Settling:
         """The event time before which all is known of the streams that a query's own streams are made of."""
         known: dict[str, int] = {}
         for each in query.inner:
-            relation = each.query
-            assert isinstance(relation, RelationalQuery)  # else it is no stream
-            bounds = [min(known[n] if n in known else self._bound(n) for n in i.names) for i in relation.inputs]
+            inner = each.query
+            bounds = [min(known[n] if n in known else self._bound(n) for n in names) for names in read_by(inner)]
             known[each.name] = (
-                marks_of(relation, (bounds[0], bounds[1])).result if isinstance(relation, PairsQuery) else min(bounds)
+                marks_of(inner, (bounds[0], bounds[1])).result if isinstance(inner, PairsQuery) else min(bounds)
             )
         return min(known.values())
 
@@ -141,8 +141,7 @@ class _Settling:
         name = self._free(each.name.split(" within ")[0])
         planned = plan_standing(self.facts, Wanted(self.ids.take(), name, query, options, query.text))
         standing = planned.standing
-        assert isinstance(query, RelationalQuery)  # else it is no stream
-        sources = [s for i in query.inputs for n in i.names if (s := catalog.stream(n)) is not None]
+        sources = [s for names in read_by(query) for n in names if (s := catalog.stream(n)) is not None]
         definition = stream_of(each, name, sorted({s.id for s in sources}), standing.id)
         assert definition.derived is not None
         derivation = replace(
@@ -207,8 +206,14 @@ def _since(query: StandingQuery, since: Since, bound: int) -> Since:
 def _older(query: StandingQuery, older: Mapping[str, int]) -> int:
     """By how much the rows that a query reads may be older than the late row that takes them back: as far as rows may
     lie apart in each join below it."""
-    read = [n for i in query.inputs for n in i.names] if isinstance(query, RelationalQuery) else [query.stream]
-    return max((older.get(name, 0) for name in read), default=0)
+    return max((older.get(name, 0) for names in read_by(query) for name in names), default=0)
+
+
+def read_by(query: StandingQuery) -> list[tuple[str, ...]]:
+    """The names of the streams that a query reads, by input: several in a union."""
+    if isinstance(query, RelationalQuery):
+        return [tuple(i.names) for i in query.inputs]
+    return [tuple(f.name for f in query.feeds) or (query.stream,)]
 
 
 def revised_for(query: StandingQuery, options: QueryOptions) -> int:

@@ -8,6 +8,7 @@ from typing import Protocol
 from millpond.support.errors import Refusal
 from millpond.types import (
     STATUS,
+    CalendarWindow,
     LandmarkWindow,
     PairsQuery,
     QueryOptions,
@@ -21,6 +22,7 @@ from millpond.types import (
     StandingQuery,
     StreamDefinition,
     StreamQuery,
+    Window,
     WindowQuery,
 )
 
@@ -128,11 +130,15 @@ def _check_empty(query: StandingQuery | ScanQuery) -> None:
         raise Refusal("empty='report' is for windows that end at instants; one that ends with a row holds it", "empty")
     if isinstance(query, SessionQuery):
         raise Refusal("empty='report' is for windows that end at instants; sessions are made of rows", "empty")
-    if isinstance(query, WindowQuery) and isinstance(query.window, LandmarkWindow):
+    if isinstance(query, WindowQuery) and _grows(query.window):
         raise Refusal(
             "a window that grows reports every window since a group's first row by itself: leave empty='report' out",
             "empty",
         )
+
+
+def _grows(window: Window) -> bool:
+    return isinstance(window, LandmarkWindow) or (isinstance(window, CalendarWindow) and window.grows)
 
 
 def _check_flush(streams: Sequence[StreamDefinition], query: StandingQuery | ScanQuery, options: QueryOptions) -> None:

@@ -32,9 +32,8 @@ from millpond.types import (
     WindowQuery,
     projected,
 )
-from millpond.windows import Cover, KindPanes, Rows
+from millpond.windows import Cover, Rows, cover_of
 from millpond.windows.candidates import Ints
-from millpond.windows.pane_layout import FAR
 
 
 def identity(query: WindowedQuery) -> list[str]:
@@ -95,9 +94,9 @@ def fold_windows(
         `start` too (microseconds; NULL: the start of the stream). Components over the windows behind aggregates are
         columns of their own (`prefix_of`).
     """
-    cover = Cover(spec.panes, spec.window_of(query))
+    cover = cover_of(spec.panes, spec.window_of(query))
     width, step, offset = cover.shape
-    if width == 1 and reach is None and not cover.grows:
+    if width == 1 and reach is None and not cover.varies:
         ends = panes["pane"].to_numpy() + 1
         wanted = (ends > after) & (ends <= until) & ((ends - offset) % step == 0)
         found = (panes if wanted.all() else panes.filter(pa.array(wanted))).drop_columns(["pane"])
@@ -107,7 +106,7 @@ def fold_windows(
     rows, order = Rows.sort(group_codes(db, spec, panes), panes["pane"].to_numpy())
     after = after[order] if isinstance(after, np.ndarray) else after
     until = until[order] if isinstance(until, np.ndarray) else until
-    group, end = rows.ends(cover.shape, after, until, cover.lasts if cover.grows else reach)
+    group, end = rows.ends(cover.shape, after, until, cover.lasts if cover.varies else reach)
     return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end)
 
 
@@ -126,7 +125,7 @@ def fold_pairs(
         panes: as of `fold_windows`. codes: the group code of each of its rows.
         empty: whether windows without a row are among them, too.
     """
-    cover = Cover(spec.panes, spec.window_of(query))
+    cover = cover_of(spec.panes, spec.window_of(query))
     rows, order = Rows.sort(codes, panes["pane"].to_numpy())
     group, end = pairs
     if not empty:
@@ -149,12 +148,11 @@ class _Folding:
     def fold(self, group: Ints, end: Ints) -> pa.Table:
         """The windows of the groups that end with the panes `end`."""
         spec, rows, cover = self.spec, self.rows, self.cover
+        if (there := cover.exist(end)) is not None:
+            group, end = group[there], end[there]
         starts = cover.starts(end)
         columns: dict[str, pa.Array | pa.ChunkedArray] = {**_instants(spec, end)}
-        if cover.grows:
-            known = starts > -FAR
-            begin = spec.panes.phase + np.where(known, starts, 0) * spec.panes.width
-            columns["start"] = pa.array(begin, mask=~known)
+        columns |= cover.begins(end, starts)
         if spec.keys:
             first = np.flatnonzero(np.r_[True, rows.group[1:] != rows.group[:-1]][: len(rows.group)])
             at = first[np.searchsorted(rows.group[first], group)] if len(group) else np.empty(0, np.int64)
@@ -170,7 +168,7 @@ class _Folding:
         folded = fold_columns(self.db, own, panes, *rows.runs(group, end, end - starts))
         for place, each in enumerate(narrower, 1):
             wanted = _of_window(components, spec, self.query, each)
-            begins = np.minimum(Cover(spec.panes, each).starts(end), end)  # a landmark may not have come yet
+            begins = np.minimum(cover_of(spec.panes, each).starts(end), end)  # a landmark may not have come yet
             found = fold_columns(self.db, wanted, panes, *rows.runs(group, end, end - begins))
             folded |= {prefix_of(place) + name: column for name, column in found.items() if name != "n"}
         return folded
@@ -182,11 +180,8 @@ def _some(spec: PanesSpec, folded: pa.Table) -> pa.Table:
 
 
 def _instants(spec: PanesSpec, ends: Ints) -> dict[str, pa.Array]:
-    """Column `end` of windows that end before some panes, microseconds; of a registered kind `start` as well."""
-    found = {"end": pa.array(spec.panes.ends(ends))}
-    if isinstance(spec.panes, KindPanes):
-        found["start"] = pa.array(spec.panes.starts(ends))
-    return found
+    """Columns of windows of one pane that end before some panes, microseconds; see `Cut.instants`."""
+    return {name: pa.array(column) for name, column in spec.panes.instants(ends).items()}
 
 
 def prefix_of(place: int) -> str:

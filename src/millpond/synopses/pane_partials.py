@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import duckdb
 import numpy as np
@@ -34,9 +34,9 @@ from millpond.types import (
     columns_read,
     to_json,
 )
-from millpond.windows import KindPanes, PaneCut, Panes, Rows, panes_of
+from millpond.windows import PaneCut, Panes, Rows, panes_of
+from millpond.windows.cuts import TOLD
 from millpond.windows.pane_layout import WHOLE
-from millpond.windows.registered import axis_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,23 +76,22 @@ class PanesSpec(SynopsisSpec):
         """The FROM item with its WHERE over a segment, and the pane of each of its rows, as DuckDB SQL."""
         where = f" WHERE ({self.where})" if self.where else ""
         time = f'epoch_us("{self.time}")'
-        if isinstance(self.panes, KindPanes):  # see `bucketed`
-            return f"{self.source}{where}", "_pane"
+        if self.panes.is_told:  # see `bucketed`
+            return f"{self.source}{where}", TOLD
         if self.interval is not None:
             time = f"({Panes(self.interval).sql(time)} * {self.interval})"
         if self.direct is None:
             return f"{self.source}{where}", self.panes.sql(time)
         held = f"range({self.panes.sql(time)}, {self.panes.sql(f'({time} + {self.direct})')})"
-        return f"(SELECT *, unnest({held}) AS _pane FROM {self.source}{where})", "_pane"
+        return f"(SELECT *, unnest({held}) AS {TOLD} FROM {self.source}{where})", TOLD
 
     @property
     def key(self) -> str:
         """A stable text that is equal for equal definitions; state is stored under it."""
-        marks = [to_json(mark) for mark in self.landmarks]
+        marks = [_key_of(mark) for mark in self.landmarks]
         marks += [str(self.tail)] if self.tail else []
         form = [] if self.form == "eager" else [self.form]
-        kind = [self.panes.kind] if isinstance(self.panes, KindPanes) else []
-        return self.digest((self.panes.width, self.panes.phase, self.single), marks, form, kind)
+        return self.digest((self.panes.width, self.panes.phase, self.single), marks, form, self.panes.named)
 
     @property
     def _sharable(self) -> tuple[object, ...]:
@@ -109,6 +108,12 @@ class PanesSpec(SynopsisSpec):
             and all(self.panes.serves(w) for w in windows_of(query))
             and self.covers(needed)
         )
+
+
+def _key_of(mark: Landmark) -> Any:
+    """A landmark as it stands in keys: state of windows that there have been for long keeps its own."""
+    written = to_json(mark)
+    return {name: value for name, value in written.items() if value or name not in ("months", "always")}
 
 
 def over_all_time(query: Aggregation, time: str) -> WindowQuery:
@@ -210,8 +215,7 @@ def partial_panes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Ta
         extra: a further grouping expression `… AS name`, used by back-fill.
     """
     segment = weighed(segment) if spec.weighted else segment
-    if isinstance(spec.panes, KindPanes):
-        segment = bucketed(spec, spec.panes.kind, segment)
+    segment = bucketed(spec, segment)
     source, pane = spec.paned
     columns = [f"({pane})::BIGINT AS pane", *(f"({e}) AS k{i}" for i, e in enumerate(spec.keys))]
     if extra:
@@ -222,13 +226,16 @@ def partial_panes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Ta
     return shrink(db, spec.components, made)
 
 
-def bucketed(spec: PanesSpec, kind: str, segment: pa.Table) -> pa.Table:
-    """The rows of a segment once for each window of a registered kind that holds them, told by column `_pane`."""
+def bucketed(spec: PanesSpec, segment: pa.Table) -> pa.Table:
+    """The rows of a segment with column `TOLD` where SQL cannot say their panes, once for each pane."""
+    if not spec.panes.is_told:
+        return segment
     times = event_times(segment, spec.time)
     if spec.interval is not None:
         times = times // spec.interval * spec.interval
-    rows, windows = axis_of(kind).bucket(times)
-    return segment.take(pa.array(rows)).append_column("_pane", pa.array(windows))
+    rows, panes = spec.panes.told(times)
+    segment = segment if rows is None else segment.take(pa.array(rows))
+    return segment.append_column(TOLD, pa.array(panes))
 
 
 def merge_panes(db: duckdb.DuckDBPyConnection, spec: PanesSpec, parts: list[pa.Table]) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from millpond.synopses.pane_partials import PanesSpec, regroup, windows_of
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import WindowedQuery, WindowQuery
-from millpond.windows.pane_layout import WHOLE, KindPanes
+from millpond.windows.pane_layout import WHOLE
 
 #: A column of partials on streams that drop late rows: the progress that a late row was behind.
 CUT = "cut"
@@ -31,7 +31,7 @@ def rolls_up(have: Spec, needed: Spec, query: WindowedQuery) -> bool:
         return False
     if have.feeds or needed.feeds:
         return False
-    if isinstance(have.panes, KindPanes) or isinstance(needed.panes, KindPanes):  # a row is in each of its windows
+    if have.panes.is_told or needed.panes.is_told:  # panes of which one may lie in several others
         return False
     same = (have.stream, have.time, have.where) == (needed.stream, needed.time, needed.where)
     if not same or not set(needed.keys) <= set(have.keys) or not have.agrees(needed):

@@ -82,6 +82,8 @@ from millpond.types.stream_definitions import (
     leads_away,
 )
 from millpond.types.window_definitions import (
+    CalendarSpan,
+    CalendarWindow,
     CountWindow,
     KindDefinition,
     KindWindow,
@@ -117,6 +119,8 @@ __all__ = [
     "Aggregate",
     "Aggregation",
     "Answer",
+    "CalendarSpan",
+    "CalendarWindow",
     "Call",
     "Column",
     "ConstantInput",

@@ -15,13 +15,14 @@ class InnerStream:
     """A stream that stands in the FROM of a query, in parentheses and with a window behind it, and has no name.
 
     name: what the query that reads it calls it until it is there. query: whose answers its rows are.
-    revisions, columns: as those of a derived stream; its event time is `at`.
+    revisions, columns: as those of a derived stream. time: which of them is its event time.
     """
 
     name: str
     query: StandingQuery
     revisions: Literal["forward", "retract"]
     columns: tuple[Column, ...]
+    time: str = "at"
 
 
 @dataclass(frozen=True)

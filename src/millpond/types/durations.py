@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 from fractions import Fraction
+from typing import Literal
 
 from millpond.types.columns import DAY, HOUR, MICROSECOND, MINUTE, SECOND
 from millpond.types.instants import micros_of
+from millpond.types.window_definitions import CalendarSpan
 
 _MILLISECOND = 1000 * MICROSECOND
 
@@ -38,6 +41,18 @@ UNIT_NAMES: dict[str, str] = {
     **dict.fromkeys(("century", "centurys", "centuries"), "centuries"),
     **dict.fromkeys(("millennium", "millenniums", "millennia"), "millennia"),
 }
+
+#: Units that a calendar counts, by their spellings: so many days or months.
+_CALENDAR: dict[tuple[str, ...], tuple[int, Literal["days", "months"]]] = {
+    ("d", "day", "days"): (1, "days"),
+    ("w", "week", "weeks"): (7, "days"),
+    ("mon", "mons", "month", "months"): (1, "months"),
+    ("quarter", "quarters"): (3, "months"),
+    ("yr", "yrs", "year", "years"): (12, "months"),
+}
+
+#: Days or months in a span of a calendar at most.
+_MOST = 100_000
 
 _PART = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]+)\s*(?:,|\band\b)?", re.ASCII | re.IGNORECASE)
 _CLOCK = re.compile(r"\s*(\d+):(\d\d)(?::(\d\d(?:\.\d{1,6})?))?\s*")
@@ -75,6 +90,46 @@ def to_microseconds(amount: str, unit: str) -> int:
     if abs(value.numerator) > _LIMIT:
         raise ValueError(f"{amount} {unit} is too long")
     return value.numerator
+
+
+def at_most(amount: str, unit: str) -> int:
+    """As `to_microseconds`, and for months, quarters and years the most that they can be.
+
+    >>> at_most("1", "month") // 86_400_000_000
+    31
+    """
+    span = calendar_span([(amount, unit)]) if unit.lower() in CALENDAR_UNITS else None
+    return to_microseconds(amount, unit) if span is None else 31 * DAY * span.count
+
+
+def calendar_span(parts: Iterable[tuple[str, str]]) -> CalendarSpan | None:
+    """A span, as amounts with their units, in whole days or months of a calendar; None where it is none.
+
+    >>> calendar_span([("2", "WEEKS"), ("1", "DAY")]), calendar_span([("24", "HOURS")])
+    (CalendarSpan(count=15, unit='days'), None)
+    """
+    total: dict[str, int] = {}
+    for amount, unit in parts:
+        size = next((found for names, found in _CALENDAR.items() if unit.lower() in names), None)
+        if size is None or not amount.replace("_", "").isdigit():
+            return None
+        total[size[1]] = total.get(size[1], 0) + int(amount.replace("_", "")) * size[0]
+    if len(total) != 1 or not 0 < next(iter(total.values())) <= _MOST:
+        return None
+    return CalendarSpan(total["days"], "days") if "days" in total else CalendarSpan(total["months"], "months")
+
+
+def parts_of(text: str) -> list[tuple[str, str]]:
+    """A span of time as text, in amounts with their units; empty where it is none.
+
+    >>> parts_of("1 month"), parts_of("00:05"), parts_of("soon")
+    ([('1', 'month')], [], [])
+    """
+    parts, position = [], 0
+    while (part := _PART.match(text, position)) is not None:
+        parts.append((part[1], part[2]))
+        position = part.end()
+    return [] if text[position:].strip() else parts
 
 
 def parse_duration(text: str) -> int:

@@ -59,11 +59,15 @@ class Landmark:
         (`every` a day) the first one lies in 1970, so that there is one on each day.
     every: the time from a landmark to the next, microseconds of the clock of `zone`; None: there is only one.
     zone: the time zone in which days are counted.
+    months: landmarks come every so many months instead, and `every` is the most that these can be.
+    always: there have been landmarks before `since`, too.
     """
 
     since: int | None = None
     every: int | None = None
     zone: str = "UTC"
+    months: int = 0
+    always: bool = False
 
 
 __all__ = ["EPOCH", "FOREVER", "NEVER", "Landmark", "micros_of", "moment", "moment_of"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from millpond.types.columns import DAY
 from millpond.types.instants import Landmark
 from millpond.types.json_records import TAG, Variant
 from millpond.types.outputs import Key
@@ -20,6 +21,29 @@ class _EndsAtInstants(Variant):
         if value.get("kind") is not None:
             return {"type": "KindWindow", **value}
         return {"type": "TimeWindow" if value.get("landmark") is None else "LandmarkWindow", **value}
+
+
+@dataclass(frozen=True)
+class CalendarSpan:
+    """A span of whole days or months of a calendar: a week is 7 days, a quarter 3 months, a year 12."""
+
+    count: int
+    unit: Literal["days", "months"]
+
+    @property
+    def longest(self) -> int:
+        """No such span is longer, microseconds: a month has at most 31 days, and clocks are set by less than two."""
+        return (self.count * (1 if self.unit == "days" else 31) + 2) * DAY
+
+    def __str__(self) -> str:
+        """The span in words.
+
+        >>> str(CalendarSpan(6, "months")), str(CalendarSpan(14, "days")), str(CalendarSpan(1, "days"))
+        ('2 quarters', '2 weeks', '1 day')
+        """
+        sizes = (("week", 7), ("day", 1)) if self.unit == "days" else (("year", 12), ("quarter", 3), ("month", 1))
+        name, size = next((n, s) for n, s in sizes if self.count % s == 0)
+        return f"{self.count // size} {name}{'s' if self.count != size else ''}"
 
 
 @dataclass(frozen=True)
@@ -102,8 +126,47 @@ class KindWindow(_EndsAtInstants):
         return self.kind.split("@")[0]
 
 
+@dataclass(frozen=True)
+class CalendarWindow(_EndsAtInstants):
+    """Windows whose edges are readings of a time zone's clock: `[RANGE TUMBLING 1 MONTH ZONE 'Europe/Berlin']`.
+
+    Windows end so many `step` before or behind the reading `anchor`. They begin `length` before their end; those that
+    grow (`RANGE ALL EVERY length`) begin with the stretch of `length` that their last instant lies in, of which
+    `anchor` is an edge.
+
+    anchor: microseconds since 1970 as the zone's clock shows them.
+    """
+
+    length: CalendarSpan
+    step: CalendarSpan
+    zone: str
+    anchor: int = 0
+    grows: bool = False
+    attribute: str = "ts"
+
+    @property
+    def range(self) -> int:
+        """At most so long, microseconds."""
+        return self.length.longest
+
+    @property
+    def slide(self) -> int:
+        """At most so far apart, microseconds."""
+        return self.step.longest
+
+    @property
+    def origin(self) -> int:
+        """What places them is `anchor`."""
+        return 0
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """None: windows that grow are no longer than `length`."""
+        return ()
+
+
 #: Windows that end at instants.
-Window = TimeWindow | LandmarkWindow | KindWindow
+Window = TimeWindow | LandmarkWindow | KindWindow | CalendarWindow
 
 
 @dataclass(frozen=True)

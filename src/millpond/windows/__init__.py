@@ -5,19 +5,23 @@ arrays of (group, pane) and may be tuned without looking elsewhere as long as it
 """
 
 from millpond.windows.candidates import Rows, late_pairs
-from millpond.windows.covers import Cover
-from millpond.windows.ids import end_of, extent, first_end_after, id_of_end, last_end_until, wids, windows
-from millpond.windows.pane_layout import KindPanes, PaneCut, Panes, panes_of
+from millpond.windows.covers import Cover, begin_of, cover_of
+from millpond.windows.ids import end_of, extent, first_end_after, have_ended, id_of_end, last_end_until, wids, windows
+from millpond.windows.pane_layout import CalendarPanes, KindPanes, PaneCut, Panes, panes_of
 
 __all__ = [
+    "CalendarPanes",
     "Cover",
     "KindPanes",
     "PaneCut",
     "Panes",
     "Rows",
+    "begin_of",
+    "cover_of",
     "end_of",
     "extent",
     "first_end_after",
+    "have_ended",
     "id_of_end",
     "last_end_until",
     "late_pairs",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millpond.types import KindWindow, Window
+from millpond.types import CalendarWindow, KindWindow, Window
+from millpond.windows.calendar_panes import steps_of
 from millpond.windows.registered import FOREVER, axis_of
 
 
@@ -60,6 +61,9 @@ def first_end_after(window: Window, time: int) -> int:
     if isinstance(window, KindWindow):
         axis = axis_of(window.kind)
         return FOREVER if time >= FOREVER else axis.end_of(axis.ended(time))
+    if isinstance(window, CalendarWindow):
+        steps = steps_of(window)
+        return steps.start(steps.pane(time) + 1)
     return window.origin + ((time - window.origin) // window.slide + 1) * window.slide
 
 
@@ -68,4 +72,22 @@ def last_end_until(window: Window, time: int) -> int:
     if isinstance(window, KindWindow):
         axis = axis_of(window.kind)
         return axis.end_of(axis.ended(time) - 1)
+    if isinstance(window, CalendarWindow):
+        steps = steps_of(window)
+        return steps.start(steps.pane(time))
     return window.origin + ((time - window.origin) // window.slide) * window.slide
+
+
+def have_ended(window: Window, after: int, until: int, count: int) -> bool:
+    """Whether so many windows have ended between two instants, the second included.
+
+    >>> have_ended(TimeWindow(60, 60), 60, 180, 2), have_ended(TimeWindow(60, 60), 60, 180, 3)
+    (True, False)
+    """
+    if isinstance(window, KindWindow):
+        axis = axis_of(window.kind)
+        return axis.ended(until) - axis.ended(after) >= count
+    if isinstance(window, CalendarWindow):
+        steps = steps_of(window)
+        return steps.pane(until) - steps.pane(after) >= count
+    return until - after >= count * window.slide

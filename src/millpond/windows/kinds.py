@@ -13,9 +13,11 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.types import KindWindow, LandmarkWindow, TimeWindow, Window
+from millpond.types import CalendarWindow, KindWindow, LandmarkWindow, TimeWindow, Window
 from millpond.windows import ids, registered
 from millpond.windows import landmark_windows as landmarks
+from millpond.windows.calendar_panes import calendar_panes_of
+from millpond.windows.covers import Cover, cover_of
 from millpond.windows.protocol import WindowKind
 
 Ints = NDArray[np.int64]
@@ -65,6 +67,40 @@ class Growing:
         return landmarks.wids(self.window, time, until)
 
 
+@dataclass(frozen=True)
+class Dated:
+    """`[RANGE r SLIDE s ZONE z]`, `[RANGE ALL EVERY r SLIDE s ZONE z]`: by the numbers of panes they end before."""
+
+    window: CalendarWindow
+
+    @property
+    def _cover(self) -> Cover:
+        return cover_of(calendar_panes_of(self.window), self.window)
+
+    def windows(self, times: Iterable[int], until: int) -> list[int]:
+        """See `WindowKind`."""
+        return sorted({wid for time in times for wid in self.wids(time, until)})
+
+    def extent(self, wid: int) -> tuple[int, int]:
+        """See `WindowKind`."""
+        cover, end = self._cover, np.array([self._end(wid)])
+        start = cover.starts(end)
+        return int(cover.panes.ends(start)[0]), int(cover.panes.ends(end)[0])
+
+    def wids(self, time: int, until: int) -> range:
+        """See `WindowKind`."""
+        cover = self._cover
+        _, step, offset = cover.shape
+        pane = cover.panes.pane(time)
+        last = min(int(cover.lasts(np.array([pane]))[0]), cover.panes.pane(until))
+        first = cover.first_end(pane + 1)
+        return range((first - offset) // step, max((first - offset) // step, (last - offset) // step + 1))
+
+    def _end(self, wid: int) -> int:
+        _, step, offset = self._cover.shape
+        return offset + wid * step
+
+
 def kind_of(window: Window) -> WindowKind:
     """The kind of a query's windows."""
     match window:
@@ -74,6 +110,8 @@ def kind_of(window: Window) -> WindowKind:
             return Growing(window)
         case KindWindow():
             return registered.axis_of(window.kind).kind
+        case CalendarWindow():
+            return Dated(window)
         case _:
             assert_never(window)
 
@@ -107,4 +145,4 @@ def mismatches(kind: WindowKind, times: Iterable[int], until: int) -> list[tuple
     return wrong
 
 
-__all__ = ["Growing", "Sliding", "WindowKind", "bucket", "kind_of", "mismatches"]
+__all__ = ["Dated", "Growing", "Sliding", "WindowKind", "bucket", "kind_of", "mismatches"]

@@ -8,15 +8,16 @@ before it, so a row at time t is in the windows with t < end <= the next landmar
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, timedelta, tzinfo
+from datetime import timedelta
 from math import gcd
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.types import DAY, EPOCH, MINUTE, Landmark, LandmarkWindow, Window
+from millpond.types import DAY, EPOCH, MINUTE, CalendarSpan, Landmark, LandmarkWindow, Window
+from millpond.windows.calendar_panes import CalendarPanes
 from millpond.windows.ids import end_of, first_end_after, id_of_end, last_end_until
+from millpond.windows.time_zones import zone_of
 
 Ints = NDArray[np.int64]
 
@@ -34,7 +35,9 @@ def is_dated(landmark: Landmark) -> bool:
     >>> is_dated(Landmark(6 * 3_600_000_000, DAY)), is_dated(Landmark(1_704_067_200_000_000, DAY))
     (False, True)
     """
-    return landmark.since is not None and (landmark.every is None or not 0 <= landmark.since < DAY)
+    if landmark.since is None or landmark.always:
+        return False
+    return landmark.every is None or not 0 <= landmark.since < DAY
 
 
 def last_before(landmark: Landmark, times: Ints) -> Ints:
@@ -101,29 +104,17 @@ def grid(window_slide: int, origin: int, landmark: Landmark) -> int:
     """
     if landmark.since is None:
         return window_slide
-    width = gcd(window_slide, landmark.since - origin, landmark.every or 0)
+    width = gcd(window_slide, landmark.since - origin, DAY if landmark.months else landmark.every or 0)
     return width if landmark.zone == "UTC" else gcd(width, OFFSET_STEP)
-
-
-def zone_of(name: str) -> tzinfo:
-    """The time zone of that name.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # a name that is none, or that is no name
-        raise ValueError(f"there is no time zone '{name}'") from None
 
 
 def _nth_before(landmark: Landmark, times: Ints) -> Ints:
     """The largest n, of any sign, such that landmark n lies before each time, exclusive."""
     assert landmark.since is not None and landmark.every is not None
     nth: Ints = -((landmark.since - times) // landmark.every) - 1
-    if landmark.zone == "UTC":
+    if landmark.months:
+        nth = _months(landmark).holding(times // DAY)
+    elif landmark.zone == "UTC":
         return nth
     nth = nth + 1  # the zone's clock differs from UTC by less than a day
     for _ in range(2):
@@ -143,6 +134,8 @@ def _instants(landmark: Landmark, nth: Ints) -> Ints:
     """
     assert landmark.since is not None
     readings: Ints = landmark.since + nth * (landmark.every or 0)
+    if landmark.months:
+        readings = _months(landmark).days(nth) * DAY + landmark.since % DAY
     if landmark.zone == "UTC":
         return readings
     zone = zone_of(landmark.zone)
@@ -153,6 +146,12 @@ def _instants(landmark: Landmark, nth: Ints) -> Ints:
         offset = (EPOCH + timedelta(days=day) + clock).replace(tzinfo=zone).utcoffset() or timedelta()
         offsets[i] = offset // timedelta(microseconds=1) // OFFSET_STEP * OFFSET_STEP
     return readings - offsets[place]
+
+
+def _months(landmark: Landmark) -> CalendarPanes:
+    """The stretches between landmarks that come every so many months."""
+    assert landmark.since is not None
+    return CalendarPanes(CalendarSpan(landmark.months, "months"), landmark.zone, landmark.since)
 
 
 # --- windows(), extent() and wids() --------------------------------------------------------------------------------

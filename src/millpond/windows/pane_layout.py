@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import Any
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from millpond.types import KindWindow, Variant, Window
+from millpond.types import CalendarWindow, KindWindow, Window
+from millpond.windows.calendar_panes import CalendarPanes, calendar_panes_of
+from millpond.windows.cuts import FAR, WHOLE, Cut, Ints
 from millpond.windows.landmark_windows import grid
 from millpond.windows.registered import FOREVER, NEVER, axis_of
 
-#: A width that holds all of time in pane 0: how a query without a window is evaluated.
-WHOLE = 2**62
-
-#: Bounds of pane numbers: beyond any event time, within int64.
-FAR = 2**61
-
-Ints = NDArray[np.int64]
-
-
-class _Cut(Variant):
-    """What the cuts of time into panes have in common."""
-
-    @classmethod
-    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """A cut from before it said its kind by its type."""
-        return {"type": "Panes" if value.get("kind") is None else "KindPanes", **value}
-
 
 @dataclass(frozen=True)
-class Panes(_Cut):
+class Panes(Cut):
     """A cut of time into equal panes: pane p covers [phase + p*width, phase + (p+1)*width), microseconds."""
 
     width: int
@@ -41,7 +23,7 @@ class Panes(_Cut):
     def serves(self, window: Window) -> bool:
         """Whether every window of `window` is a run of whole panes of this cut."""
         return (
-            not isinstance(window, KindWindow)
+            not isinstance(window, KindWindow | CalendarWindow)
             and all(grid(window.slide, window.origin, mark) % self.width == 0 for mark in window.landmarks)
             and window.range % self.width == 0
             and window.slide % self.width == 0
@@ -59,6 +41,14 @@ class Panes(_Cut):
     def ends(self, panes: Ints) -> Ints:
         """Where windows end that end before some panes, microseconds."""
         return self.phase + panes * self.width
+
+    def instants(self, panes: Ints) -> dict[str, Ints]:
+        """See `Cut`."""
+        return {"end": self.ends(panes)}
+
+    def told(self, times: Ints) -> tuple[Ints | None, Ints]:
+        """See `Cut`."""
+        return None, (times - self.phase) // self.width
 
     def shape(self, window: Window) -> tuple[int, int, int]:
         """(panes per window, panes per slide, an end as a pane number): windows end before pane offset + k*step.
@@ -81,8 +71,10 @@ class Panes(_Cut):
 
 
 @dataclass(frozen=True)
-class KindPanes(_Cut):
+class KindPanes(Cut):
     """Windows of a registered kind as panes: pane p is window p, and "starts" when window p - 1 ends."""
+
+    is_told: ClassVar[bool] = True
 
     kind: str
 
@@ -95,6 +87,11 @@ class KindPanes(_Cut):
     def phase(self) -> int:
         """The first pane is window 0."""
         return 0
+
+    @property
+    def named(self) -> list[str]:
+        """See `Cut`."""
+        return [self.kind]
 
     def serves(self, window: Window) -> bool:
         """Whether every window of `window` is a pane of this cut."""
@@ -112,9 +109,13 @@ class KindPanes(_Cut):
         """Where windows end that end before some panes, microseconds."""
         return axis_of(self.kind).ends(panes - 1)
 
-    def starts(self, panes: Ints) -> Ints:
-        """Where windows start that end before some panes, microseconds."""
-        return axis_of(self.kind).starts(panes - 1)
+    def instants(self, panes: Ints) -> dict[str, Ints]:
+        """See `Cut`."""
+        return {"end": self.ends(panes), "start": axis_of(self.kind).starts(panes - 1)}
+
+    def told(self, times: Ints) -> tuple[Ints, Ints]:
+        """See `Cut`: Li's Bucket, a row once for each window that holds it."""
+        return axis_of(self.kind).bucket(times)
 
     def shape(self, window: Window) -> tuple[int, int, int]:
         """A pane to a window."""
@@ -122,7 +123,7 @@ class KindPanes(_Cut):
 
 
 #: A cut of time into panes.
-PaneCut = Panes | KindPanes
+PaneCut = Panes | KindPanes | CalendarPanes
 
 
 def panes_of(window: Window, *ranges: int) -> PaneCut:
@@ -136,6 +137,11 @@ def panes_of(window: Window, *ranges: int) -> PaneCut:
     """
     if isinstance(window, KindWindow):
         return KindPanes(window.kind)
+    if isinstance(window, CalendarWindow):
+        return calendar_panes_of(window)
     grids = [grid(window.slide, window.origin, mark) for mark in window.landmarks]
     width = gcd(window.range, window.slide, *ranges, *grids)
     return Panes(width, window.origin % width)
+
+
+__all__ = ["FAR", "WHOLE", "CalendarPanes", "KindPanes", "PaneCut", "Panes", "panes_of"]

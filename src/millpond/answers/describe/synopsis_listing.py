@@ -20,6 +20,8 @@ from millpond.synopses.row_partials import RowsSpec
 from millpond.types import (
     DAY,
     HOUR,
+    CalendarSpan,
+    CalendarWindow,
     CountWindow,
     KindWindow,
     Landmark,
@@ -41,7 +43,7 @@ from millpond.types import (
 from millpond.types.durations import duration, open_text
 from millpond.types.instants import moment
 from millpond.types.relation_queries import EVERYWHERE
-from millpond.windows import Panes
+from millpond.windows import CalendarPanes, KindPanes, Panes
 from millpond.windows.landmark_windows import is_dated
 
 #: How the language calls the time from a landmark to the next.
@@ -161,6 +163,11 @@ def _of_window(window: Window) -> str:
             return f"[KIND {window.name}]"
         case LandmarkWindow():
             return f"[RANGE ALL {_since(window.landmark)}SLIDE {duration(window.slide)}]"
+        case CalendarWindow():
+            extent = f"ALL EVERY {window.length}" if window.grows else window.length
+            return f"[RANGE {extent} SLIDE {window.step} ZONE '{window.zone}']".upper().replace(
+                window.zone.upper(), window.zone
+            )
         case TimeWindow():
             return f"[RANGE {duration(window.range)} SLIDE {duration(window.slide)}]"
         case _:
@@ -185,7 +192,11 @@ def _since(landmark: Landmark) -> str:
         return ""
     at = moment(landmark.since)
     since = f"SINCE TIMESTAMP '{at}' " if is_dated(landmark) else f"SINCE '{at.removeprefix('1970-01-01 ')}' "
-    if landmark.every is not None:
+    if landmark.always:
+        since = f"ORIGIN TIMESTAMP '{at}' "
+    if landmark.months:
+        since += f"EVERY {CalendarSpan(landmark.months, 'months')} ".upper()
+    elif landmark.every is not None:
         since += f"{_PERIODS.get(landmark.every) or f'EVERY {duration(landmark.every)}'} "
     return since + (f"ZONE '{landmark.zone}' " if landmark.zone != "UTC" else "")
 
@@ -212,7 +223,15 @@ def _pane(spec: Spec) -> str:
     """What a synopsis keeps of each group."""
     if not isinstance(spec, PanesSpec):
         return "rows" if isinstance(spec, RowsSpec) else "sessions"
-    return duration(spec.panes.width) if isinstance(spec.panes, Panes) else spec.panes.kind.split("@")[0]
+    match spec.panes:
+        case Panes():
+            return duration(spec.panes.width)
+        case CalendarPanes():
+            return str(spec.panes.span)
+        case KindPanes():
+            return spec.panes.kind.split("@")[0]
+        case _:
+            assert_never(spec.panes)
 
 
 __all__ = ["show_synopses"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millpond.language.resolve.expressions import called, function_name, is_aggregate
-from millpond.language.resolve.from_items import time_window
+from millpond.language.resolve.from_items import fixed_window
 from millpond.language.syntax.nodes import WindowedCall
 from millpond.language.syntax.source_text import Source, own_span
 from millpond.language.syntax.window_clause import WindowClause
@@ -92,7 +92,7 @@ class CallWindows:
             return
         for node in calls:
             self._must_end_at_instants(node.window)
-        self._windows = {node.window: time_window(node.window, stream, source) for node in calls}
+        self._windows = {node.window: fixed_window(node.window, stream, source) for node in calls}
         if not calls:
             return
         for node in calls:
@@ -100,9 +100,9 @@ class CallWindows:
         self.query = _around(list(self._windows.values()))
 
     def _must_end_at_instants(self, clause: WindowClause) -> None:
-        if clause.slide_rows is not None or clause.extent in ("kind", "session"):
+        if clause.slide_rows is not None or clause.extent in ("kind", "session") or clause.calendar is not None:
             own = {"kind": "where its kind says", "session": "a gap behind its rows"}
-            what = "with rows" if clause.slide_rows is not None else own[clause.extent]
+            what = "with rows" if clause.slide_rows is not None else own.get(clause.extent, "by a calendar")
             raise self.source.error(
                 f"the windows of one SELECT end together, and this one ends {what}: it is the only one of its SELECT",
                 clause.place,

@@ -12,9 +12,11 @@ from millpond.language.resolve.reductions_bound import refuse_reduction
 from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import suffix_of, window_of
 from millpond.language.syntax.source_text import Source, nearest, own_span
-from millpond.language.syntax.window_clause import WORKS, WindowClause
+from millpond.language.syntax.window_clause import DATED, WORKS, WindowClause
 from millpond.types import (
     DAY,
+    CalendarSpan,
+    CalendarWindow,
     KindWindow,
     Landmark,
     LandmarkWindow,
@@ -24,7 +26,10 @@ from millpond.types import (
     TimeWindow,
     Window,
 )
-from millpond.windows.landmark_windows import zone_of
+from millpond.windows.time_zones import zone_of
+
+#: Windows of months that slide by days, and of days.
+_ALIKE = "[RANGE 1 MONTH SLIDE 1 DAY ZONE 'Europe/Berlin'], [RANGE 7 DAYS SLIDE 1 DAY ZONE 'Europe/Berlin']"
 
 SIDE_STREAMS = ("late", "dead")
 
@@ -96,15 +101,51 @@ def bound_window(table: exp.Table, stream: StreamDefinition, source: Source, sch
     return time_window(clause, stream, source)
 
 
-def time_window(clause: WindowClause, stream: StreamDefinition, source: Source) -> TimeWindow | LandmarkWindow:
-    """A window that slides by time, or grows from a landmark, as it is bound."""
+def time_window(
+    clause: WindowClause, stream: StreamDefinition, source: Source
+) -> TimeWindow | LandmarkWindow | CalendarWindow:
+    """A window that slides by time, or by a calendar, or grows from a landmark, as it is bound."""
+    if clause.calendar is None:
+        return fixed_window(clause, stream, source)
+    check_attribute(clause, stream, source)
+    return _calendar_window(clause, clause.calendar, stream, source)
+
+
+def fixed_window(clause: WindowClause, stream: StreamDefinition, source: Source) -> TimeWindow | LandmarkWindow:
+    """A window that slides by a fixed time, as it is bound."""
     if clause.extent not in ("range", "all") or clause.slide is None:
         raise source.error("windows of this kind are not available yet", clause.place, WORKS)
     check_attribute(clause, stream, source)
+    origin = clause.origin or 0
     if clause.extent == "all":
-        return LandmarkWindow(clause.slide, _landmark(clause, source), attribute=stream.options.time)
+        return LandmarkWindow(clause.slide, _landmark(clause, source), origin % clause.slide, stream.options.time)
     shift = clause.range % clause.slide if clause.align_start else 0
-    return TimeWindow(clause.range, clause.slide, (clause.origin + shift) % clause.slide, stream.options.time)
+    return TimeWindow(clause.range, clause.slide, (origin + shift) % clause.slide, stream.options.time)
+
+
+def _calendar_window(
+    clause: WindowClause, spans: tuple[CalendarSpan, CalendarSpan], stream: StreamDefinition, source: Source
+) -> CalendarWindow:
+    """A window of days or months of a zone's calendar; StatementError where SLIDE and RANGE do not go together."""
+    length, step = spans
+    _check_zone(clause, source)
+    grows, alike = clause.extent == "all", length.unit == step.unit
+    if not alike and step.unit == "months":
+        raise source.error(f"a window of {length} does not slide by {step}", clause.place, _ALIKE)
+    if grows and (length.count % step.count if alike else step.count > 1):
+        raise source.error(
+            f"windows that begin anew every {length} end there, too: a SLIDE of {step} does not lead to each",
+            clause.place, DATED,
+        )  # fmt: skip
+    counted = length if grows else step
+    # Weeks begin with Monday.
+    anchor = 4 * DAY if counted.unit == "days" and counted.count % 7 == 0 else 0
+    anchor = anchor if clause.origin is None else clause.origin
+    if clause.align_start and (shift := length.count % step.count if alike else step.count > 1):
+        if not alike or step.unit == "months":
+            raise source.error("ALIGN START is for windows whose RANGE is made of whole SLIDEs", clause.place, DATED)
+        anchor += shift * DAY
+    return CalendarWindow(length, step, clause.zone, anchor, grows, stream.options.time)
 
 
 def _kind(clause: WindowClause, source: Source, schema: Schema) -> tuple[str, int]:
@@ -135,17 +176,28 @@ def check_attribute(clause: WindowClause, stream: StreamDefinition, source: Sour
 
 def _landmark(clause: WindowClause, source: Source) -> Landmark:
     """The landmark of a window that grows; StatementError for a zone that is none, or hours that a zone would count."""
+    _check_zone(clause, source)
+    if clause.always:
+        assert clause.every is not None
+        since = (clause.origin or 0) if clause.months else (clause.origin or 0) % clause.every
+        if clause.zone != "UTC" and not clause.months and clause.every % DAY:
+            raise source.error("a time zone counts days: EVERY n DAYS, WEEKS or MONTHS", clause.place, DATED)
+        return Landmark(since, clause.every, clause.zone, clause.months, True)
+    if clause.zone != "UTC" and (clause.every is None or (clause.every % DAY and not clause.months)):
+        raise source.error(
+            "a time zone counts days: its landmarks come DAILY, WEEKLY or EVERY n DAYS or MONTHS",
+            clause.place,
+            "[RANGE ALL SINCE '06:00' DAILY ZONE 'Europe/Berlin' SLIDE 1 HOUR]",
+        )
+    return Landmark(clause.since, clause.every, clause.zone, clause.months)
+
+
+def _check_zone(clause: WindowClause, source: Source) -> None:
+    """Refuse a zone that there is not."""
     try:
         zone_of(clause.zone)
     except ValueError as fault:
         raise source.error(str(fault), clause.place, "ZONE 'Europe/Berlin'") from None
-    if clause.zone != "UTC" and (clause.every is None or clause.every % DAY):
-        raise source.error(
-            "a time zone counts days: its landmarks come DAILY, WEEKLY or EVERY n DAYS",
-            clause.place,
-            "[RANGE ALL SINCE '06:00' DAILY ZONE 'Europe/Berlin' SLIDE 1 HOUR]",
-        )
-    return Landmark(clause.since, clause.every, clause.zone)
 
 
 def of_answers(name: str) -> str:

@@ -40,8 +40,11 @@ def paired_window(clause: WindowClause, source: Source) -> TimedWindow:
 
     Raises: StatementError where it says nothing of how long a row may be joined.
     """
+    if clause.calendar is not None:
+        message = "PAIRS cuts streams into intervals of equal length, and those of a calendar are not"
+        raise source.error(message, clause.place, WINDOWS)
     if clause.extent == "range" and clause.slide is not None and clause.slide == clause.range:
-        return TumblingWindow(clause.range, clause.origin)
+        return TumblingWindow(clause.range, clause.origin or 0)
     if clause.extent == "now" or (clause.extent == "range" and clause.is_relation):
         length = clause.range if clause.extent == "range" else 0
         return RangeWindow(length - clause.open_end)

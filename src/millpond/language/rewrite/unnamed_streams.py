@@ -31,6 +31,7 @@ from millpond.language.syntax.window_clause import WindowClause
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import (
     ARRIVAL,
+    NUMBER,
     Column,
     Derivation,
     InnerStream,
@@ -45,6 +46,7 @@ from millpond.types import (
     StreamDefinition,
     StreamOptions,
     TableDefinition,
+    WindowedQuery,
     WindowQuery,
 )
 
@@ -427,6 +429,8 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
 
     Raises: StatementError where it is no stream.
     """
+    if isinstance(query, WindowedQuery):
+        return _of_windows(unnamed, query)
     if not isinstance(query, Relational) or not query.makes_stream:
         raise source.error(
             "a window stands behind a stream, and what is in these parentheses is none", unnamed.select, _STREAM_WORKS
@@ -445,10 +449,18 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
     return InnerStream(unnamed.name, query, "forward" if forward else "retract", tuple(columns))
 
 
+def _of_windows(unnamed: Unnamed, query: WindowedQuery) -> InnerStream:
+    """The stream of the answers of windows: a late row takes the answers back that it changes, and gives new ones."""
+    number = (NUMBER,) if isinstance(query, RowWindowQuery) else ()
+    answers = (Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP"), *number)
+    columns = (*answers, *(Column(o.name, o.type) for o in query.select), Column("op", "VARCHAR"))
+    return InnerStream(unnamed.name, query, "retract", columns, "window_end")
+
+
 def stream_of(inner: InnerStream, name: str = "", sources: Sequence[int] = (), query: int = 0) -> StreamDefinition:
     """The definition of a stream without a name."""
     derivation = Derivation(tuple(sources), query, revisions=inner.revisions)
-    options = StreamOptions(source="derived", time="at")
+    options = StreamOptions(source="derived", time=inner.time)
     return StreamDefinition(name or inner.name, inner.columns, options, 0, derivation)
 
 

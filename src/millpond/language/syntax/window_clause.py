@@ -12,15 +12,27 @@ from sqlglot.tokenizer_core import Token, TokenType
 from millpond.language.syntax.source_text import nearest
 from millpond.language.syntax.token_stream import TokenStream
 from millpond.support.errors import StatementError
-from millpond.types import DAY, HOUR
-from millpond.types.durations import EXPECTED, UNITS, parse_duration, parse_timestamp, to_microseconds
+from millpond.types import DAY, HOUR, CalendarSpan
+from millpond.types.durations import (
+    CALENDAR_UNITS,
+    EXPECTED,
+    UNITS,
+    at_most,
+    calendar_span,
+    parse_duration,
+    parse_timestamp,
+    parts_of,
+)
 
 PARAMETERS = (
     "RANGE", "ROWS", "TUMBLING", "SLIDE", "ON", "ORIGIN", "ALIGN", "NOW", "PARTITION BY", "SINCE", "BY", "KIND",
-    "OPEN", "CLOSED", "SESSION", "MAX",
+    "OPEN", "CLOSED", "EVERY", "ZONE", "SESSION", "MAX",
 )  # fmt: skip
 #: Other spellings of parameters in the literature.
 SYNONYMS = {"WA": "ON", "WATTR": "ON", "RATTR": "ON", "PA": "PARTITION BY", "PATTR": "PARTITION BY"}
+#: What windows of a calendar look like.
+DATED = "[RANGE TUMBLING 1 MONTH ZONE 'Europe/Berlin'], [RANGE ALL EVERY 1 MONTH SLIDE 1 DAY ZONE 'Europe/Berlin']"
+GROWING = "[RANGE ALL EVERY 1 DAY SLIDE 1 HOUR], [RANGE ALL SINCE '06:00' DAILY SLIDE 1 HOUR]"
 WORKS = "[RANGE 5 MINUTES SLIDE 1 MINUTE] or [RANGE TUMBLING 5 MINUTES]"
 KINDS = (
     f"{WORKS}, [RANGE ALL SLIDE 1 HOUR], [ROWS 100 SLIDE 10], [PARTITION BY a ROWS 100 SLIDE 10], "
@@ -41,10 +53,13 @@ _FIRST = {
     "PARTITION",
     "SATTR",
     "KIND",
+    "ZONE",
     "SESSION",
 } | (set(SYNONYMS))
 
 Place = tuple[int, int]
+#: Of a span of time: an amount, its unit, and where that stands.
+SpanPart = tuple[str, str, Token]
 Extent = Literal["range", "rows", "all", "now", "unbounded", "kind", "session"]
 
 
@@ -58,7 +73,10 @@ class WindowClause:
     longest: of a session, how long it may be at most; None: as long as it goes on.
     slide, slide_rows: how far apart windows end, by time or by rows; both None: a relation, defined at every instant.
     numbered: what rows are counted in: their rank in event time, or their arrival.
-    since, every, zone: the landmark (None: the start of the stream), how often there is a new one.
+    since, every, zone: the landmark (None: the start of the stream), how often there is a new one. always: there have
+        been some before it, too (EVERY without SINCE).
+    calendar: RANGE (of windows that grow: EVERY) and SLIDE where they count days or months of a zone's calendar.
+    months: how many months lie between landmarks, where it is months that they are counted in.
     attribute: the column after ON. partition: columns of PARTITION BY with their places. place: the brackets.
     open_end: of a relation, whether a row leaves `range` after its event time, not just behind that.
     """
@@ -74,7 +92,10 @@ class WindowClause:
     since: int | None = None
     every: int | None = None
     zone: str = "UTC"
-    origin: int = 0
+    always: bool = False
+    calendar: tuple[CalendarSpan, CalendarSpan] | None = None
+    months: int = 0
+    origin: int | None = None
     align_start: bool = False
     attribute: str | None = None
     attribute_place: Place = (0, 0)
@@ -122,9 +143,11 @@ class _WindowReader:
     since: int | None = None
     every: int | None = None
     zone: str = "UTC"
-    origin: int = 0
+    origin: int | None = None
     align_start: bool = False
     attribute: str | None = None
+    parts: list[SpanPart] = field(default_factory=list)
+    spans: dict[str, list[SpanPart]] = field(default_factory=dict)
     gap: exp.Expr | None = None
     longest: int | None = None
 
@@ -159,6 +182,7 @@ class _WindowReader:
         if self.extent is None:
             self.fail("a window needs RANGE, ROWS, SESSION or NOW", self.open, expected=KINDS)
         self.check(self.extent)
+        calendar, months = self.dated(self.extent)
         return WindowClause(
             extent=self.extent,
             place=(self.open.start, close.end + 1),
@@ -171,6 +195,9 @@ class _WindowReader:
             since=self.since,
             every=self.every,
             zone=self.zone,
+            always="EVERY" in self.seen and "SINCE" not in self.seen,
+            calendar=calendar,
+            months=months,
             origin=self.origin,
             align_start=self.align_start,
             attribute=self.attribute,
@@ -211,10 +238,15 @@ class _WindowReader:
             self.fail("a window of rows slides by rows", self.slide_token, expected="SLIDE 10 ROWS")
         if self.tumbling and extent not in ("range", "rows"):
             self.fail("TUMBLING goes with a time or with rows", self.open, expected=WORKS)
-        if (self.origin or self.align_start) and (self.slide is None or extent == "all"):
-            self.fail(
-                "ORIGIN and ALIGN place windows that slide by time", self.open, expected=WORKS
-            )  # fmt: skip
+        if (self.origin is not None or self.align_start) and self.slide is None:
+            self.fail("ORIGIN and ALIGN place windows that slide by time", self.open, expected=WORKS)
+        if self.align_start and extent == "all":
+            self.fail("windows that grow begin at their landmarks: ALIGN is for a RANGE", self.open, expected=GROWING)
+        if self.seen & {"EVERY", "ZONE"} and (self.slide is None or extent not in ("range", "all")):
+            self.fail("EVERY and ZONE are for windows that slide by time", self.open, expected=DATED)
+        if "EVERY" in self.seen and extent != "all":
+            self.fail("EVERY says when windows that grow begin anew: it goes with RANGE ALL", self.open,
+                      expected=GROWING)  # fmt: skip
         if "BY" in self.seen and self.slide_rows is None:
             self.fail("BY ARRIVAL and BY RANK say which rows SLIDE counts", self.open, expected="SLIDE 10 ROWS")
         if self.partition and extent not in ("rows", "session") and self.slide_rows is None:
@@ -223,6 +255,30 @@ class _WindowReader:
                 self.open,
                 expected="GROUP BY, or [PARTITION BY a ROWS 100]",
             )
+
+    def dated(self, extent: str) -> tuple[tuple[CalendarSpan, CalendarSpan] | None, int]:
+        """RANGE and SLIDE, or EVERY and SLIDE, as those of a calendar; and the months of EVERY beside another SLIDE."""
+        spans = {name: [(amount, unit) for amount, unit, _ in parts] for name, parts in self.spans.items()}
+        step = calendar_span(spans.get("RANGE" if self.tumbling else "SLIDE", ()))
+        length = calendar_span(spans.get("EVERY" if extent == "all" else "RANGE", ()))
+        if "ZONE" in self.seen and "SINCE" not in self.seen:
+            if length is not None and step is not None:
+                return (length, step), 0
+            if extent == "all" and length is not None:
+                return None, length.count if length.unit == "months" else 0
+            self.fail("ZONE is for windows of whole days, weeks, months, quarters or years", self.open, expected=DATED)
+        months = length.count if "SINCE" in self.seen and length is not None and length.unit == "months" else 0
+        for name, parts in self.spans.items():
+            if name != "EVERY" or not months:
+                self.must_be_fixed(parts)
+        return None, months
+
+    def must_be_fixed(self, parts: list[SpanPart]) -> None:
+        """Refuse spans of months where no zone says whose."""
+        for _, unit, at in parts:
+            if unit.lower() in CALENDAR_UNITS:
+                self.fail(f"{unit} has no fixed length: name the time zone whose calendar counts it", at,
+                          expected=DATED)  # fmt: skip
 
     def parameter(self) -> None:
         token = self.token
@@ -278,6 +334,17 @@ class _WindowReader:
             self.slide_rows = self.rows
         elif self.extent == "range":
             self.slide = self.range
+
+    def read_every(self, token: Token) -> None:
+        if self.every is not None:
+            self.fail("the landmark says already how often there is a new one", token)
+        self.every = self.positive("EVERY")
+
+    def read_zone(self, token: Token) -> None:
+        if self.token.token_type != TokenType.STRING:
+            self.fail("ZONE takes a text", expected="ZONE 'Europe/Berlin'")
+        self.zone = self.token.text
+        self.parser._advance()
 
     def read_kind(self, token: Token) -> None:
         self.covers("kind", token)
@@ -391,12 +458,6 @@ class _WindowReader:
         elif self.word() == "EVERY":
             self.parser._advance()
             self.every = self.positive("EVERY")
-        if self.word() == "ZONE":
-            self.parser._advance()
-            if self.token.token_type != TokenType.STRING:
-                self.fail("ZONE takes a text", expected="ZONE 'Europe/Berlin'")
-            self.zone = self.token.text
-            self.parser._advance()
 
     def read_on(self, token: Token) -> None:
         self.attribute_place = (self.token.start, self.token.end + 1)
@@ -416,7 +477,9 @@ class _WindowReader:
             if self.token.token_type != TokenType.STRING:
                 self.fail("ORIGIN TIMESTAMP takes a text", expected="ORIGIN TIMESTAMP '2024-01-01 00:00:00'")
         elif self.token.token_type != TokenType.STRING or any(c in self.token.text for c in "smhdwSMHDW"):
+            self.parts = []
             self.origin = self.time()
+            self.must_be_fixed(self.parts)
             return
         try:
             self.origin = parse_timestamp(self.token.text)
@@ -466,7 +529,9 @@ class _WindowReader:
 
     def positive(self, name: str) -> int:
         token = self.token
+        self.parts = []
         value = self.time()
+        self.spans[name] = self.parts
         if value <= 0:
             self.fail(f"{name} must be longer than nothing", token, expected=EXPECTED)
         return value
@@ -485,8 +550,10 @@ class _WindowReader:
             self.parser._advance()
             if self.is_unit():
                 return self.counted(text.strip(), at)
+            written = parts_of(text)
+            self.parts += [(amount, unit, at) for amount, unit in written]
             try:
-                return parse_duration(text)
+                return sum(at_most(*part) for part in written) if written else parse_duration(text)
             except ValueError as fault:
                 self.fail(str(fault), at, expected=EXPECTED)
         total = parts = 0
@@ -508,7 +575,8 @@ class _WindowReader:
             self.fail(f"{amount} of what? A unit of time is missing", at, expected=EXPECTED)
         unit = self.token
         self.parser._advance()
+        self.parts.append((amount, unit.text, unit))
         try:
-            return to_microseconds(amount, unit.text)
+            return at_most(amount, unit.text)
         except (ValueError, ZeroDivisionError) as fault:
             self.fail(str(fault), unit, expected=EXPECTED, like=nearest(unit.text, [u for u in UNITS if len(u) > 2]))

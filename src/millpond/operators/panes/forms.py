@@ -22,7 +22,6 @@ from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import bucketed, group_codes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts
 from millpond.types import Expression
-from millpond.windows.pane_layout import KindPanes
 
 TUPLES = "tuples"
 
@@ -49,8 +48,7 @@ def are_tuples(table: pa.Table) -> bool:
 
 def tuples_of(db: duckdb.DuckDBPyConnection, spec: PanesSpec, segment: pa.Table, extra: str = "") -> pa.Table:
     """The tuples of a segment as pane rows; see `synopses.partial`, whose arguments these are."""
-    if isinstance(spec.panes, KindPanes):
-        segment = bucketed(spec, spec.panes.kind, segment)
+    segment = bucketed(spec, segment)
     source, pane = spec.paned
     columns = [f"({pane})::BIGINT AS pane"]
     columns += [f"({e}) AS k{i}" for i, e in enumerate(spec.keys)]

@@ -43,9 +43,9 @@ from millpond.synopses import PanesSpec, Spec
 from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
-from millpond.types import KindWindow, Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
+from millpond.types import Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
 from millpond.types.plan_nodes import PlanNode
-from millpond.windows import Cover, Panes, first_end_after, last_end_until
+from millpond.windows import begin_of, first_end_after, last_end_until
 from millpond.windows.pane_layout import WHOLE
 
 
@@ -198,8 +198,7 @@ class PanesOperator(WindowOperator):
         window = query_of(standing).window
         # The first end that is not closed yet; nothing was closed while the bound was not known.
         end = first_end_after(window, known.closed if known.closed > NEVER else high)
-        start = NEVER if isinstance(window, KindWindow) else int(Cover(Panes(1), window).starts(np.array([end]))[0])
-        return end <= reached and (standing.definition.options.empty == "report" or start <= high)
+        return end <= reached and (standing.definition.options.empty == "report" or begin_of(window, end) <= high)
 
     def due_by_clock(self, standing: Standing, known: QueryProgress, clock: int) -> bool:
         """See `Answering`."""

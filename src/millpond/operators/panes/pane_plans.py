@@ -11,10 +11,20 @@ from millpond.synopses import PanesSpec, is_holistic
 from millpond.synopses.aggregates.splits import SKETCHES
 from millpond.synopses.aggregates.statistics import family_of, kept_by
 from millpond.synopses.pane_partials import windows_of
-from millpond.types import Aggregate, KindWindow, Landmark, LandmarkWindow, Window, WindowQuery
+from millpond.types import (
+    Aggregate,
+    CalendarSpan,
+    CalendarWindow,
+    KindWindow,
+    Landmark,
+    LandmarkWindow,
+    Window,
+    WindowQuery,
+)
 from millpond.types.durations import duration
 from millpond.types.instants import moment
 from millpond.types.plan_nodes import Fact, said
+from millpond.windows import CalendarPanes, cover_of
 from millpond.windows.landmark_windows import is_dated
 
 
@@ -40,6 +50,10 @@ def _window(window: Window) -> Fact:
     """The window of a query in words."""
     if isinstance(window, KindWindow):
         return Fact("window", f"of the registered kind '{window.name}'")
+    if isinstance(window, CalendarWindow):
+        since = f"grows, anew every {window.length}" if window.grows else f"range {window.length}"
+        clock = f"by the clock of {window.zone}, from {moment(window.anchor)} on"
+        return Fact("window", f"{since}, slide {window.step}, {clock}")
     if isinstance(window, LandmarkWindow):
         since = " or, where that is earlier, ".join(landmark_text(mark) for mark in window.landmarks)
         least = f", and at least the last {duration(window.range)}" if window.range else ""
@@ -60,7 +74,8 @@ def landmark_text(landmark: Landmark) -> str:
         return moment(landmark.since)
     zone = "" if landmark.zone == "UTC" else f" in {landmark.zone}"
     first = moment(landmark.since) if is_dated(landmark) else moment(landmark.since).removeprefix("1970-01-01 ")
-    return f"{first}{zone}, every {duration(landmark.every)}"
+    every = CalendarSpan(landmark.months, "months") if landmark.months else duration(landmark.every)
+    return f"{first}{zone}, every {every}"
 
 
 def _panes(query: WindowQuery, spec: PanesSpec) -> Iterator[Fact]:
@@ -73,6 +88,11 @@ def _panes(query: WindowQuery, spec: PanesSpec) -> Iterator[Fact]:
     for each in behind:
         since = f"since {landmark_text(each.landmark)}" if isinstance(each, LandmarkWindow) else ""
         yield Fact("behind aggregates", since or f"range {duration(each.range)}")
+    if isinstance(spec.panes, CalendarPanes):
+        most = "at most " if cover_of(spec.panes, window).varies else ""
+        yield Fact("panes", f"{spec.panes.span} wide, {most}{width} per window, {step} per slide")
+        yield said("updates", "each row updates 1 pane")
+        return
     wide = f"{duration(spec.panes.width)} wide"
     if isinstance(window, LandmarkWindow):
         yield Fact("panes", f"{wide}, {step} per slide; a window has all since its landmark")

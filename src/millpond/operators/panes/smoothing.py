@@ -31,10 +31,9 @@ from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
 from millpond.tables.shard_cache import Kept, ShardCache
-from millpond.types import KindWindow, QueryOptions, StandingQuery, Window, WindowedQuery, WindowQuery
-from millpond.windows import last_end_until
+from millpond.types import QueryOptions, StandingQuery, WindowedQuery, WindowQuery
+from millpond.windows import have_ended, last_end_until
 from millpond.windows.candidates import Ints
-from millpond.windows.registered import axis_of
 
 #: Slots that groups are spread over: a sweep takes so many epochs at most.
 SLOTS = 32
@@ -75,7 +74,7 @@ def plan(
         overdue = (
             bound >= FOREVER
             or clock - each.since >= options.flush_delay
-            or (each.until > NEVER and _have_ended(query.window, each.until, bound, options.flush_windows))
+            or (each.until > NEVER and have_ended(query.window, each.until, bound, options.flush_windows))
         )
         swept = SLOTS * (clock - each.since) // options.flush_delay if options.flush == "slow" else 0
         place = SLOTS if overdue else max(each.place, swept)
@@ -84,14 +83,6 @@ def plan(
         if place < SLOTS:
             left.append(replace(each, place=place))
     return tuple(left), portions
-
-
-def _have_ended(window: Window, after: int, until: int, count: int) -> bool:
-    """Whether so many windows more have ended between two instants."""
-    if not isinstance(window, KindWindow):
-        return until - after >= count * window.slide
-    axis = axis_of(window.kind)
-    return axis.ended(until) - axis.ended(after) >= count
 
 
 def due(query: StandingQuery, options: QueryOptions, progress: Windowed, clock: int) -> bool:

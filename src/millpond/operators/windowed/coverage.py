@@ -14,6 +14,7 @@ from millpond.tables.segments import Snapshot
 from millpond.types import (
     COVERED,
     NUMBER,
+    CalendarWindow,
     Column,
     CountWindow,
     KindWindow,
@@ -66,7 +67,7 @@ def coverage_of(standing: Standing, covered: int, closed: int, archives: Sequenc
         start = min(lows)
     query = standing.definition.query
     window = query.window if isinstance(query, WindowQuery) else None
-    reach = window.range if isinstance(window, TimeWindow | KindWindow) else 0
+    reach = window.range if isinstance(window, TimeWindow | KindWindow | CalendarWindow) else 0
     return Coverage(start, start + reach if start > NEVER and reach else NEVER, closed)
 
 

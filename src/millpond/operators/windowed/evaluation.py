@@ -23,7 +23,7 @@ from millpond.synopses import PanesSpec, finish_windows, query_ordered
 from millpond.synopses.finish import fold_pairs, fold_windows, identity
 from millpond.synopses.pane_partials import group_codes
 from millpond.types import KindWindow, QueryOptions, RowWindowQuery, Window, WindowedQuery, WindowQuery
-from millpond.windows import Cover, Rows, first_end_after, last_end_until, late_pairs
+from millpond.windows import Cover, Rows, cover_of, last_end_until, late_pairs
 from millpond.windows.candidates import Ints, Reach
 from millpond.windows.pane_layout import FAR
 
@@ -51,14 +51,14 @@ def end_pane(spec: PanesSpec, window: Window, bound: int) -> int:
         return -FAR
     if isinstance(window, KindWindow):
         return spec.panes.pane(bound)
-    return max(-FAR, min(FAR, (last_end_until(window, bound) - spec.panes.phase) // spec.panes.width))
+    return max(-FAR, min(FAR, spec.panes.pane(last_end_until(window, bound))))
 
 
 def first_end(spec: PanesSpec, window: Window, rows: pa.Table, after: int) -> int | None:
     """The end (microseconds) of the first window behind pane `after` that holds a pane row; None if none does."""
     if not rows.num_rows:
         return None
-    cover = Cover(spec.panes, window)
+    cover = cover_of(spec.panes, window)
     _, step, offset = cover.shape
     pane = pc.unique(rows["pane"]).to_numpy()
     end = _end_from(np.maximum(pane, after) + 1, step, offset)
@@ -120,7 +120,7 @@ class Evaluation:
     @cached_property
     def cover(self) -> Cover:
         """How its windows lie over panes."""
-        return Cover(self.spec.panes, self.window)
+        return cover_of(self.spec.panes, self.window)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -136,8 +136,7 @@ class Evaluation:
                 RANGE as long as these hold that row.
         """
         if bound >= FOREVER and self.cover.grows:
-            window = self.window
-            bound = NEVER if high <= NEVER else max(first_end_after(window, high), high + window.range)
+            bound = NEVER if high <= NEVER else self.cover.last_of(high)
         return end_pane(self.spec, self.window, bound)
 
     @property
@@ -161,11 +160,11 @@ class Evaluation:
     @property
     def reaching(self) -> Reach:
         """How far rows reach, for `Rows.ends`: windows that grow end with their stretch."""
-        return self.cover.lasts if self.cover.grows else self.reach
+        return self.cover.lasts if self.cover.varies else self.reach
 
     def since(self, end: int) -> int:
         """The first pane that can have a say in the answer of a window that ends behind pane number `end`."""
-        if self.cover.grows:
+        if self.cover.varies:
             return self.cover.since(end)
         return max(-FAR, end + 1 - 2 * (self.reach or self.shape[0]))
 
@@ -188,7 +187,7 @@ class Evaluation:
 
     def closing_since(self, closed: int) -> int:
         """The first pane that `close` looks at."""
-        if self.cover.grows:
+        if self.cover.varies:
             return self.cover.since(closed)
         return max(-FAR, closed + 1 - (self.reach or self.shape[0]))
 

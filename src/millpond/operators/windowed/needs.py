@@ -23,6 +23,7 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.pane_partials import PanesSpec
 from millpond.types import (
     DAY,
+    CalendarWindow,
     KindWindow,
     LandmarkWindow,
     StreamDefinition,
@@ -44,12 +45,12 @@ def landmark_for(window: Window, time: int) -> int:
     return max(NEVER, int(begin(window, np.array([first_end_after(window, time)]))[0]))
 
 
-def back(window: TimeWindow | KindWindow, time: int, spans: int) -> int:
+def back(window: TimeWindow | KindWindow | CalendarWindow, time: int, spans: int) -> int:
     """How far windows reach back that end from `time` on: so many times RANGE, or windows of a registered kind.
 
     Of a kind the instant is given by which so many windows fewer had ended: its state goes by windows.
     """
-    if time <= NEVER or isinstance(window, TimeWindow):
+    if time <= NEVER or not isinstance(window, KindWindow):
         return max(NEVER, time - window.range * spans)
     axis = axis_of(window.kind)
     return time if time >= FOREVER else max(NEVER, axis.end_of(axis.ended(time) - 1 - spans))
@@ -94,7 +95,7 @@ def read_since(standing: Standing, start: int, high: int) -> int:
             return NEVER if longest is None else since - longest
         case LandmarkWindow():
             return landmark_for(query.window, min(start, high))
-        case TimeWindow():
+        case TimeWindow() | CalendarWindow():
             return min(start, high) - query.window.range * (4 if reports else 1)
         case _:
             assert_never(query.window)
