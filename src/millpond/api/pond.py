@@ -38,7 +38,7 @@ from millpond.commands.execution.kind_keeping import WindowKinds
 from millpond.commands.execution.performing import execute
 from millpond.commands.execution.refitting import finish_columns
 from millpond.commands.execution.sight import facts_of
-from millpond.commands.query_commands import NewQuery, plan_query
+from millpond.commands.query_commands import NewQuery, plan_query, reads_of
 from millpond.commands.setting_commands import begin_statistics
 from millpond.engine.control.draining import Drain
 from millpond.engine.control.loop import InlineLoop, SparkLoop, step
@@ -412,7 +412,7 @@ class Pond(Functions):
         try:
             for query, text, name in zip(bound, texts, names, strict=True):
                 if not isinstance(query, RowQuery):
-                    wanted = NewQuery(name, query, options, text)
+                    wanted = NewQuery(name, query, options, text, reads=reads_of(facts_of(self._core), text))
                     with pointing_into(text):
                         windows.append(execute(self._core, partial(plan_query, new=wanted)).made)
             numbers = rows.add(new, limit) if new else []

@@ -257,6 +257,10 @@ class Catalog:
         return {asked.owner(stream.id): (stream, asked)
                 for stream in self.streams.values() for asked in parse_operators(stream.options.operators)}  # fmt: skip
 
+    def readers_of_answers(self, query: int) -> list[Standing]:
+        """The queries that read the answers of a query."""
+        return [q for q in self.queries.values() if query in q.definition.reads]
+
     def derived_from(self, stream: int) -> list[StreamDefinition]:
         """The streams that are derived from a stream, directly or through others, near ones first."""
         found: list[StreamDefinition] = []

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from millpond.language.filled_scripts import Filled, Parameters, with_parameters
     from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
-    from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
+    from millpond.language.plan.standing import bind_select, bind_selection
     from millpond.language.plan.table_queries import TableQuery
+    from millpond.language.registering import bind_standing
     from millpond.language.resolve.relation_refs import DEAD_COLUMNS, RelationRef
     from millpond.language.resolve.schema import Schema
     from millpond.language.rewindow import select_text, with_window
+    from millpond.language.rewrite.answers_read import queries_read
     from millpond.language.script import parse
     from millpond.language.syntax.statement_types import (
         AlterColumns,
@@ -83,13 +85,14 @@ _HOMES = {
     "bind_query": "plan.binding",
     "bind_select": "plan.standing",
     "bind_selection": "plan.standing",
-    "bind_standing": "plan.standing",
+    "bind_standing": "registering",
     "is_wider": "inference.widening",
     "parse": "script",
     "pointing": "syntax.token_places",
     "pointing_into": "syntax.token_places",
     "Filled": "filled_scripts",
     "Parameters": "filled_scripts",
+    "queries_read": "rewrite.answers_read",
     "select_text": "rewindow",
     "token_place": "syntax.token_places",
     "wider_than": "inference.widening",
@@ -134,6 +137,7 @@ __all__ = [
     "parse",
     "pointing",
     "pointing_into",
+    "queries_read",
     "select_text",
     "token_place",
     "wider_than",
