@@ -89,7 +89,7 @@ def case_x2(rows: int) -> Case:
     values = 100 + 400 * lag / most + np.random.default_rng(2).normal(0, 5, rows)
     window = TimeWindow(64 * SECOND, 6_400_000)
     at, bounds = punctuations(times, window.slide)
-    aggregate = Aggregate("a0", "avg", (parsed('"v"'),), ("DOUBLE",), type="DOUBLE")
+    aggregate = Aggregate("a0", "avg", (parsed('"v"').typed("DOUBLE"),), type="DOUBLE")
     slacks = (0, 0.32, 0.64, 1.28, 2.56, 3.2)
     return Case(
         "X2", window, aggregate, slacks, ("consistent", "generous"), times, values, at, bounds, span / SECOND / rows
@@ -175,7 +175,7 @@ def with_punctuation(case: Case) -> tuple[Array, Array, float]:
     query = WindowQuery(
         stream="s",
         window=case.window,
-        select=(Output("a", parsed("a0"), case.aggregate.type),),
+        select=(Output("a", parsed("a0").typed(case.aggregate.type)),),
         aggregates=(case.aggregate,),
     )
     db, spec = connection(), panes_spec(query, stream)

@@ -45,7 +45,7 @@ def create_query(number: int, of: int, replaces: int | None = None, owner: str =
     query = WindowQuery(
         stream="s",
         window=TimeWindow(10, 5),
-        select=(Output("n", parsed("a0"), "BIGINT"),),
+        select=(Output("n", parsed("a0").typed("BIGINT")),),
         aggregates=(Aggregate("a0", "count_star"),),
     )
     synopsis = Synopsis(owner or f"o{number}", spec_of(query, stream(of)), 3)

@@ -12,7 +12,7 @@ from typing import Any
 import millpond
 from millpond.catalog import Catalog, Register
 from millpond.catalog.events import apply
-from millpond.commands.inner_streams import key_as_written_now
+from millpond.commands.inner_streams import made_of
 from millpond.synopses import PanesSpec, RowsSpec
 from millpond.types import KindWindow, LandmarkWindow, TimeWindow, Window, from_json, union_from_json
 from millpond.windows import KindPanes, PaneCut, Panes
@@ -26,18 +26,35 @@ def folded(path: Path) -> Catalog:
 
 
 def alike(catalog: Catalog) -> Catalog:
-    """A catalog without what differs between places and versions: folders, and how keys of streams are written.
+    """A catalog without what differs between places and versions: folders, and keys of streams as they are written.
 
-    A delimiter that was not said was a comma, and is told by a file's name now.
+    A delimiter that was not said was a comma, and is told by a file's name now. A column that a file lacks was NULL.
     """
-    tables = {n: replace(t, path=Path(t.path).name) for n, t in catalog.tables.items()}
-    streams = {
-        n: replace(s, derived=replace(s.derived, inner=key_as_written_now(s.derived.inner))) if s.derived else s
-        for n, s in catalog.streams.items()
-    }
-    said = {n: replace(s.options, delimiter=s.options.delimiter or ",") for n, s in streams.items()}
+    tables = {n: replace(t, path=Path(t.path).name, missing="error") for n, t in catalog.tables.items()}
+    streams = {n: replace(s, derived=s.derived and replace(s.derived, inner="")) for n, s in catalog.streams.items()}
+    said = {n: replace(s.options, delimiter=s.options.delimiter or ",", missing="error") for n, s in streams.items()}
     streams = {n: replace(s, options=said[n]) for n, s in streams.items()}
     return replace(catalog, tables=tables, streams=streams)
+
+
+def inner_streams(path: Path) -> list[Any]:
+    """What the streams without a name are made of."""
+    return [made_of(s.derived.inner) for s in folded(path).streams.values() if s.derived is not None]
+
+
+def kinds(catalog: Catalog) -> list[Any]:
+    """The types of what queries show, group by and aggregate."""
+    found: list[Any] = []
+    for standing in catalog.queries.values():
+        query = standing.definition.query
+        parts = [
+            *query.select,
+            *getattr(query, "keys", ()),
+            *(e for a in getattr(query, "aggregates", ()) for e in a.arguments),
+        ]
+        found.append([each.type for each in parts])
+    assert all(map(all, found))
+    return found
 
 
 def test_a_catalog_of_an_older_version_is_read_as_the_statements_are_now(tmp_path: Path, monkeypatch: Any) -> None:
@@ -55,6 +72,8 @@ def test_a_catalog_of_an_older_version_is_read_as_the_statements_are_now(tmp_pat
         for key, value in was.items():
             assert value == now[key], (name, key)
     assert old == made
+    assert inner_streams(OLD / "events.jsonl") == inner_streams(tmp_path / "pond" / "catalog" / "events.jsonl")
+    assert kinds(old) == kinds(made)
     (tmp_path / "old" / "catalog").mkdir(parents=True)
     shutil.copy(OLD / "register.jsonl", tmp_path / "old" / "catalog")
     register = Register(str(tmp_path / "old"))

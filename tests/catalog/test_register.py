@@ -18,7 +18,7 @@ from millpond.types.sql_expressions import parsed
 
 def selection(low: int, attribute: str = '"a"', stream: str = "s") -> RowQuery:
     box = (Interval(attribute, "integer", low, low + 10, high_closed=False),)
-    query = RowScan(stream=stream, select=(Output("a", parsed('"a"'), "INTEGER"),))
+    query = RowScan(stream=stream, select=(Output("a", parsed('"a"').typed("INTEGER")),))
     return RowQuery(query, (Side(stream, where=parsed(f"{attribute} >= {low}"), boxes=(box,)),))
 
 

@@ -31,9 +31,9 @@ STREAM = StreamDefinition(
 )
 AGGREGATES = (
     Aggregate("a0", "count_star"),
-    Aggregate("a0", "sum", (parsed("v"),), ("BIGINT",), type="HUGEINT"),
-    Aggregate("a0", "avg", (parsed("v"),), ("BIGINT",), type="DOUBLE"),
-    Aggregate("a0", "median", (parsed("v"),), ("BIGINT",), type="DOUBLE"),
+    Aggregate("a0", "sum", (parsed("v").typed("BIGINT"),), type="HUGEINT"),
+    Aggregate("a0", "avg", (parsed("v").typed("BIGINT"),), type="DOUBLE"),
+    Aggregate("a0", "median", (parsed("v").typed("BIGINT"),), type="DOUBLE"),
 )
 
 
@@ -46,9 +46,9 @@ def queries(draw: st.DrawFn) -> WindowQuery:
     return WindowQuery(
         stream="s",
         window=window,
-        select=(Output("n", parsed("a0"), "BIGINT"),),
+        select=(Output("n", parsed("a0").typed("BIGINT")),),
         where=parsed(draw(st.sampled_from([None, "v > 0"]))),
-        keys=draw(st.sampled_from([(), (Key("k0", parsed("k"), "VARCHAR"),)])),
+        keys=draw(st.sampled_from([(), (Key("k0", parsed("k").typed("VARCHAR")),)])),
         aggregates=(draw(st.sampled_from(AGGREGATES)),),
         limit=draw(st.sampled_from([None, None, 3])),
     )
@@ -125,7 +125,10 @@ def test_a_name_of_state_is_not_given_again() -> None:
     """Dropped and made again: the new one must not find the old one's state."""
     catalog = apply(Catalog(), {"do": "create_stream", "definition": to_json(STREAM)})
     query = WindowQuery(
-        stream="s", window=TimeWindow(10, 10), select=(Output("n", parsed("a0"), "BIGINT"),), aggregates=AGGREGATES[:1]
+        stream="s",
+        window=TimeWindow(10, 10),
+        select=(Output("n", parsed("a0").typed("BIGINT")),),
+        aggregates=AGGREGATES[:1],
     )
     owners = []
     for _ in range(3):

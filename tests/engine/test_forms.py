@@ -35,9 +35,9 @@ STREAM = StreamDefinition(
 )
 WIDE = (
     Aggregate("a0", "count_star"),
-    Aggregate("a1", "sum", (parsed('"v"'),), ("BIGINT",), type="HUGEINT"),
-    Aggregate("a2", "stddev_pop", (parsed('"v"'),), ("BIGINT",), type="DOUBLE"),
-    Aggregate("a3", "min", (parsed('"v"'),), ("BIGINT",)),
+    Aggregate("a1", "sum", (parsed('"v"').typed("BIGINT"),), type="HUGEINT"),
+    Aggregate("a2", "stddev_pop", (parsed('"v"').typed("BIGINT"),), type="DOUBLE"),
+    Aggregate("a3", "min", (parsed('"v"').typed("BIGINT"),)),
 )
 
 
@@ -46,7 +46,7 @@ def query(*aggregates: Aggregate) -> WindowQuery:
         stream="s",
         window=TimeWindow(30, 10),
         select=(),
-        keys=(Key("k0", parsed('"k"'), "VARCHAR"),),
+        keys=(Key("k0", parsed('"k"').typed("VARCHAR")),),
         aggregates=aggregates,
     )
 
@@ -59,9 +59,9 @@ def rows(*drawn: tuple[int, str, int]) -> pa.Table:
 def test_only_bare_columns_can_be_kept() -> None:
     lazy, adaptive = QueryOptions(state="lazy"), QueryOptions(state="adaptive")
     assert spec_of(query(*WIDE), STREAM, lazy).carried == ('"v"',)
-    computed = Aggregate("a0", "sum", (parsed('"v" + 1'),), ("BIGINT",), type="HUGEINT")
+    computed = Aggregate("a0", "sum", (parsed('"v" + 1').typed("BIGINT"),), type="HUGEINT")
     assert spec_of(query(computed), STREAM, lazy).form == "eager"
-    first = Aggregate("a0", "first", (parsed('"v"'),), ("BIGINT",))
+    first = Aggregate("a0", "first", (parsed('"v"').typed("BIGINT"),))
     assert spec_of(query(first), STREAM, adaptive).carried == ('"ts"', '"v"', "_id")
 
 

@@ -329,7 +329,7 @@ def _kind(query: Any) -> str:
         case WindowQuery(window=window) | RowWindowQuery(window=window):
             return f"{name} over {type(window).__name__} {_fields(window)}"
         case RelationQuery(plan=Joined(join=join) | Grouped(join=join) as plan):
-            spread = "spread by " + ", ".join(s or "nothing" for s in join.spread) if join.spread else "together"
+            spread = "spread by " + ", ".join(str(s or "nothing") for s in join.spread) if join.spread else "together"
             return f"{name} {query.operator} {type(plan).__name__} {join.kind} of {len(join.items)}, {spread}"
         case RelationQuery(plan=Driven(driver=driver, probes=probes)):
             return f"{name} {query.operator} Driven by {driver}, probes {', '.join(p.alias for p in probes)}"
@@ -346,6 +346,49 @@ def _kind(query: Any) -> str:
             return f"{name} {sql}"
         case _:
             return f"{name} where {query.where}"
+
+
+def _spreading(text: str) -> str:
+    """By what rows are spread, how those of frequent keys are dealt, and by what some could be spread."""
+    bound = bind_select(_select(text), _SCHEMA)
+    assert isinstance(bound, RelationQuery) and bound.joined is not None
+    join = bound.joined
+    parts = [f"by {each}" if each is not None else "a table" for each in join.spread]
+    kinds = {each.type for each in join.spread if each is not None}
+    shown = [", ".join(parts) + f" ({', '.join(sorted(kinds))})"] if parts else ["together"]
+    shown += [f"deal {', '.join(each or '-' for each in join.deal)}"] if join.deal else []
+    shown += [f"hashes {', '.join(map(str, each))}" for each in join.hashes]
+    return " | ".join(shown)
+
+
+def _grouped(text: str) -> str:
+    """Keys, arguments, outputs and place of aggregates over a join, or why they do not follow from its rows."""
+    bound = bind_select(_select(text), _SCHEMA)
+    assert isinstance(bound, RelationQuery)
+    match bound.plan:
+        case Grouped(grouping=found):
+            arguments = ", ".join(f"{a.kind}{a.digits or ''}" for a in found.arguments)
+            parts = [", ".join(found.keys), arguments, ", ".join(found.select), found.having or "", found.placed]
+            return " | ".join(part or "-" for part in parts)
+        case Recomputed(reason=reason):
+            return f"recomputed: {reason}"
+        case plan:
+            return type(plan).__name__
+
+
+def _probed(text: str) -> str:
+    """What is asked of inputs of which only rows matter that meet the driver's."""
+    bound = bind_select(_select(text), _SCHEMA)
+    assert isinstance(bound, RelationQuery)
+    return " | ".join(f"{p.alias}: {p.condition}; may {p.may}" for p in bound.probes) or "nothing"
+
+
+def _fidelity(text: str) -> str:
+    """The columns of an answer from a part of the rows, and what its aggregates measure."""
+    bound = bind_select(_select(text), _SCHEMA)
+    assert isinstance(bound, WindowQuery | GroupScan | RowScan)
+    measures = [f"{a.name} {a.measure or 'exact'} of {a.function}" for a in bound.aggregates]
+    return " | ".join([", ".join(f"{o.name} = {o.expression} {o.type}" for o in bound.select), *measures])
 
 
 PASSES: dict[str, Callable[[str], str]] = {
@@ -375,7 +418,11 @@ PASSES: dict[str, Callable[[str], str]] = {
     "rewrite.unnamed_streams": _unnamed,
     "rewrite.pushed_conditions": _pushed,
     "rewrite.typed_inputs": _typed,
+    "rewrite.fidelity_columns": _fidelity,
     "plan": _plan,
+    "plan.spreading": _spreading,
+    "plan.grouped_joins": _grouped,
+    "plan.probed_inputs": _probed,
 }
 
 

@@ -52,9 +52,9 @@ def test_the_whole_of_a_query(bind):
     assert query.window == TimeWindow(5 * MINUTE, MINUTE, 0, "ts")
     assert str(query.where) == '("mph" > 0) AND "ok"'
     assert [(k.name, str(k.expression), k.type) for k in query.keys] == [("k0", '"sensor"', "VARCHAR")]
-    assert [(a.name, a.function, tuple(map(str, a.arguments)), a.argument_types, a.type) for a in query.aggregates] == [
-        ("a0", "avg", ('"mph"',), ("DOUBLE",), "DOUBLE"),
-        ("a1", "count_star", (), (), "BIGINT"),
+    assert [(a.name, a.function, [(str(e), e.type) for e in a.arguments], a.type) for a in query.aggregates] == [
+        ("a0", "avg", [('"mph"', "DOUBLE")], "DOUBLE"),
+        ("a1", "count_star", [], "BIGINT"),
     ]
     assert [(o.name, str(o.expression), o.type) for o in query.select] == [
         ("sensor", '"k0"', "VARCHAR"),

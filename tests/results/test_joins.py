@@ -73,12 +73,12 @@ def rows(rng: random.Random, count: int, low: int = 0, high: int = 100, first_id
 def selection(join: JoinFactor | None, rest: str | None = None, **query: Any) -> RowQuery:
     """SELECT r._id-like columns of both sides."""
     select = (
-        Output("lt", parsed('epoch_us("0.ts")'), "BIGINT"),
-        Output("la", parsed('"0.a"'), "BIGINT"),
-        Output("lx", parsed('"0.x"'), "DOUBLE"),
-        Output("rt", parsed('epoch_us("1.ts")'), "BIGINT"),
-        Output("ra", parsed('"1.a"'), "BIGINT"),
-        Output("rw", parsed("\"1.t\" || '!'"), "VARCHAR"),
+        Output("lt", parsed('epoch_us("0.ts")').typed("BIGINT")),
+        Output("la", parsed('"0.a"').typed("BIGINT")),
+        Output("lx", parsed('"0.x"').typed("DOUBLE")),
+        Output("rt", parsed('epoch_us("1.ts")').typed("BIGINT")),
+        Output("ra", parsed('"1.a"').typed("BIGINT")),
+        Output("rw", parsed("\"1.t\" || '!'").typed("VARCHAR")),
     )
     shown = query.pop("select", select)
     kind = GroupScan if query.pop("grouped", False) else RowScan
@@ -208,7 +208,7 @@ def test_paper_example() -> None:
 
     wanted = selection(
         JoinFactor(parsed('"a"'), ">", parsed('"a"'), "integer"),
-        select=(Output("r", parsed('"0.a"'), "BIGINT"), Output("s", parsed('"1.a"'), "BIGINT")),
+        select=(Output("r", parsed('"0.a"').typed("BIGINT")), Output("s", parsed('"1.a"').typed("BIGINT"))),
     )
 
     def less(block: Any, low: int, high: int) -> Any:
@@ -236,17 +236,17 @@ def test_groups_distinct_order_limit() -> None:
         FACTORS[0],
         '"0.x" IS NOT NULL',
         select=(
-            Output("t", parsed("k0"), "VARCHAR"),
-            Output("n", parsed("a0"), "BIGINT"),
-            Output("v", parsed("a1"), "BIGINT"),
-            Output("f", parsed("a2"), "BIGINT"),
+            Output("t", parsed("k0").typed("VARCHAR")),
+            Output("n", parsed("a0").typed("BIGINT")),
+            Output("v", parsed("a1").typed("BIGINT")),
+            Output("f", parsed("a2").typed("BIGINT")),
         ),
         grouped=True,
-        keys=(Key("k0", parsed('"1.t"'), "VARCHAR"),),
+        keys=(Key("k0", parsed('"1.t"').typed("VARCHAR")),),
         aggregates=(
             Aggregate("a0", "count_star", type="BIGINT"),
-            Aggregate("a1", "sum", (parsed('"0.a" * "1.a"'),), ("BIGINT",), type="HUGEINT"),
-            Aggregate("a2", "first", (parsed('"0.a"'),), ("BIGINT",), type="BIGINT"),
+            Aggregate("a1", "sum", (parsed('"0.a" * "1.a"').typed("BIGINT"),), type="HUGEINT"),
+            Aggregate("a2", "first", (parsed('"0.a"').typed("BIGINT"),), type="BIGINT"),
         ),
         order_by=(OrderTerm(parsed("a0"), True), OrderTerm(parsed("k0"))),
         limit=4,
@@ -268,7 +268,7 @@ def test_groups_distinct_order_limit() -> None:
     sides = SideView(Block.build(left, "ts"), every, 1), SideView(Block.build(right, "ts"), every, 1)
     kept = caches.answer("g", grouped, (R, S), sides, (Stretch(), Stretch()))
     assert kept is not None and kept.equals(found)
-    few = (Output("a", parsed('"0.a"'), "BIGINT"), Output("t", parsed('"1.t"'), "VARCHAR"))
+    few = (Output("a", parsed('"0.a"').typed("BIGINT")), Output("t", parsed('"1.t"').typed("VARCHAR")))
     distinct = selection(
         FACTORS[0],
         '"0.x" IS NOT NULL',
@@ -284,7 +284,7 @@ def test_groups_distinct_order_limit() -> None:
     assert join_rows(first, (R, S), left, right).equals(every_pair.slice(3, 5))
     count = selection(
         FACTORS[0],
-        select=(Output("n", parsed("a0"), "BIGINT"),),
+        select=(Output("n", parsed("a0").typed("BIGINT")),),
         grouped=True,
         aggregates=(Aggregate("a0", "count_star", type="BIGINT"),),
     )
@@ -310,7 +310,7 @@ def test_failing_conditions_match_nothing_and_failing_outputs_are_errors() -> No
     left, right = rows(rng, 30), rows(rng, 30, first_id=1_000)
     bad = selection(FACTORS[0], 'CAST("0.t" AS INTEGER) = 1')
     assert join_rows(bad, (R, S), left, right).num_rows == 0
-    shown = selection(FACTORS[0], select=(Output("n", parsed('CAST("0.t" AS INTEGER)'), "INTEGER"),))
+    shown = selection(FACTORS[0], select=(Output("n", parsed('CAST("0.t" AS INTEGER)').typed("INTEGER")),))
     with pytest.raises(QueryError, match="cannot be answered"):
         join_rows(shown, (R, S), left, right)
     key = selection(JoinFactor(parsed('CAST("t" AS BIGINT)'), "=", parsed('"a"'), "integer"))

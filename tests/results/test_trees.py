@@ -18,7 +18,17 @@ from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.trees import Trees, aggregate_rows
 from millpond.support.errors import QueryError
 from millpond.synopses.blocks import Block
-from millpond.types import Aggregate, Column, GroupScan, Key, OrderTerm, Output, StreamDefinition, StreamOptions
+from millpond.types import (
+    Aggregate,
+    Column,
+    Expression,
+    GroupScan,
+    Key,
+    OrderTerm,
+    Output,
+    StreamDefinition,
+    StreamOptions,
+)
 from millpond.types.sql_expressions import parsed
 from tests.quick import many, plain_duckdb
 
@@ -104,12 +114,12 @@ def query_of(
 ) -> GroupScan:
     """SELECT [g,] f0, f1, … FROM s [GROUP BY g] …"""
     aggregates = tuple(
-        Aggregate(f"a{n}", f, tuple(parsed(f'"{c}"') for c in columns), tuple(TYPES[c] for c in columns), type=kind)
+        Aggregate(f"a{n}", f, tuple(Expression.column_of(c, TYPES[c]) for c in columns), type=kind)
         for n, (f, columns, kind) in enumerate(functions)
     )
-    select = [Output(f"o{a.name}", parsed(a.name), a.type) for a in aggregates]
-    keys = (Key("k0", parsed('"g"'), "VARCHAR"),) if grouped else ()
-    select = [Output("g", parsed("k0"), "VARCHAR"), *select] if grouped else select
+    select = [Output(f"o{a.name}", parsed(a.name).typed(a.type)) for a in aggregates]
+    keys = (Key("k0", parsed('"g"').typed("VARCHAR")),) if grouped else ()
+    select = [Output("g", parsed("k0").typed("VARCHAR")), *select] if grouped else select
     terms = (OrderTerm(parsed("a0"), True), OrderTerm(parsed("k0"))) if order else ()
     return GroupScan(
         stream="s",
@@ -194,7 +204,7 @@ def test_having_order_limit_and_expressions() -> None:
     assert touched.tree
     half = GroupScan(
         stream="s",
-        select=(Output("h", parsed("a1 / a0 + 1"), "DOUBLE"),),
+        select=(Output("h", parsed("a1 / a0 + 1").typed("DOUBLE")),),
         aggregates=query_of(functions).aggregates,
         having=parsed("a0 >= 0"),
     )
@@ -327,8 +337,8 @@ def test_rows_outside_the_window_do_not_fail_it() -> None:
     bad[last] = "no number"
     table = table.set_column(table.schema.get_field_index("t"), "t", pa.array(bad))
     table = table.set_column(table.schema.get_field_index("i"), "i", pa.array([2] * 500, pa.int32()))
-    aggregate = Aggregate("a0", "sum", (parsed('CAST("t" AS INTEGER)'),), ("INTEGER",), type="HUGEINT")
-    query = GroupScan(stream="s", select=(Output("o", parsed("a0"), "HUGEINT"),), aggregates=(aggregate,))
+    aggregate = Aggregate("a0", "sum", (parsed('CAST("t" AS INTEGER)').typed("INTEGER"),), type="HUGEINT")
+    query = GroupScan(stream="s", select=(Output("o", parsed("a0").typed("HUGEINT")),), aggregates=(aggregate,))
     high = int(table["ts"].cast(pa.int64()).to_numpy()[last])
     trees, blocks = Trees(1 << 30), small_blocks(table, 100)
     found, _ = trees.answer("q", query, STREAM, blocks, even, Stretch(0, high - 1))

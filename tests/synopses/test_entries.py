@@ -21,7 +21,7 @@ STREAM = StreamDefinition(
 
 
 def query(*aggregates: Aggregate, span: int = 100) -> WindowQuery:
-    select = tuple(Output(a.name, parsed(a.name), a.type) for a in aggregates)
+    select = tuple(Output(a.name, parsed(a.name).typed(a.type)) for a in aggregates)
     return WindowQuery(stream="s", window=TimeWindow(span * SECOND, 10 * SECOND), select=select, aggregates=aggregates)
 
 
@@ -55,8 +55,10 @@ def test_quantiles(shape: str, cuts: int) -> None:
     for accuracy in ("0.01", "0.1"):
         q = query(
             *(
-                Aggregate(f"a{i}", "approx_quantile_disc", (parsed('"x"'),), ("DOUBLE",), parameters=(str(f), accuracy),
-                          type="DOUBLE")
+                Aggregate(
+                    f"a{i}", "approx_quantile_disc", (parsed('"x"').typed("DOUBLE"),),
+                    parameters=(str(f), accuracy), type="DOUBLE",
+                )
                 for i, f in enumerate(fractions)
             )
         )  # fmt: skip
@@ -76,9 +78,11 @@ def test_frequent(cuts: int) -> None:
     rng = np.random.default_rng(5)
     x = np.minimum(rng.zipf(1.3, 60_000), 10**9)
     q = query(
-        Aggregate("a0", "approx_heavy_hitters", (parsed('"g"'),), ("BIGINT",), parameters=("0.02", "0.005"),
-                  type='STRUCT("value" BIGINT, count BIGINT)[]'),
-        Aggregate("a1", "approx_mode", (parsed('"g"'),), ("BIGINT",), type="BIGINT"),
+        Aggregate(
+            "a0", "approx_heavy_hitters", (parsed('"g"').typed("BIGINT"),),
+            parameters=("0.02", "0.005"), type='STRUCT("value" BIGINT, count BIGINT)[]',
+        ),
+        Aggregate("a1", "approx_mode", (parsed('"g"').typed("BIGINT"),), type="BIGINT"),
     )  # fmt: skip
     found, state = answer(q, rows(x), cuts, seed=2)
     values, counts = np.unique(x, return_counts=True)
@@ -95,7 +99,7 @@ def test_frequent(cuts: int) -> None:
 
 def test_distinct_depends_on_the_set_alone() -> None:
     x = np.random.default_rng(7).integers(0, 30_000, 100_000)
-    q = query(Aggregate("a0", "approx_distinct", (parsed('"g"'),), ("BIGINT",), type="BIGINT"))
+    q = query(Aggregate("a0", "approx_distinct", (parsed('"g"').typed("BIGINT"),), type="BIGINT"))
     (one, state), (other, same) = answer(q, rows(x), 1), answer(q, rows(x), 9, seed=4)
     true = len(np.unique(x))
     assert one == other and abs(one["a0"] - true) <= 4 * 0.02 * true  # type: ignore[operator]
@@ -104,7 +108,7 @@ def test_distinct_depends_on_the_set_alone() -> None:
 
 def test_the_same_parts_give_the_same_bytes() -> None:
     x = np.random.default_rng(9).normal(size=30_000)
-    q = query(Aggregate("a0", "approx_median", (parsed('"x"'),), ("DOUBLE",), parameters=("0.05",), type="DOUBLE"))
+    q = query(Aggregate("a0", "approx_median", (parsed('"x"').typed("DOUBLE"),), parameters=("0.05",), type="DOUBLE"))
     assert answer(q, rows(x), 6, seed=5)[1].equals(answer(q, rows(x), 6, seed=5)[1])
 
 
@@ -120,8 +124,8 @@ def test_what_explain_says() -> None:
         "entropy": "keeps every value of each pane and group with its count; state grows with the number of values",
         "sum": None,
     }
-    assert {name: kept_by(Aggregate("a0", name, (parsed('"x"'),), ("DOUBLE",))) for name in said} == said
+    assert {name: kept_by(Aggregate("a0", name, (parsed('"x"').typed("DOUBLE"),))) for name in said} == said
     series = Aggregate(
-        "a0", "series_corr", (parsed('"x"'), parsed('"g"')), ("DOUBLE", "BIGINT"), parameters=("2000000",)
+        "a0", "series_corr", (parsed('"x"').typed("DOUBLE"), parsed('"g"').typed("BIGINT")), parameters=("2000000",)
     )
     assert kept_by(series) == "keeps a sum and a count per series and step of 2 s, in each pane and group"

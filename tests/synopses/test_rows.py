@@ -31,14 +31,14 @@ from tests.oracle.bins import Bins
 STREAM = StreamDefinition(
     "s", (Column("ts", "TIMESTAMP"), Column("k", "BIGINT"), Column("v", "BIGINT")), StreamOptions(time="ts"), 1
 )
-TOTAL = Aggregate("a0", "sum", (parsed('"v"'),), ("BIGINT",), type="HUGEINT")
+TOTAL = Aggregate("a0", "sum", (parsed('"v"').typed("BIGINT"),), type="HUGEINT")
 COUNT = Aggregate("a1", "count_star")
 
 
 def query_over(window: RowWindow, where: str = "") -> RowWindowQuery:
-    select = tuple(Output(a.name, parsed(a.name), a.type) for a in (TOTAL, COUNT))
+    select = tuple(Output(a.name, parsed(a.name).typed(a.type)) for a in (TOTAL, COUNT))
     keys = window.partition
-    shown = (*(Output(k.name, parsed(k.name), k.type) for k in keys), *select)
+    shown = (*(Output(k.name, parsed(k.name).typed(k.type)) for k in keys), *select)
     condition = parsed(where) if where else None
     return RowWindowQuery(
         stream="s",
@@ -72,7 +72,7 @@ def answers(spec: RowsSpec, query: RowWindowQuery, rows: pa.Table, since: int) -
 
 @st.composite
 def windows(draw: st.DrawFn) -> RowWindow:
-    partition = (Key("k0", parsed('"k"'), "BIGINT"),) if draw(st.booleans()) else ()
+    partition = (Key("k0", parsed('"k"').typed("BIGINT")),) if draw(st.booleans()) else ()
     numbered = draw(st.sampled_from(["rank", "arrival"]))
     slide = draw(st.integers(1, 3))
     if draw(st.booleans()):
@@ -102,7 +102,7 @@ def test_folding_changes_no_answer(data: st.DataObject) -> None:
 
 
 def test_what_is_kept_does_not_grow() -> None:
-    window = CountWindow(10, 1, (Key("k0", parsed('"k"'), "BIGINT"),))
+    window = CountWindow(10, 1, (Key("k0", parsed('"k"').typed("BIGINT")),))
     query = query_over(window)
     spec = spec_of(query, STREAM, QueryOptions())
     db, state = connection(), pa.table({})

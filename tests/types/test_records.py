@@ -22,12 +22,18 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.catalog import Catalog
+from millpond.catalog.catalog_state import Store
 from millpond.manifests.query_progress import OwnProgress, QueryProgress, Unread
 from millpond.manifests.records import Manifest, Published
+from millpond.relations import Rows
 from millpond.types import (
+    Aggregate,
     Call,
     Expression,
+    JoinPlan,
+    Key,
     LatestRowsWindow,
+    Output,
     QueryDefinition,
     RangeWindow,
     RelationWindow,
@@ -40,6 +46,7 @@ from millpond.types import (
     union_from_json,
 )
 from millpond.types.json_records import TAG, Written
+from millpond.types.relation_queries import EVERYWHERE, are_together
 
 #: How deep values are filled; below it fields that may be missing are.
 DEPTH = 7
@@ -48,8 +55,11 @@ _CALL = Call("udf__f", (Expression.column_of("a"), Expression("1")), Expression(
 _EXPRESSIONS = (
     Expression.column_of("a"),
     Expression("1"),
+    Expression.column_of("a", "INTEGER"),
     Expression('"a" > 1', ("a",)),
+    Expression('"a" > 1', ("a",), type="BOOLEAN"),
     Expression('sum("a")', ("a",), ("sum",)),
+    Expression('sum("a")', ("a",), ("sum",), type="HUGEINT"),
     Expression('udf__f("a", 1) > 1', ("a",), ("udf__f",), (), _CALL),
     Expression('"a" AND udf__f("b")', ("a", "b"), ("udf__f",), (Expression("a", ("b",)), Expression("1"))),
 )
@@ -175,3 +185,31 @@ def test_windows_of_relations_that_said_their_kind_by_a_text_are_read() -> None:
     assert read(kind="tumbling", range=7, origin=2) == TumblingWindow(7, 2)
     assert read(kind="rows", rows=3, partition=["a"]) == LatestRowsWindow(3, ("a",))
     assert read(kind="unbounded") == UnboundedWindow()
+
+
+def test_types_that_stood_beside_expressions_are_read() -> None:
+    key = from_json(Key, {"name": "k0", "expression": ["k"], "type": "INTEGER"})
+    assert (key, key.type) == (Key("k0", Expression.column_of("k")), "INTEGER")
+    shown = from_json(Output, {"name": "n", "expression": '"a0" + 1', "type": "BIGINT"})
+    assert (shown.sql, shown.expression.columns) == ('("a0" + 1)::BIGINT AS "n"', ("a0",))
+    told = {"name": "a0", "function": "sum", "arguments": [["v"]], "argument_types": ["DOUBLE"], "type": "DOUBLE"}
+    assert [each.type for each in from_json(Aggregate, told).arguments] == ["DOUBLE"]
+    assert from_json(Aggregate, {"name": "a0", "function": "count_star", "argument_types": []}).arguments == ()
+
+
+def test_joins_whose_places_were_sql_are_read() -> None:
+    sides = {"left": 0, "left_sql": '"k"', "right": 1, "right_sql": '"k" + 1'}
+    spread = ['CAST("k" AS BIGINT)', ""]
+    join = from_json(
+        JoinPlan,
+        {"kind": "inner", "items": ["r0", "r1"], "sources": ["a", "b"], "equalities": [sides], "on": None,
+         "where": None, "select": "*", "spread": spread, "hashes": [spread]},
+    )  # fmt: skip
+    (equality,) = join.equalities
+    assert (equality.side(0).column, equality.side(1).column, equality.side(1).columns) == ("k", None, ("k",))
+    assert [each and each.columns for each in join.spread] == [("k",), None] and join.hashes == (join.spread,)
+    assert not any(map(are_together, join.spread))
+    rows = to_json(Rows(1, "ts", ("k",)))
+    kept = {"owner": "x", "spec": rows, "first_epoch": 1, "home": -1, "spread": "'together a, b'", "deal": "copies"}
+    assert are_together(from_json(Store, kept).spread) and from_json(Store, {**kept, "spread": ""}).spread is None
+    assert from_json(Store, {**kept, "spread": "'everywhere'"}).spread == EVERYWHERE

@@ -71,8 +71,8 @@ def test_classes_of_aggregates(function: str, kind: str | None, differential: bo
     from millpond.synopses.folds import is_exact
     from millpond.types import Aggregate, Column, Expression, StreamDefinition, StreamOptions, TimeWindow, WindowQuery
 
-    arguments = (Expression.column_of("v"),) if kind else ()
-    aggregate = Aggregate("a0", function, arguments, (kind,) if kind else (), type="DOUBLE")
+    arguments = (Expression.column_of("v", kind),) if kind else ()
+    aggregate = Aggregate("a0", function, arguments, type="DOUBLE")
     stream = StreamDefinition("s", (Column("ts", "TIMESTAMP"), Column("v", kind or "DOUBLE")), StreamOptions(time="ts"))
     spec = spec_of(WindowQuery(stream="s", window=TimeWindow(3, 1), select=(), aggregates=(aggregate,)), stream)
     rows = duckdb.sql(f"SELECT make_timestamp(1) AS ts, 1::{kind or 'DOUBLE'} AS v, 1::BIGINT AS _id").to_arrow_table()

@@ -12,7 +12,7 @@ from millpond.windows import row_runs
 from millpond.windows.row_windows import StreamRow, extent, numbers, wids, windows
 from tests.oracle.bins import Bins
 
-PARTITION = (Key("k0", parsed('"k"'), "BIGINT"),)
+PARTITION = (Key("k0", parsed('"k"').typed("BIGINT")),)
 
 
 @st.composite

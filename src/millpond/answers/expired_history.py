@@ -127,6 +127,3 @@ def _of_stream(core: Core, stream: StreamDefinition, query: WindowedQuery | Scan
     if found is None or not found.settled:
         return f"rows of {stream.name}{since} are gone; covered_from marks windows that lack some"
     return f"rows{since} are gone: answered from summary({found.summary.query})"
-
-
-__all__ = ["check_reach", "gone_before", "gone_note", "said_with"]

@@ -59,6 +59,3 @@ def _limited(chunks: Iterable[Chunk], operator: str) -> Iterator[Chunk]:
         if count > MOST_ROWS:
             raise QueryError(f"{operator} keeps more than {MOST_ROWS:,} rows, the most that are read at once")
         yield chunk
-
-
-__all__ = ["operator_answer"]

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -60,12 +59,6 @@ def archive_folder(pond: str, stream: StreamDefinition) -> str:
 def dead_folder(pond: str, stream: StreamDefinition) -> str:
     """The folder of a stream's dead-letter table."""
     return os.path.join(pond, "dead", stream.folder)
-
-
-def times_of(table: pa.Table, time: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Event times as microseconds."""
-    instants = table[time].cast(pa.timestamp("us", table[time].type.tz))
-    return np.asarray(instants.cast(pa.int64()).to_numpy(), np.int64)
 
 
 def write_rows(

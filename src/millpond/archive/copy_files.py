@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.archive import fractions, kept_fraction, parse_design, seed_of
-from millpond.archive.archive_files import archive_folder, archive_home, times_of, write_rows
+from millpond.archive.archive_files import archive_folder, archive_home, write_rows
 from millpond.archive.design.layout import blocks_for, moved, places_of
+from millpond.synopses.blocks import event_times
 from millpond.tables import DurableWrites, Segment
 from millpond.tables.locations import file_names, folder_names, is_remote, make_folder, remove, remove_tree, write_bytes
 from millpond.types import StreamDefinition
@@ -94,7 +95,7 @@ def write_section(
     blocks = blocks_for(rows.num_rows, design.run) if design.kind == "randomize" else 0
     if not blocks:
         return write_rows(folder, name, rows, time, epochs, level, writes=writes)
-    places, sizes = places_of(times_of(rows, time), rows["_id"].to_numpy(), seed_of(stream), blocks)
+    places, sizes = places_of(event_times(rows, time), rows["_id"].to_numpy(), seed_of(stream), blocks)
     # Columns that are the same in all rows stay as they are.
     epoch = pc.min_max(rows["_epoch"])
     same = {n for n, c in zip(rows.column_names, rows.columns, strict=True) if c.null_count == rows.num_rows}
@@ -139,7 +140,7 @@ def write_copies(
 
 def in_time_order(rows: pa.Table, time: str) -> pa.Table:
     """Rows in the stream's total order; those that are already are not moved."""
-    times, ids = times_of(rows, time), rows["_id"].to_numpy()
+    times, ids = event_times(rows, time), rows["_id"].to_numpy()
     later = (times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (ids[1:] > ids[:-1]))
     return rows if later.all() else rows.take(pa.array(np.lexsort((ids, times))))
 

@@ -64,6 +64,3 @@ class Archives:
     def pinned(self) -> AbstractContextManager[None]:
         """See `Storage.pinned`."""
         return self.storage.pinned()
-
-
-__all__ = ["Archives"]

@@ -41,6 +41,3 @@ def remove_elsewhere(pond: str, home: str) -> bool:
     except (DeltaError, OSError):
         return False
     return True
-
-
-__all__ = ["mark_elsewhere", "marked_elsewhere", "remove_elsewhere"]

@@ -203,6 +203,3 @@ class Storage:
         """Close the intake logs."""
         for runtime in self.streams.values():
             runtime.log.close()
-
-
-__all__ = ["Source", "Storage", "StreamRuntime"]

@@ -15,17 +15,16 @@ from millpond.relations import Rows
 from millpond.synopses import PanesSpec
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import (
+    Expression,
     FunctionDefinition,
     KindDefinition,
-    KindWindow,
     QueryDefinition,
     RelationalQuery,
-    StandingQuery,
     StreamDefinition,
     TableDefinition,
     WindowedQuery,
-    WindowQuery,
 )
+from millpond.types.json_records import Upgraded
 from millpond.types.options.asked_operators import AskedOperator, parse_operators
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
@@ -45,12 +44,12 @@ class Synopsis:
 
 
 @dataclass(frozen=True)
-class Store:
+class Store(Upgraded):
     """Rows of a stream that one or more relational queries share.
 
     owner: the name that its rows are stored under. first_epoch: the first epoch whose rows it receives live.
     home: the shard that has all of them; every store of a query has the same. -1: they are spread.
-    spread: DuckDB SQL over the rows, by whose hash they are spread over the shards; '': they are in one.
+    spread: by whose hash the rows are spread over the shards; None: they are in one.
     deal: the column by whose hash rows of split keys are dealt over the shards, or 'copies' when every shard has them;
         '': no key is split.
     """
@@ -59,12 +58,17 @@ class Store:
     spec: Rows
     first_epoch: int
     home: int
-    spread: str = ""
+    spread: Expression | None = None
     deal: str = ""
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """What rows are spread by was SQL alone."""
+        return {**value, "spread": value.get("spread") or None}
 
     def in_shard(self, shard: int) -> bool:
         """Whether a shard has rows of it."""
-        return bool(self.spread) or self.home == shard
+        return self.spread is not None or self.home == shard
 
 
 @dataclass(frozen=True)
@@ -261,6 +265,10 @@ class Catalog:
         """The queries that read the answers of a query."""
         return [q for q in self.queries.values() if query in q.definition.reads]
 
+    def made_of(self, query: int) -> list[StreamDefinition]:
+        """The streams that are made of a query's answers."""
+        return [s for s in self.streams.values() if s.derived is not None and s.derived.query == query]
+
     def derived_from(self, stream: int) -> list[StreamDefinition]:
         """The streams that are derived from a stream, directly or through others, near ones first."""
         found: list[StreamDefinition] = []
@@ -291,7 +299,7 @@ class Catalog:
 
     def of_kind(self, reference: str) -> list[Standing]:
         """The queries over windows of a registered kind."""
-        return [q for q in self.queries.values() if _kind_of(q.definition.query) == reference]
+        return [q for q in self.queries.values() if q.definition.query.window_kind == reference]
 
     def users(self, owner: str) -> list[Standing]:
         """The queries that have a synopsis or a store; see `served`."""
@@ -316,8 +324,3 @@ class Catalog:
     def running(self) -> list[Standing]:
         """The queries that something may have to be done for: all but those that are quarantined."""
         return [q for q in self.queries.values() if q.status != "quarantined"]
-
-
-def _kind_of(query: StandingQuery) -> str | None:
-    """The reference of the registered kind of a query's windows; None: they are of another."""
-    return query.window.kind if isinstance(query, WindowQuery) and isinstance(query.window, KindWindow) else None

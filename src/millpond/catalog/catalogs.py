@@ -58,6 +58,3 @@ class Catalogs:
         """Close the files of both."""
         self.log.close()
         self.register.close()
-
-
-__all__ = ["Catalogs"]

@@ -74,7 +74,7 @@ class Register(Reading):
     >>> import tempfile
     >>> from millpond.types import Output, RowQuery, RowScan, Side
     >>> register = Register(tempfile.mkdtemp())
-    >>> query = RowQuery(RowScan(stream="s", select=(Output("a", '"a"', "INTEGER"),)), (Side("s"),))
+    >>> query = RowQuery(RowScan(stream="s", select=(Output("a", Expression.column_of("a", "INTEGER")),)), (Side("s"),))
     >>> [number] = register.add([NewSelection(query, streams=(7,), name="all_of_s")])
     >>> register.get(number).name, register.by_name("ALL_OF_S").id == number, register.on_stream(7).tolist()
     ('all_of_s', True, [1])

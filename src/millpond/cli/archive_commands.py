@@ -68,6 +68,3 @@ def restore(
     with reporting():
         epoch = make(str(source), str(pond))
         say(f"pond {pond} as of epoch {epoch}; open it, and it goes on from there")
-
-
-__all__ = ["commands"]

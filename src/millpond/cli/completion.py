@@ -119,6 +119,3 @@ def _offered(typed: str, prefix: str, names: Iterable[tuple[str, str]]) -> Itera
     for name, what in names:
         if name.lower().startswith(prefix):
             yield Completion(quoted(name), -len(typed), display=name, display_meta=what)
-
-
-__all__ = ["SqlCompleter"]

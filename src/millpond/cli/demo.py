@@ -297,6 +297,3 @@ def _rate(replay: Replay, stream: Mapping[str, Any]) -> float:
     if rate is not None:
         return float(rate)
     return int(stream.get("rows", 0)) / max(time.monotonic() - replay.began, 1e-9)
-
-
-__all__ = ["MONTHS", "Replay", "run_demo", "watch"]

@@ -67,6 +67,3 @@ def _facts(pond: Any, kind: str, found: dict[str, Any]) -> list[tuple[str, Any]]
         state = pond.status()["streams"].get(found["name"], {})
         facts += [(n.replace("_", " "), state[n]) for n in ("rows", "watermark", "high_watermark") if n in state]
     return [(label, value) for label, value in facts if value not in (None, "")]
-
-
-__all__ = ["describe_name", "list_names"]

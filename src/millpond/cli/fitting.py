@@ -58,6 +58,3 @@ def _records(drawn: Table, console: Console) -> None:
         for header, cells in zip(headers, columns, strict=True):
             record.add_row(Text(header), cells[number])
         console.print(record)
-
-
-__all__ = ["Layout", "fits", "show_rows"]

@@ -96,6 +96,3 @@ def find(pond: Any) -> dict[str, str]:
         names = pond.sql("SHOW QUERIES").to_arrow()["query"].to_pylist()
         kinds |= dict.fromkeys((n for n in names if n not in kinds and not n.startswith("#")), "query")
     return kinds
-
-
-__all__ = ["MOST_QUERIES", "Names", "find"]

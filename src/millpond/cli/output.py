@@ -109,6 +109,3 @@ def _csv_quoted(text: str) -> str:
     if text and not any(c in text for c in ',"\r\n'):
         return text
     return '"' + text.replace('"', '""') + '"'
-
-
-__all__ = ["TABLE_ROWS", "Format", "OutputClosed", "Writer", "rows_table"]

@@ -337,6 +337,3 @@ def _duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.1f} ms"
     return f"{seconds:.2f} s" if seconds < 60 else f"{int(seconds // 60)} min {seconds % 60:.1f} s"
-
-
-__all__ = ["HELP", "Prompt", "interact", "kept_history"]

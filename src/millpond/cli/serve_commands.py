@@ -94,6 +94,3 @@ def register(app: Any) -> None:
     """Add these commands to the command line."""
     app.command()(logged("info")(serve))
     app.command()(token)
-
-
-__all__ = ["register"]

@@ -263,6 +263,3 @@ def _imported(reference: str) -> Any:
 def say(text: str) -> None:
     """One message to standard error."""
     print(text, file=sys.stderr, flush=True)
-
-
-__all__ = ["FAILED", "WRONG_STATEMENT", "opened", "parse_pairs", "parse_settings", "reached", "reporting", "say"]

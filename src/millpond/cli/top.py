@@ -219,6 +219,3 @@ def size(value: float) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError
-
-
-__all__ = ["draw", "look", "register", "top"]

@@ -13,6 +13,7 @@ from millpond.language.inference.column_types import NAMES
 from millpond.language.script import STATEMENTS
 from millpond.language.syntax.window_clause import PARAMETERS
 from millpond.support.errors import StatementError
+from millpond.support.sql import quote
 from millpond.types.durations import UNIT_NAMES, UNITS
 
 #: Comments, texts and quoted names; the last alternative is one that is still open.
@@ -130,7 +131,7 @@ def quoted(name: str) -> str:
     """
     if re.fullmatch(r"[^\W\d]\w*", name) and _is_plain(name):
         return name
-    return '"' + name.replace('"', '""') + '"'
+    return quote(name)
 
 
 @functools.lru_cache(4096)
@@ -165,16 +166,3 @@ KEYWORDS: Final = tuple(
         """)
     )
 )
-
-__all__ = [
-    "KEYWORDS",
-    "PLAIN",
-    "command_of",
-    "in_quiet",
-    "is_complete",
-    "quoted",
-    "statement_at",
-    "unfinished",
-    "without_quiet",
-    "words_of",
-]

@@ -114,6 +114,3 @@ def _work(jobs: _Jobs) -> None:
         job.do()
         if job.abandoned:
             return
-
-
-__all__ = ["Worker"]

@@ -165,6 +165,3 @@ def _error(status: int, data: bytes) -> Exception:
         return wire.error_of(found if isinstance(found, dict) else {})
     except ValueError:
         return PondError(f"the server answered with status {status}")
-
-
-__all__ = ["Broken", "Http", "segment"]

@@ -453,6 +453,3 @@ def _micros(text: str | None) -> int | None:
     except ValueError:
         return int(text)
     return micros_of(instant)
-
-
-__all__ = ["RemotePond", "RemoteQueryHandle", "connect"]

@@ -25,6 +25,3 @@ def check_script(script: str, facts: Facts) -> Facts:
         if isinstance(planned, Plan):
             facts = planned.over(facts)
     return facts
-
-
-__all__ = ["check_script"]

@@ -32,7 +32,7 @@ def create_query(facts: Facts, statement: lang.CreateQuery) -> Plan:
     if isinstance(bound, RowQuery):
         return create_row_query(facts, statement, bound, old)
     reads = reads_of(facts, statement.text)
-    return plan_query(facts, NewQuery(name, bound, statement.options, statement.text, old, reads))
+    return plan_query(facts, NewQuery(name, bound, _resumed(statement.options, old), statement.text, old, reads))
 
 
 def reads_of(facts: Facts, text: str) -> tuple[int, ...]:
@@ -48,6 +48,17 @@ def _check_readers(facts: Facts, name: str, old: Standing | Registered | None) -
     if readers:
         names = ", ".join(sorted(q.definition.name for q in readers))
         raise Refusal(f"query '{name}' is read by {names}", words=(name,), expected=f"DROP QUERY {names} first")
+
+
+def _resumed(options: QueryOptions, old: Standing | Registered | None) -> QueryOptions:
+    """The options of a query that replaces another: one that was quarantined has missed rows, which the archive has.
+
+    Without `since` it reports from where the other did, or else from the first row on.
+    """
+    if not isinstance(old, Standing) or old.status != "quarantined" or options.since is not None:
+        return options
+    before = old.definition.options.since
+    return replace(options, since="start" if before is None else before)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,3 @@ def _lost(path: str, catalogs: Catalogs, epochs: Epochs, storage: Storage) -> It
 def _shorter(file: str, what: str, have: int, wanted: int, epoch: int) -> Iterator[tuple[str, str]]:
     if have < wanted:
         yield file, f"has {have} of the {wanted} {what} that epoch {epoch} saw"
-
-
-__all__ = ["check_files"]

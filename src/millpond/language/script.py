@@ -46,8 +46,9 @@ from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
 from millpond.support.errors import StatementError
 from millpond.support.file_names import FILE_ENDINGS, file_ending, is_file_name
-from millpond.types import COVERED, Column, QueryOptions, StreamDefinition
+from millpond.types import Column, QueryOptions, StreamDefinition
 from millpond.types.as_of import AsOf
+from millpond.types.columns import is_own, own_name_refused
 from millpond.types.durations import parse_timestamp
 from millpond.types.options import (
     DerivedTerms,
@@ -60,8 +61,6 @@ from millpond.types.options import (
     options_of,
 )
 
-#: Names of columns that answers have by themselves.
-RESERVED = ("window_start", "window_end", "revision", COVERED, "op", "_id", "_epoch", "_bound")
 STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "COPY", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
 MAX_STATEMENT = 500_000
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES", "PIVOT", "UNPIVOT", "TABLE")
@@ -332,8 +331,9 @@ class _Reader:
         """A column as it is declared: its name and its type."""
         at = self.token
         name = self.name("a column")
-        if name.lower() in RESERVED:
-            self.fail(f"'{name}' is a column that every answer has by itself", at, expected="another name")
+        if is_own(name):
+            message, other = own_name_refused(name)
+            self.fail(message, at, expected=other)
         return Column(name, self.type())
 
     def type(self) -> str:

@@ -334,6 +334,3 @@ def _clauses(written: WrittenSelect, analysis: Analysis, parts: Sequence[str]) -
         sides = tuple(n for n, span in enumerate(analysis.spans) if clause.alias is None or span is clause.span)
         found.append(_Clause(first, start - gaps[first][0], last, end - gaps[last][0], sides))
     return tuple(found) if any(c.first != c.last for c in found) else ()
-
-
-__all__ = ["Binder"]

@@ -113,6 +113,3 @@ class Clock:
     def now(self) -> int:
         """A reading (microseconds)."""
         return max(self._read(), self._epochs.published.clock)
-
-
-__all__ = ["Clock", "Epochs", "wall_clock"]

@@ -186,17 +186,3 @@ class EpochReport:
 def longest(reports: tuple[MapReport, ...] | tuple[MergeReport, ...]) -> float:
     """Seconds of the task that took longest."""
     return max((r.lasted for r in reports), default=0.0)
-
-
-__all__ = [
-    "EpochReport",
-    "Frequent",
-    "Heavy",
-    "MapFiles",
-    "MapReport",
-    "Matched",
-    "MergeReport",
-    "Operated",
-    "Scanned",
-    "longest",
-]

@@ -86,6 +86,3 @@ def work_facts(facts: PlanFacts, owner: str) -> list[Fact]:
     done = f"{did.rows_in} rows in, {did.rows_out} out (selectivity {did.selectivity:.4g}), {did.seconds:.3f} s"
     whom = f" for {users} {'query' if users == 1 else 'queries'}" if users else ""
     return [Fact("work", f"{done}; {did.kept_rows} rows and {did.kept_bytes} bytes kept{whom}")]
-
-
-__all__ = ["Done", "PlanFacts", "used_by", "work_facts"]

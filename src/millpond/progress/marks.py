@@ -242,22 +242,3 @@ def roll_up(bound: int, step: int, origin: int = 0) -> int:
     (0, -60, 125)
     """
     return origin + (bound - origin) // step * step
-
-
-__all__ = [
-    "TIME",
-    "Below",
-    "Bounds",
-    "Constant",
-    "Describe",
-    "Group",
-    "Mark",
-    "Meld",
-    "Pattern",
-    "Value",
-    "group_wise",
-    "linear",
-    "of_group",
-    "project",
-    "roll_up",
-]

@@ -212,7 +212,7 @@ class _Join:
         """Below which event times the other input brings no partner any more, for each row of one input."""
         rows = len(self.seen[number].times)
         found = np.full(rows, reached.bound)
-        keys = (k for k, e in enumerate(self.plan.equalities) if e.side(1 - number) == reached.by)
+        keys = (k for k, e in enumerate(self.plan.equalities) if e.side(1 - number).sql == reached.by)
         key = next(keys, None)
         if key is None or not reached.groups or not rows:
             return found

@@ -74,6 +74,3 @@ class Ticks:
         if count > TICKS:
             raise ValueError(f"RSTREAM would report {count} instants in one epoch; at most {TICKS} are allowed")
         return start + np.arange(count, dtype=np.int64) * self.every
-
-
-__all__ = ["TICKS", "Tables", "TablesInTime", "Ticks"]

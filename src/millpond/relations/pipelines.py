@@ -412,6 +412,3 @@ def bounded(rows: int, most: int) -> None:
             f"the join would make more than {most} rows in one epoch; shorter windows, an equality between its"
             " inputs or a filter below a window helps"
         )
-
-
-__all__ = ["MISSING", "Inputs", "Looked", "Observer", "Piece", "Pipeline", "bounded", "side_by_side"]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.relations.spans import FOR_EVER, Ints, visible_from
-from millpond.support.sql import quote
+from millpond.support.sql import cast_item, quote
 from millpond.synopses import query_table
 from millpond.types import DAY, HOUR, MINUTE, Probe, RelationInput
 
@@ -106,7 +106,7 @@ class Probed:
 
 def _typed(name: str, item: RelationInput, own: Sequence[str]) -> str:
     """A FROM item with the columns as they were declared, whatever Arrow carries them as."""
-    columns = [f"CAST({quote(c.name)} AS {c.type}) AS {quote(c.name)}" for c in item.columns]
+    columns = [cast_item(quote(c.name), c.type) for c in item.columns]
     return f"(SELECT {', '.join([*columns, *own])} FROM {name})"
 
 

@@ -368,6 +368,3 @@ def _stored(measure: str) -> str:
 def _grouping(query: RelationQuery) -> Grouping:
     assert isinstance(query.plan, Grouped)
     return query.plan.grouping
-
-
-__all__ = ["at_ticks", "mantissas_of", "nothing", "sums_at", "sums_between", "told", "total"]

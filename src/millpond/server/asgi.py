@@ -190,6 +190,3 @@ def _document(limits: Limits) -> dict[str, Any]:
     except PackageNotFoundError:
         installed = "0"
     return openapi(OPERATIONS, installed, limits)
-
-
-__all__ = ["App", "create_app"]

@@ -64,6 +64,3 @@ def of_exception(error: BaseException, request_id: str) -> Failure:
     LOG.error("request failed", error, request=request_id, error=f"{type(error).__name__}: {error}")
     text = f"internal error; the server's log has it as request {request_id}"
     return Failure(500, "internal", text, request=request_id)
-
-
-__all__ = ["Failure", "bad_request", "forbidden", "not_found", "of_exception", "over_limit"]

@@ -90,6 +90,3 @@ def _count(status: dict[str, object]) -> int:
     rows, windows = status.get("row_queries"), status.get("queries")
     of_rows = rows["live"] + rows["paused"] if isinstance(rows, dict) else 0
     return of_rows + (len(windows) if isinstance(windows, dict) else 0)
-
-
-__all__ = ["Metrics"]

@@ -91,6 +91,3 @@ def _parameter(parameter: Parameter, limits: Limits) -> dict[str, Any]:
         "schema": parameter.schema(limits),
     }
     return found | ({"example": parameter.example} if parameter.example is not None else {})
-
-
-__all__ = ["openapi"]

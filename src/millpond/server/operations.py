@@ -142,6 +142,3 @@ def _weight(rest: str) -> float:
             except ValueError:
                 return 0.0
     return 1.0
-
-
-__all__ = ["FORMATS", "Call", "Handler", "Operation"]

@@ -84,6 +84,3 @@ class Parameter:
         if self.limit and value > (bound := getattr(limits, self.limit)):
             raise over_limit(413, self.limit, f"'{self.name}' is at most {bound:,}")
         return value
-
-
-__all__ = ["PRINTABLE", "Parameter"]

@@ -19,6 +19,3 @@ def json_bytes(value: Any) -> bytes:
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A response with a value as JSON."""
     return Response(json_bytes(value), status, headers, wire.JSON)
-
-
-__all__ = ["json_bytes", "json_response"]

@@ -277,5 +277,3 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         },
     ),
 )
-
-__all__ = ["OPERATIONS"]

@@ -233,6 +233,3 @@ def serving(
         server.stop()
         thread.join(2 * _GRACE)
         listener.close()
-
-
-__all__ = ["Server", "address_of", "is_loopback", "listen", "serve", "serving"]

@@ -128,6 +128,3 @@ class Service:
         table, _ = self.list_queries(-1, 2**53)
         ids: list[int] = table.column("id").to_pylist()
         return ids
-
-
-__all__ = ["Service"]

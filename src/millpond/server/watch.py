@@ -66,6 +66,3 @@ class Watch:
             if now > seen:
                 seen = now
                 self.wake()
-
-
-__all__ = ["Watch"]

@@ -68,6 +68,3 @@ def split(items: Sequence[Item], n: int) -> list[list[Item]]:
         cuts.append(min(max(cut, (cuts[-1] if cuts else 0) + 1), len(items) - (n - k)))
     edges = [0, *cuts, len(items)]
     return [list(items[a:b]) for a, b in pairwise(edges)]
-
-
-__all__ = ["Reader", "Source", "split"]

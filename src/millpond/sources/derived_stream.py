@@ -230,6 +230,3 @@ def _sorted(table: pa.Table, by: Iterable[str], db: duckdb.DuckDBPyConnection) -
     terms = ", ".join(quote(name) for name in dict.fromkeys(by))
     order = query_ordered(db, f"SELECT __n FROM __rows ORDER BY {terms}", __rows=numbered)
     return table.take(order["__n"])
-
-
-__all__ = ["DerivedSource", "Parts", "Reached", "file_name", "read", "write_history", "write_part"]

@@ -212,6 +212,3 @@ def _literal(name: str, value: Any) -> str:
     if isinstance(kind, Span) and not isinstance(value, str):
         return text_literal(f"{kind.read(value, name)} us")
     return text_literal(text_of(value, name))
-
-
-__all__ = ["batch_key", "check_columns", "check_frame", "create_statement", "feed", "last_batch"]

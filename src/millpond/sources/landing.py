@@ -172,6 +172,3 @@ def _remove(path: str | Path) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-__all__ = ["KEY_KEPT", "Landing"]

@@ -169,6 +169,3 @@ def _files(folder: str, entries: list[os.DirEntry[str]], pattern: str | None, li
         except OSError:  # it went away meanwhile
             continue
         listing.files[entry.path] = Seen(entry.path, status.st_size, status.st_mtime_ns)
-
-
-__all__ = ["Listing", "Seen", "check_path", "folder_time", "is_hidden", "list_path", "split_pattern"]

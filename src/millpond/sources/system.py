@@ -66,6 +66,3 @@ class SystemSource(Parts):
         taken = self.log.append([item])
         self.epoch = published
         return taken
-
-
-__all__ = ["PERIOD", "SystemSource", "write_report"]

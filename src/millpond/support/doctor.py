@@ -319,6 +319,3 @@ def _nearest_folder(path: Path) -> Path:
 
 def _dotted(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))
-
-
-__all__ = ["JAVA_MINIMUM", "REQUIRED", "Check", "diagnose", "find_java", "java_help", "java_version", "render"]

@@ -196,18 +196,3 @@ def configure(form: Form = "text", level: Level = "warning", stream: IO[str] | N
 def is_json() -> bool:
     """Whether `configure` was asked for JSON last."""
     return any(isinstance(h, _Lines) and isinstance(h.formatter, JsonLines) for h in logging.getLogger().handlers)
-
-
-__all__ = [
-    "Event",
-    "EventLog",
-    "Form",
-    "JsonLines",
-    "Level",
-    "Seldom",
-    "TextLines",
-    "configure",
-    "event_log",
-    "is_disk_full",
-    "is_json",
-]

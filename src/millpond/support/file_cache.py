@@ -57,6 +57,3 @@ def _identity(path: str) -> tuple[str, int, int, int]:
     """Which file lies at a path."""
     found = os.stat(path)
     return path, found.st_ino, found.st_mtime_ns, found.st_size
-
-
-__all__ = ["FileCache"]

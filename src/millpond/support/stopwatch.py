@@ -70,6 +70,3 @@ def measured_by(seconds: Callable[[], float]) -> Iterator[None]:
         yield
     finally:
         _reading = before
-
-
-__all__ = ["Watch", "measured_by"]

@@ -124,29 +124,3 @@ def frames(read: Callable[[int], bytes]) -> Iterator[tuple[dict[str, Any], pa.Ta
         yield header, table
         if header.get("end") or "error" in header:
             return
-
-
-__all__ = [
-    "ARROW",
-    "BATCH_ROWS",
-    "BEGIN",
-    "CSV",
-    "DECLARED",
-    "END",
-    "EPOCH",
-    "EVENTS",
-    "EXACT",
-    "FINAL",
-    "JSON",
-    "NDJSON",
-    "NEXT",
-    "NOW",
-    "RESULTS",
-    "ROWS",
-    "WATERMARK",
-    "error_json",
-    "error_of",
-    "frame",
-    "frames",
-    "ipc_bytes",
-]

@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from millpond.support.sql import cast_item, quote, text_literal
 from millpond.synopses.kernel import query_table
 
 
@@ -88,8 +89,8 @@ def _casts(db: duckdb.DuckDBPyConnection, table: pa.Table) -> list[str]:
     for name, kind in zip(table.column_names, read, strict=True):
         column = table[name]
         if _has_dictionary(column.type) and (wanted := _type(kind, column.type, column.chunks)) != str(kind):
-            quoted = '"' + name.replace('"', '""') + '"'
-            found.append(f"CAST({quoted} AS {wanted}) AS {quoted}")
+            quoted = quote(name)
+            found.append(cast_item(quoted, wanted))
     return found
 
 
@@ -114,15 +115,10 @@ def _type(read: Any, kind: pa.DataType, chunks: list[pa.Array]) -> str:
         return f"MAP({key}, {_type(inner['value'], kind.item_type, [c.items for c in chunks])})"
     if pa.types.is_struct(kind):
         fields = ", ".join(
-            f'"{_doubled(f.name)}" {_type(inner[f.name], f.type, [c.field(i) for c in chunks])}'
-            for i, f in enumerate(kind)
+            f"{quote(f.name)} {_type(inner[f.name], f.type, [c.field(i) for c in chunks])}" for i, f in enumerate(kind)
         )
         return f"STRUCT({fields})"
     return f"{_type(inner['child'], kind.value_type, [c.values for c in chunks])}[]"
-
-
-def _doubled(name: str) -> str:
-    return name.replace('"', '""')
 
 
 def _enum(chunks: list[pa.Array]) -> str | None:
@@ -134,7 +130,7 @@ def _enum(chunks: list[pa.Array]) -> str | None:
         values = each
     if not values:
         return None
-    listed = ", ".join("'" + v.replace("'", "''") + "'" for v in values)
+    listed = ", ".join(map(text_literal, values))
     return f"ENUM({listed})"
 
 

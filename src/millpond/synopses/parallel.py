@@ -98,6 +98,3 @@ def _pool() -> ThreadPoolExecutor:
             _pools.clear()
             _pools[os.getpid()] = ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="millpond-helper")
         return _pools[os.getpid()]
-
-
-__all__ = ["Job", "allowed", "at_most", "cores", "side_by_side"]

@@ -151,7 +151,7 @@ def _folded(
     if len(spec.keys) == spec.rows.partition and not pc.any(pc.equal(table["n"], 0)).as_py():
         # Every row counts, and for one: only what is summed is put in order.
         length = pa.array(runs.high - runs.low)
-        counts = {c.name: length for c in components if [str(sql) for _, sql in c.columns] == ["count(*)"]}
+        counts = {c.name: length for c in components if c.counts_rows}
         others = [c for c in components if c.name not in counts]
         summed = table.select([name for c in others for name in c.names])
         last = runs.high - 1 if place is None else place[runs.high - 1]

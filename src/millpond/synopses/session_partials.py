@@ -155,7 +155,7 @@ def partial_sessions(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, segment:
     columns += [f"({e}) AS k{i}" for i, e in enumerate(spec.keys)]
     columns += [extra, f"CASE WHEN {extra.partition(' AS ')[0]} IS NOT NULL THEN _epoch END AS {CAME}"] if extra else []
     columns.append(f"sum({SIGN})::BIGINT AS n" if spec.signed else "count(*)::BIGINT AS n")
-    columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
+    columns += spec.listed
     where = f" WHERE ({spec.where})" if spec.where else ""
     made = query_table(db, f"SELECT {', '.join(columns)} FROM {spec.source}{where} GROUP BY ALL", segment=segment)
     return shrink(db, spec.components, made)

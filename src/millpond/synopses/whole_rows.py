@@ -63,7 +63,7 @@ def with_weight_one(
         return plain
     found = counterparts(query, spec.time)
     assert found is not None
-    others = [f"({sql}) AS {c.name}{s}" for c in spec.components if c.name not in found for s, sql in c.columns]
+    others = [each for c in spec.components if c.name not in found for each in c.listed]
     empty = query_table(db, f"SELECT {', '.join(others) or '1'} FROM {spec.source}", segment=weighed(nothing))
     columns = {n: plain[n] for n in plain.column_names if not any(n in c.names for c in found.values())}
     for component in spec.components:

@@ -54,6 +54,3 @@ def commit_schema(table: DeltaTable, folder: str, schema: Schema) -> None:
     finally:
         os.unlink(beside)
     sync_folder(log)
-
-
-__all__ = ["commit_schema"]

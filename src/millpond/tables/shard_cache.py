@@ -102,6 +102,3 @@ def clear_all() -> None:
     """Keep nothing in any cache, as a new process."""
     for cache in list(ShardCache._all):
         cache.clear()
-
-
-__all__ = ["Kept", "ShardCache", "Version", "clear_all", "forget"]

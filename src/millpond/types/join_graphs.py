@@ -134,9 +134,9 @@ def graph_of(plan: JoinPlan) -> JoinGraph:
     whole = {n for group in plan.alike for n in group}
     keys: list[dict[int, str]] = []
     for group in plan.alike:
-        sides = [(i, plan.equalities[n].side(i)) for n in group for i in _ends(plan.equalities[n])]
+        sides = [(i, plan.equalities[n].side(i).sql) for n in group for i in _ends(plan.equalities[n])]
         keys.append(dict(sorted(sides)))
-    keys += [{i: e.side(i) for i in _ends(e)} for n, e in enumerate(plan.equalities) if n not in whole]
+    keys += [{i: e.side(i).sql for i in _ends(e)} for n, e in enumerate(plan.equalities) if n not in whole]
     others = tuple(c.items for c in plan.conditions if len(c.items) > 1)
     return JoinGraph(len(plan.items), tuple(keys), others)
 
@@ -155,6 +155,3 @@ def _reached(item: int, near: Sequence[Collection[int]]) -> dict[int, tuple[int,
             found[other] = (*found.get(at, ()), other)
             waiting.append(other)
     return found
-
-
-__all__ = ["JoinGraph", "Shape", "graph_of"]

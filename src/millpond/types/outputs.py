@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from millpond.support.sql import quote
 from millpond.types.instants import Landmark
-from millpond.types.sql_expressions import Expression
+from millpond.types.json_records import Upgraded
+from millpond.types.sql_expressions import Expression, retyped
 
 
 @dataclass(frozen=True)
@@ -28,22 +29,37 @@ class OrderTerm:
         return f"{sql} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
+class _Valued(Upgraded):
+    """What is a name for an expression, whose type is its own."""
+
+    expression: Expression
+
+    @property
+    def type(self) -> str:
+        """Its DuckDB type."""
+        return self.expression.type
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """The type stood beside the expression."""
+        return {**value, "expression": retyped(value["expression"], value["type"])} if "type" in value else value
+
+
 @dataclass(frozen=True)
-class Key:
-    """A grouping key: its name in partial tables (k0, k1, …), an expression over stream columns, DuckDB type."""
+class Key(_Valued):
+    """A grouping key: its name in partial tables (k0, k1, …), and an expression over stream columns."""
 
     name: str
     expression: Expression
-    type: str
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(Upgraded):
     """One aggregate call of a query.
 
     name: how `select`, `having` and `order_by` of the bound query refer to it (a0, a1, …).
     function: canonical name, see `millpond.synopses.aggregates.splitting.FUNCTIONS`.
-    arguments: over stream columns (empty for count(*)), with their DuckDB types beside.
+    arguments: over stream columns (empty for count(*)).
     filter: the condition of `FILTER (WHERE …)`.
     order: ORDER BY inside the call (list, string_agg, …), over stream columns.
     parameters: constants of the call as DuckDB literals (the fraction of a quantile, the separator of string_agg).
@@ -59,7 +75,6 @@ class Aggregate:
     name: str
     function: str
     arguments: tuple[Expression, ...] = ()
-    argument_types: tuple[str, ...] = ()
     distinct: bool = False
     filter: Expression | None = None
     order: tuple[OrderTerm, ...] = ()
@@ -70,6 +85,12 @@ class Aggregate:
     row: tuple[Expression, ...] = ()
     since: Landmark | None = None
 
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Types of arguments stood beside these."""
+        kinds = value.get("argument_types")
+        return {**value, "arguments": [*map(retyped, value["arguments"], kinds)]} if kinds else value
+
     @property
     def over(self) -> tuple[Expression, ...]:
         """The expressions over rows that it is made of."""
@@ -78,12 +99,11 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class Output:
-    """A column of an answer: its name, an expression over k*, a*, window_start and window_end, its DuckDB type."""
+class Output(_Valued):
+    """A column of an answer: its name, and an expression over k*, a*, window_start and window_end."""
 
     name: str
     expression: Expression
-    type: str
 
     @property
     def sql(self) -> str:

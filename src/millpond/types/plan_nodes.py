@@ -148,6 +148,3 @@ def plan_in(table: pa.Table) -> PlanNode | None:
     """
     found = (table.schema.metadata or {}).get(_METADATA)
     return None if found is None else PlanNode.from_dict(json.loads(found))
-
-
-__all__ = ["Fact", "PlanNode", "explain_statement", "plan_in", "plan_table", "said"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from millpond.support.sql import text_literal
 from millpond.types.columns import Column
-from millpond.types.json_records import Variant
+from millpond.types.json_records import Upgraded, Variant
 from millpond.types.outputs import Feed
 from millpond.types.reduction_forms import Reduction
-from millpond.types.sql_expressions import Expression
+from millpond.types.sql_expressions import Expression, calls_of_statement
 from millpond.types.window_definitions import RelationWindow
 
 
@@ -80,6 +82,7 @@ class Lookup:
     one: a row meets one row of the tables at most, and stays, marked by the column `met`, where it meets none; for
         windows that count rows.
     said: the joins in words. seen: in a job, which versions of the tables rows see, by their event time; else empty.
+    calls: the registered functions that `sql` calls, by reference; None: it was bound before that was written down.
     """
 
     alias: str
@@ -92,24 +95,37 @@ class Lookup:
     met: str = ""
     said: str = ""
     seen: tuple[TableStretch, ...] = ()
+    calls: tuple[str, ...] | None = field(default=None, compare=False)
+
+    @property
+    def registered(self) -> tuple[str, ...]:
+        """The registered functions that `sql` calls, by reference."""
+        return calls_of_statement(self.sql) if self.calls is None else self.calls
 
 
 @dataclass(frozen=True)
-class JoinEquality:
-    """An equality between two FROM items of a join: their numbers, and DuckDB SQL over the columns of each."""
+class JoinEquality(Upgraded):
+    """An equality between two FROM items of a join: their numbers, and what is equal over the columns of each."""
 
     left: int
-    left_sql: str
+    left_side: Expression
     right: int
-    right_sql: str
+    right_side: Expression
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Sides were SQL alone."""
+        if "left_sql" not in value:
+            return value
+        return {**value, "left_side": value["left_sql"], "right_side": value["right_sql"]}
 
     def partner(self, item: int) -> int | None:
         """The item at the other side; None when the equality is not about `item`."""
         return self.right if item == self.left else self.left if item == self.right else None
 
-    def side(self, item: int) -> str:
-        """The SQL over the columns of an item."""
-        return self.left_sql if item == self.left else self.right_sql
+    def side(self, item: int) -> Expression:
+        """What is equal, over the columns of an item."""
+        return self.left_side if item == self.left else self.right_side
 
 
 @dataclass(frozen=True)
@@ -120,15 +136,27 @@ class JoinCondition:
     sql: str
 
 
-#: What rows that are in one shard are spread by: a text that is the same for all, and names their streams.
-TOGETHER = "together "
-
 #: What rows are spread by that every shard has.
-EVERYWHERE = "'everywhere'"
+EVERYWHERE = Expression("'everywhere'", type="VARCHAR")
+
+
+def together(streams: Iterable[str]) -> Expression:
+    """What rows of some streams are spread by that are in one shard: a constant, so that they all have one key."""
+    return Expression(text_literal(f"together {', '.join(sorted(set(streams)))}"), type="VARCHAR")
+
+
+def are_together(spread: Expression | None) -> bool:
+    """Whether rows that are spread by it are all in one shard (`JoinPlan.spread`)."""
+    return spread is not None and not spread.columns and spread != EVERYWHERE
+
+
+def _spread_read(spread: Sequence[Any]) -> list[Any]:
+    """What rows are spread by, which was SQL alone, '' where they are not."""
+    return [each or None for each in spread]
 
 
 @dataclass(frozen=True)
-class JoinPlan:
+class JoinPlan(Upgraded):
     """A join of windows and tables whose rows are valid while all their parts are.
 
     items: the name of each FROM item's input. sources: DuckDB SQL of each item, named as the query names it.
@@ -136,16 +164,16 @@ class JoinPlan:
     on: what beside the equalities makes a joined row (of an inner join WHERE, too); where: what else the answer must
         pass; None: nothing.
     select: the select list over the items.
-    spread: of each item, DuckDB SQL over its rows that is equal for rows that meet, by which they can be spread over
-        shards ('': a table); empty: they must stay together.
+    spread: of each item, what is equal for rows that meet, by which they can be spread over shards (None: a table);
+        empty: they must stay together.
     plain: the item and the column of each output, where the select list has nothing but columns that are stored as they
         are shown; else empty.
     deal: of each item, how rows of a frequent key are placed: by the hash of a column ('"a"'), or in every shard
         ('copies'); empty: as those of other keys.
     conditions: what `on` consists of. names: of the items, as the query calls them.
     alike: numbers of equalities that make columns of three items or more all equal, so that any two of them meet.
-    hashes: of each key that some items share and the answer shows, DuckDB SQL over the rows of these items by which
-        they can be spread over shards if all shards have the rows of the others; '' for those.
+    hashes: of each key that some items share and the answer shows, by what the rows of these items can be spread over
+        shards if all shards have the rows of the others; None for those.
     """
 
     kind: Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof left"]
@@ -155,13 +183,19 @@ class JoinPlan:
     on: str | None
     where: str | None
     select: str
-    spread: tuple[str, ...] = ()
+    spread: tuple[Expression | None, ...] = ()
     plain: tuple[tuple[int, str], ...] = ()
     deal: tuple[str, ...] = ()
     conditions: tuple[JoinCondition, ...] = ()
     names: tuple[str, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
-    hashes: tuple[tuple[str, ...], ...] = ()
+    hashes: tuple[tuple[Expression | None, ...], ...] = ()
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """What rows are spread by was SQL alone."""
+        hashes = [_spread_read(each) for each in value.get("hashes", ())]
+        return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes}
 
     @property
     def alone(self) -> tuple[int, ...]:
@@ -259,8 +293,3 @@ class Recomputed(Variant):
 
 #: How the answer of a query of CQL follows from its inputs.
 RelationPlan = Elements | Joined | Grouped | Driven | Recomputed
-
-
-def are_together(spread: str) -> bool:
-    """Whether rows that are spread by some SQL are all in one shard (`JoinPlan.spread`)."""
-    return spread.startswith(f"'{TOGETHER}")

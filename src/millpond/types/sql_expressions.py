@@ -25,6 +25,7 @@ class Expression(Written):
     conjuncts: what AND stands between, where registered functions are called; empty: it is one itself.
     call: the call of a registered function in it that is made for every row; None: there is none, there are several, or
     whether it is made depends on something else.
+    type: its DuckDB type; '': nobody has asked DuckDB for it.
 
     >>> Expression('"a" > 1', ("a",)).columns, f"NOT ({Expression.column_of('a')})"
     (('a',), 'NOT ("a")')
@@ -35,6 +36,7 @@ class Expression(Written):
     calls: tuple[str, ...] = field(default=(), compare=False)
     conjuncts: tuple[Expression, ...] = field(default=(), compare=False)
     call: Call | None = field(default=None, compare=False)
+    type: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.sql
@@ -51,39 +53,50 @@ class Expression(Written):
 
     @staticmethod
     @functools.lru_cache(maxsize=4096)
-    def column_of(name: str) -> Expression:
+    def column_of(name: str, kind: str = "") -> Expression:
         """The expression that is a column."""
-        return Expression(quote(name), (name,))
+        return Expression(quote(name), (name,), type=kind)
+
+    def typed(self, kind: str) -> Expression:
+        """With its DuckDB type."""
+        return Expression(self.sql, self.columns, self.calls, self.conjuncts, self.call, kind)
 
     def within(self, before: str, after: str = "") -> Expression:
         """With SQL around it that reads no columns and calls nothing that can fail."""
         return composed(f"{before}{self.sql}{after}", [self])
 
     def written(self) -> list[Any]:
-        """As JSON: a column as its name alone, all else as SQL, columns and so on, as far as there is anything."""
+        """As JSON: a column as its name alone, all else as SQL, columns and so on, as far as there is anything.
+
+        The type, where it is known, goes last.
+        """
+        kind = [self.type] if self.type else []
         if self.column is not None:
-            return [self.column]
+            return [self.column, *kind]
         if not self.calls:
-            return [self.sql, list(self.columns)]
+            return [self.sql, list(self.columns), *kind]
         parts = [each.written() for each in self.conjuncts]
         call = None if self.call is None else self.call.written()
         found = [self.sql, list(self.columns), list(self.calls), parts, call]
         while len(found) > 2 and not found[-1]:
             found.pop()
-        return found
+        return [*found, *kind]
 
     @classmethod
     def read(cls, value: Any) -> Expression:
         """What `written` gave; or SQL from before expressions said what they are made of."""
         if isinstance(value, str):
             return parsed(value)
+        kind = ""
+        if len(value) > 1 and isinstance(value[-1], str):
+            *value, kind = value
         if len(value) == 1:
-            return cls.column_of(value[0])
+            return cls.column_of(value[0], kind)
         if len(value) == 2:
-            return cls(value[0], tuple(value[1]))
+            return cls(value[0], tuple(value[1]), type=kind)
         sql, columns, calls, parts, call = [*value, [], None] if len(value) == 3 else [*value, None][:5]
         conjuncts = tuple([cls.read(each) for each in parts])
-        return cls(sql, tuple(columns), tuple(calls), conjuncts, None if call is None else Call.read(call))
+        return cls(sql, tuple(columns), tuple(calls), conjuncts, None if call is None else Call.read(call), kind)
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,11 @@ class Call(Written):
         return cls(reference, tuple(map(Expression.read, arguments)), None if rest is None else Expression.read(rest))
 
 
+def retyped(written: Any, kind: str) -> list[Any]:
+    """What was written of an expression, with the type that stood beside it."""
+    return Expression.read(written).typed(kind).written()
+
+
 def composed(sql: str, parts: Iterable[Expression], columns: Iterable[str] = ()) -> Expression:
     """An expression made of others: it reads and calls what they do, and reads `columns`."""
     read: list[str] = []
@@ -131,9 +149,9 @@ def all_of(conditions: Iterable[Expression]) -> Expression | None:
         return listed[0] if listed else None
     whole = composed(f"({') AND ('.join([each.sql for each in listed])})", listed)
     if not whole.calls or not whole.registered:
-        return whole
+        return whole.typed("BOOLEAN")
     parts = tuple(part for each in listed for part in each.conjuncts or (each,))
-    return Expression(whole.sql, whole.columns, whole.calls, parts)
+    return Expression(whole.sql, whole.columns, whole.calls, parts, type="BOOLEAN")
 
 
 def columns_read(*expressions: Expression | None) -> frozenset[str]:
@@ -151,6 +169,11 @@ def expressions_in(value: Any) -> Iterator[Expression]:
     elif is_dataclass(value):
         for each in fields(value):
             yield from expressions_in(getattr(value, each.name))
+
+
+def registered_in(value: Any) -> frozenset[str]:
+    """The registered functions that the expressions in a value call, by reference."""
+    return frozenset(each for found in expressions_in(value) for each in found.registered)
 
 
 # -- SQL from before expressions said what they are made of ------------------------------------------------------------

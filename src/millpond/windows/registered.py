@@ -238,6 +238,3 @@ def use(pond: str) -> None:
             with open(path, "rb") as file:
                 put(reference, cloudpickle.load(file))
             _read[reference] = version
-
-
-__all__ = ["Axis", "axis_of", "drop", "folder_of", "put", "share", "use", "withdraw"]

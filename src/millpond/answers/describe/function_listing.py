@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millpond.engine.core import Core
-from millpond.types.sql_expressions import expressions_in
+from millpond.types.sql_expressions import registered_in
 
 
 def show_functions(core: Core) -> pa.Table:
@@ -39,17 +39,11 @@ def users_of(core: Core, references: Sequence[str]) -> list[list[str]]:
     """
     catalog, register = core.catalog, core.register
     users = [(n, q.definition.query.registered) for q in catalog.queries.values() for n in catalog.known_as(q)]
-    users += [(s.name, _called(s.derived)) for s in catalog.shown_streams()]
-    users += [(f"a summary of {catalog.streams[s.stream].name}", _called(s.spec)) for s in catalog.summaries.values()]
+    users += [(s.name, registered_in(s.derived)) for s in catalog.shown_streams()]
+    users += [
+        (f"a summary of {catalog.streams[s.stream].name}", registered_in(s.spec)) for s in catalog.summaries.values()
+    ]
     for number in register.listing()["id"].to_pylist() if len(register) and references else ():
         registered = register.get(number)
-        users.append((registered.name, _called(registered.selection)))
+        users.append((registered.name, registered_in(registered.selection)))
     return [sorted({name for name, called in users if reference in called}) for reference in references]
-
-
-def _called(value: object) -> frozenset[str]:
-    """The registered functions that the expressions in a value call, by reference."""
-    return frozenset(each for found in expressions_in(value) for each in found.registered)
-
-
-__all__ = ["show_functions", "users_of"]

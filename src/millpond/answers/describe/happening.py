@@ -20,7 +20,7 @@ from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.files import FileSource
 from millpond.tables.storage_types import from_storage
-from millpond.types import StreamDefinition, WindowQuery
+from millpond.types import StreamDefinition
 from millpond.types.results import DeadCause, DrainReport, QueryReport, StreamReport
 
 #: What is a value in the reason of a dead letter, and what stands in its place: causes are told, not values.
@@ -60,7 +60,7 @@ def report(core: Core, told: Told, final: bool = False) -> DrainReport:
     with core.lock:
         published, catalog = core.published, core.catalog
     shown = [s for s in catalog.shown_streams() if s.options.source != "system"]
-    streams = tuple(_stream(core.streams[s.id], s, told, published) for s in shown if s.id in core.streams)
+    streams = tuple(_stream(core.streams[s.id], s, told, published, final) for s in shown if s.id in core.streams)
 
     def of_query(standing: Standing) -> QueryReport:
         return _query(core, standing, told, published, final)
@@ -72,7 +72,9 @@ def report(core: Core, told: Told, final: bool = False) -> DrainReport:
     return DrainReport(final, streams, tuple(q for q in queries if q != QueryReport(q.query)))
 
 
-def _stream(runtime: StreamRuntime, stream: StreamDefinition, told: Told, published: Published) -> StreamReport:
+def _stream(
+    runtime: StreamRuntime, stream: StreamDefinition, told: Told, published: Published, final: bool
+) -> StreamReport:
     number = str(stream.id)
     before, now = (p.counts.get(number, StreamCounts()) for p in (told.published, published))
     taken = published.intake.get(number, 0)
@@ -96,6 +98,7 @@ def _stream(runtime: StreamRuntime, stream: StreamDefinition, told: Told, publis
         max(0, skipped - told.skipped.get(stream.id, 0)),
         tuple(sorted(changed - told.changed.get(stream.id, frozenset()))),
         nothing_at,
+        final and isinstance(source, FileSource) and stream.options.late == "drop",
     )
     told.letters[stream.id] = frozenset(f.path for f in runtime.dead.segments if f.first_epoch <= published.epoch)
     told.skipped[stream.id], told.changed[stream.id] = skipped, changed
@@ -152,8 +155,7 @@ def _query(core: Core, standing: Standing, told: Told, published: Published, fin
     known: Mapping[str, StreamProgress] = published.progress
     states = [(s, known.get(str(s.id), StreamProgress())) for s in core.catalog.streams_of(standing)]
     rows = any(p.high > NEVER for _, p in states)
-    windows = isinstance(standing.definition.query, WindowQuery)
-    waiting = windows and rows and not final and standing.status == "live"
+    waiting = standing.definition.query.ends_by_time and rows and not final and standing.status == "live"
     what = waits_for(standing, now, states, published.clock) if waiting else ""
     return QueryReport(name, max(0, now.too_late - before.too_late), waits_for=what)
 

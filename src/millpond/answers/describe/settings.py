@@ -33,6 +33,3 @@ def show_settings(core: Core) -> pa.Table:
 def shown(value: Any) -> str:
     """A value as it is written."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-__all__ = ["show_settings", "shown"]

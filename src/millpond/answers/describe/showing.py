@@ -79,5 +79,3 @@ _SHOWN: Final[Mapping[str, Callable[[Core], pa.Table]]] = MappingProxyType(
         "watermarks": show_watermarks,
     }
 )
-
-__all__ = ["show"]

@@ -53,6 +53,3 @@ def _problem(core: Core, table: TableDefinition, state: TableState) -> str:
 
 def _reload(table: TableDefinition) -> str:
     return duration(table.reload) if isinstance(table.reload, int) else table.reload
-
-
-__all__ = ["show_tables", "table_fact"]

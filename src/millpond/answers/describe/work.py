@@ -88,6 +88,3 @@ def epochs_node(core: Core) -> PlanNode:
     names = sorted({name for e in recent for name in e["stages"]})
     stages = tuple(Fact(name, f"{sum(e['stages'].get(name, 0.0) for e in recent):.3f} s") for name in names)
     return PlanNode("epochs", f"last {len(recent)} epochs: {rows} rows, {seconds:.3f} s", stages)
-
-
-__all__ = ["epochs_node", "filters_table", "work_done", "work_table"]

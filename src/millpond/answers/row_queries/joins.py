@@ -20,6 +20,7 @@ from millpond.answers.row_queries.join_keys import key_values
 from millpond.answers.row_queries.pairing import Index
 from millpond.answers.row_queries.trees import FAULTS, aggregate_rows, order_matters
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.blocks import event_times
 from millpond.synopses.finish import empty_answers
@@ -277,11 +278,11 @@ def _in_order(
 def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Table], most: int) -> pa.Table:
     query = selection.query
     db = connection()
-    shown = [_q(o.name) for o in query.select]
+    shown = [quote(o.name) for o in query.select]
     outputs = [o.sql for o in query.select]
-    order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
+    order = [f"({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by)]
     distinct = "DISTINCT " if query.distinct else ""
-    hidden = [] if query.distinct else ["_id AS _n"]
+    hidden = [] if query.distinct else ["_id AS __n"]
     tables: list[pa.Table] = []
     for joined in pieces:
         sql = f"SELECT {distinct}{', '.join([*outputs, *order, *hidden])} FROM {_source(stream, joined)}"
@@ -289,8 +290,8 @@ def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Ta
     if not tables:
         return empty_answers(db, [Column(o.name, o.type) for o in query.select])
     table = pa.concat_tables(tables, promote_options="permissive")
-    terms = [t.by(f"_o{i}") for i, t in enumerate(query.order_by)]
-    terms += shown if query.distinct else ["_n"]
+    terms = [t.by(f"__o{i}") for i, t in enumerate(query.order_by)]
+    terms += shown if query.distinct else ["__n"]
     limit = f" LIMIT {query.limit}" if query.limit is not None else ""
     limit += f" OFFSET {query.offset}" if query.offset else ""
     if query.distinct or query.order_by or limit:
@@ -300,7 +301,3 @@ def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Ta
     if table.num_rows > most:
         raise _too_many(f"{table.num_rows} rows", most)
     return table.select([o.name for o in query.select])
-
-
-def _q(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

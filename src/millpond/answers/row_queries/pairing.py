@@ -184,6 +184,3 @@ def join_many(
     struct, rows = _pairs(stored.partners(distinct, operator).take(struct_of))
     count = max(1, len(tuples))
     return struct // count, struct % count, rows
-
-
-__all__ = ["Index", "Operator", "Shared", "join_many", "mirrored", "probe_composite", "probe_separately"]

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.finish import empty_answers
 from millpond.synopses.partials.specs import as_declared, casts_of
@@ -83,7 +84,7 @@ def _direct(query: ScanQuery, stream: StreamDefinition) -> tuple[str, ...] | Non
     found = []
     for output in query.select:
         column = columns.get(output.expression.column or "")
-        if column is None or column.type != output.type or _q(column.name) in cast:
+        if column is None or column.type != output.type or quote(column.name) in cast:
             return None
         found.append(column.name)
     return tuple(found)
@@ -97,10 +98,10 @@ def _sql(selection: RowQuery, stream: StreamDefinition) -> str:
         return f"SELECT {outputs} FROM {source}"
     order = "".join(f", ({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by))
     terms = [t.by(f"__o{i}") for i, t in enumerate(query.order_by)]
-    shown = ", ".join(_q(o.name) for o in query.select)
+    shown = ", ".join(quote(o.name) for o in query.select)
     if query.distinct:
         inner = f"SELECT DISTINCT {outputs}{order} FROM {source}"
-        terms += [_q(o.name) for o in query.select]
+        terms += [quote(o.name) for o in query.select]
     else:
         inner = f"SELECT {outputs}{order}, __n FROM {source}"
         terms.append("__n")
@@ -115,7 +116,3 @@ def _numbered(rows: pa.Table, query: ScanQuery) -> pa.Table:
         # A table without columns would lose its number of rows on its way.
         return rows if rows.num_columns else pa.table({"__n": pa.array(np.zeros(rows.num_rows, np.int8))})
     return rows.append_column("__n", pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-
-
-def _q(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -22,6 +22,7 @@ from millpond.answers.row_queries.shapes import Leaf, Node, Shapes
 from millpond.answers.row_queries.stretch import Matching, Stretch, parts_in
 from millpond.operators.windowed.evaluation import no_panes
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses import (
     PanesSpec,
     components_of,
@@ -487,5 +488,5 @@ def _finish(query: GroupScan, spec: PanesSpec, stream: StreamDefinition, merged:
     shown = [o.name for o in query.select]
     if query.order_by or answers.num_rows <= 1:
         return answers.rename_columns(shown)
-    listed = ", ".join('"' + n.replace('"', '""') + '"' for n in names)
+    listed = ", ".join(map(quote, names))
     return query_ordered(db, f"SELECT {listed} FROM answers ORDER BY {listed}", answers=answers).rename_columns(shown)

@@ -37,6 +37,3 @@ class Range:
 def segments_in(segments: Sequence[Segment], wanted: Range) -> list[Segment]:
     """The segments that can hold rows of a range, in order of time."""
     return sorted((s for s in segments if wanted.meets(s)), key=lambda s: (s.low, s.path))
-
-
-__all__ = ["Range", "segments_in"]

@@ -116,6 +116,3 @@ def _later(low: int, other: int | None) -> int:
 
 def _earlier(high: int, other: int | None) -> int:
     return high if other is None else min(high, other)
-
-
-__all__ = ["at_hand", "resolve", "runs_of"]

@@ -193,6 +193,3 @@ def function_name(reduction: Reduction) -> str:
 
 def _open(edge: int, limit: int) -> int | None:
     return None if edge == limit else edge
-
-
-__all__ = ["function_name", "plan_scan", "sums_of"]

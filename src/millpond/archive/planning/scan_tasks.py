@@ -71,6 +71,3 @@ def divided(splits: Sequence[ScanSplit], most: int) -> list[tuple[ScanSplit, ...
             tasks[min(count - 1, done * count // max(total, 1))].setdefault(number, []).append(piece)
             done += piece.rows
     return [tuple(replace(splits[n], pieces=tuple(p)) for n, p in task.items()) for task in tasks if task]
-
-
-__all__ = ["ROWS_PER_TASK", "ScanPlan", "ScanSplit", "ScanTask", "divided", "whole_files"]

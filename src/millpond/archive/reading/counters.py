@@ -54,6 +54,3 @@ def take_counters(parcels: Sequence[Parcel]) -> tuple[list[Parcel], dict[str, An
         else:
             others.append(parcel)
     return others, to_json(total)
-
-
-__all__ = ["SCAN", "Counters", "counted_parcel", "take_counters"]

@@ -86,6 +86,3 @@ def _fill(pond: str, job: dict[str, Any], task: int) -> Iterator[Parcel]:
 
 def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     return {"segments": [s for p in parcels for s in json.loads(bytes(p.payload))]}, b""
-
-
-__all__ = ["entry_of", "fill_entries", "missing"]

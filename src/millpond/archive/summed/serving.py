@@ -159,6 +159,3 @@ def entry_partials(paths: Sequence[str], have: PanesSpec, needed: PanesSpec, low
         since = needed.panes.pane(low)
         parts = [t.filter(pc.greater_equal(t["pane"], since)) for t in parts]
     return merge_cuts(db, needed, parts) if any(t.num_rows for t in parts) else pa.table({})
-
-
-__all__ = ["Served", "Sums", "entry_partials", "reaches", "served"]

@@ -122,6 +122,3 @@ def _merge_settled(archives: Archives, stream: StreamDefinition, summary: Summar
         )  # fmt: skip
         written = write_entry(archives.path, summary.id, span, f"{prefix}merged-{digest}.parquet", merged)
         archives.summaries.commit([written], [s.path for s in chosen], moved=True)
-
-
-__all__ = ["maintain_summaries", "settle"]

@@ -308,6 +308,3 @@ def _write(path: str, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-
-
-__all__ = ["Backup", "backup", "restore"]

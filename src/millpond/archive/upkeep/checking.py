@@ -18,7 +18,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from millpond.archive import fractions, seed_of
-from millpond.archive.archive_files import HIDDEN, times_of
+from millpond.archive.archive_files import HIDDEN
 from millpond.archive.copy_files import copies_on_disk, copy_folder, eager_copies, section_of
 from millpond.archive.design.sampling import PLACES
 from millpond.catalog import Catalog
@@ -26,6 +26,7 @@ from millpond.catalog.events import apply
 from millpond.manifests.records import Manifest, Published, read_manifest, read_published
 from millpond.sources.table_sources.versions import TableState, table_folder, version_path
 from millpond.support.errors import PondError
+from millpond.synopses.blocks import event_times
 from millpond.tables import Segment, read_json
 from millpond.tables.locations import folder_names, open_input, reason_of, size_of
 from millpond.tables.segments import live_segments
@@ -218,7 +219,7 @@ def _of_rows(
         rows += table.num_rows
         if not table.num_rows:
             continue
-        times, ids = times_of(table, time), table["_id"].to_numpy()
+        times, ids = event_times(table, time), table["_id"].to_numpy()
         seen.append(ids)
         epochs = table["_epoch"].to_numpy()
         least, most = int(times.min()), int(times.max())
@@ -263,6 +264,3 @@ def _against(pond: str, stream: StreamDefinition, copy: str, segment: Segment, w
     mine, rows = (np.sort(each.to_numpy()) for each in ids)
     if not np.array_equal(mine, rows[fractions(rows, seed_of(stream)) < segment.kept]):
         yield f"it has other rows than the fraction {segment.kept} of its section"
-
-
-__all__ = ["Checked", "catalog_on_disk", "check_archives", "check_table"]

@@ -180,6 +180,3 @@ def _merge_chunks(pond: str, chosen: list[dict[str, Any]], live: list[str], task
     written = write_chunks(folder, name, chunks, shard, level, last)
     merged = [to_json(replace(written, first_epoch=first, last_epoch=last))]
     yield Parcel(0, "", task, json.dumps({"segments": merged}).encode())
-
-
-__all__ = ["chosen_for_layout", "chosen_for_merge", "compact_archive", "compact_results"]

@@ -180,6 +180,3 @@ def sweep_copies(archives: Archives) -> None:
         streams = [r.definition for r in archives.streams.values() if r.definition.options.archive_at is None]
     for stream in streams:
         remove_doomed(archives.path, stream)
-
-
-__all__ = ["Job", "sweep_copies", "unmark", "vacuum"]

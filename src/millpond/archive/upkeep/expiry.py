@@ -81,6 +81,3 @@ def beyond(segments: Sequence[Segment], keep: Keep, now: int) -> list[Segment]:
         gone.append(segment)
         total -= segment.size
     return gone
-
-
-__all__ = ["beyond", "expire"]

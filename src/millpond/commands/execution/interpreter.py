@@ -96,6 +96,3 @@ def _planning(statement: lang.Statement, files: bool) -> Callable[[Facts], Plan]
         return planned
 
     return planning
-
-
-__all__ = ["Interpreter"]

@@ -80,6 +80,3 @@ def table_note(core: Core, names: Sequence[str]) -> str:
             at = "never" if state.read_at is None else moment(state.read_at)
             notes.append(f"table {table.name} is as it was read at {at}: {state.problem}")
     return "; ".join(notes)
-
-
-__all__ = ["TablesAhead", "make_table", "refresh", "table_note"]

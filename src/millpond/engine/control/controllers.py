@@ -79,6 +79,3 @@ class Controllers:
             self.pace.rows = value
         elif name == "matching_share":
             self.matching_pace.share = value
-
-
-__all__ = ["Controllers"]

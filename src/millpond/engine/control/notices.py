@@ -59,6 +59,3 @@ class Notices:
                 "slow epoch", epoch=epoch, seconds=seconds, target=target, rows=report.rows, slow_epochs=times,
                 longest={name: round(spent, 3) for name, spent in longest},
             )  # fmt: skip
-
-
-__all__ = ["SELDOM", "SLOW", "Notices", "failed"]

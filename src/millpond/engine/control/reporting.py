@@ -269,17 +269,3 @@ def memory_bytes() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
-
-
-__all__ = [
-    "SYSSTREAM",
-    "Reporter",
-    "Work",
-    "definition_of",
-    "epoch_readings",
-    "is_of_interest",
-    "memory_bytes",
-    "report_epoch",
-    "system_stream",
-    "takes_others",
-]

@@ -52,6 +52,3 @@ class StateSizes:
         except FileNotFoundError:
             return {}
         return found
-
-
-__all__ = ["Size", "StateSizes"]

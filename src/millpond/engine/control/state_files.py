@@ -43,6 +43,3 @@ def merged(
                 found[str(shard)] = tuple(sorted(s.path for s in group))
                 break
     return found
-
-
-__all__ = ["LARGE_STATE", "expired", "merged"]

@@ -59,6 +59,3 @@ class Telemetry:
         )
         if of_interest:
             self.work.append(work)
-
-
-__all__ = ["Stopwatch", "Telemetry"]

@@ -94,6 +94,3 @@ def resumed(published: Published, failures: Failures) -> bool:
 def _live(catalog: Catalog, published: Published) -> list[Standing]:
     """The queries that answer, and have begun to."""
     return [q for q in catalog.queries.values() if q.status == "live" and str(q.id) in published.queries]
-
-
-__all__ = ["clock_due", "is_due", "resumed", "tick_closes"]

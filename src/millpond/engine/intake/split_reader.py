@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from millpond.archive.archive_files import DEAD, HIDDEN, row_schema, times_of
+from millpond.archive.archive_files import DEAD, HIDDEN, row_schema
 from millpond.archive.dead_letters import row_texts
 from millpond.manifests.records import Manifest, Split
 from millpond.progress import NEVER, ItemSummary, StreamProgress, ahead_mask, summarise
@@ -18,6 +18,7 @@ from millpond.sources.formats.read import Read, read, tail_times
 from millpond.sources.intake_log import Item
 from millpond.sources.own_marks import BROKEN, Said, behind_which, group_texts, known_bounds, own_bounds, said
 from millpond.synopses import connection, kernel
+from millpond.synopses.blocks import event_times
 from millpond.synopses.tolerance import one_line
 from millpond.types import StreamDefinition
 
@@ -91,7 +92,7 @@ class Taking:
             self.dead.append(_letters(result.rejected, _place(item), epoch))
         n = result.rows.num_rows
         positions = np.arange(n) if result.positions is None else result.positions.to_numpy()
-        rows = _Rows(result.rows, positions, times_of(result.rows, stream.options.time))
+        rows = _Rows(result.rows, positions, event_times(result.rows, stream.options.time))
         reference = self._median
         rows = self._in_time(item, rows)
         last = self._median if reference is None else reference

@@ -72,6 +72,3 @@ def learn(catalog: Catalog, profile: StageProfile, report: EpochReport) -> None:
     for stage in sorted(rows):
         profile.learn(stage, rows[stage], seconds[stage], given[stage])
     profile.forget(catalog.streams)
-
-
-__all__ = ["choose", "depths", "learn"]

@@ -63,6 +63,3 @@ class StreamSources:
 
         assert definition.derived is not None
         return DerivedSource(definition, log, derived_folder(self.path, definition), far, needed)
-
-
-__all__ = ["StreamSources"]

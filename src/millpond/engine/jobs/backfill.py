@@ -77,6 +77,3 @@ def _past(core: Core, catalog: Catalog, operator: Operator, failures: Failures) 
     return Past(
         core.archives, catalog, known, core.tables, versions, unread, core.now(), core.settings.shards, plan, failures
     )
-
-
-__all__ = ["attempt_backfill", "give_up", "run_backfill"]

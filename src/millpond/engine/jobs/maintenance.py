@@ -70,6 +70,3 @@ def _prune(core: Core) -> None:
         filling = (q for q in catalogs.catalog.queries.values() if "backfilling" in (q.status, q.reason))
         epochs.prune(min((q.first_epoch - 1 for q in filling), default=epochs.published.epoch))
         catalogs.log.prune(epochs.published.version)
-
-
-__all__ = ["maintain"]

@@ -75,6 +75,3 @@ def sweep_orphans(storage: Storage, epochs: Epochs, finished: Sequence[Adoption]
             repeated = epoch is not None and name.startswith(f"e{epoch:012d}-") and name.endswith(".parquet")
             if name not in needed and not repeated:
                 remove(os.path.join(table.folder, name))
-
-
-__all__ = ["sweep", "sweep_dropped", "sweep_orphans"]

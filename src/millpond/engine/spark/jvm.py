@@ -163,6 +163,3 @@ def _number(data: IO[bytes]) -> int:
     """A number as Java's DataOutputStream writes it."""
     value: tuple[Any, ...] = struct.unpack("!i", data.read(4))
     return int(value[0])
-
-
-__all__ = ["LOGGING", "MODULES", "QUICK", "Jvm", "command", "gateway_of", "has_own_way", "start"]

@@ -52,6 +52,3 @@ def culprit(tree: exp.Expr, question: Callable[[exp.Expr], str]) -> tuple[int, i
             continue
         return span(part)
     return None
-
-
-__all__ = ["culprit", "parts_of"]

@@ -103,6 +103,3 @@ def _column_of(node: exp.Expr, items: Sequence[exp.Table], columns: Mapping[str,
     own = [i for i in items if not node.table or i.alias_or_name.lower() == node.table.lower()]
     found = [c.type for i in own for c in columns[i.name] if c.name.lower() == node.name.lower()]
     return found[0] if len(found) == 1 else ""
-
-
-__all__ = ["check_conditions", "check_joins", "check_types"]

@@ -74,6 +74,3 @@ def check_products(
 
 def _part(parts: Sequence[tuple[int, ...]], item: int) -> tuple[int, ...]:
     return next(part for part in parts if item in part)
-
-
-__all__ = ["check_products"]

@@ -45,12 +45,13 @@ class Typer:
         self.source, self.render = source, render
         self.relation = typed_relation(columns)
 
-    def types(self, items: Sequence[Item]) -> list[str]:
-        """The DuckDB type of every item; StatementError at the smallest part that DuckDB refuses."""
+    def typed(self, items: Sequence[Item]) -> list[Expression]:
+        """The expressions with their types; StatementError at the smallest part that DuckDB refuses."""
         if not items:
             return []
         try:
-            return self.relation.types([item.sql for item in items])
+            kinds = self.relation.types([item.sql for item in items])
+            return [item.expression.typed(kind) for item, kind in zip(items, kinds, strict=True)]
         except Refused as refused:
             for item in items:
                 if (reason := self.refusal(item.sql)) is not None:

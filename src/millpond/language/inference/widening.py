@@ -57,6 +57,3 @@ def wider_than(old: str) -> str:
     if _DECIMAL.fullmatch(old):
         return "a DECIMAL with at least as many digits before and behind the point"
     return ", ".join(some)
-
-
-__all__ = ["is_wider", "wider_than"]

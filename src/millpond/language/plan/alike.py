@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from millpond.support.sql import quote
-from millpond.types import Column, JoinEquality
+from millpond.types import JoinEquality
 
 #: Types between whose columns equality is transitive, by what stands for all that can be compared with each other.
 _TRANSITIVE: Mapping[str, str] = {
@@ -14,17 +13,15 @@ _TRANSITIVE: Mapping[str, str] = {
 }
 
 
-def alike_of(equalities: Sequence[JoinEquality], columns: Sequence[Sequence[Column]]) -> tuple[tuple[int, ...], ...]:
-    """Groups of equalities that make columns of three items or more equal, one of each item (`JoinPlan.alike`).
-
-    Arguments:
-        columns: of each item.
-    """
-    kinds = [{quote(c.name.lower()): _TRANSITIVE.get(c.type) for c in each} for each in columns]
+def alike_of(equalities: Sequence[JoinEquality]) -> tuple[tuple[int, ...], ...]:
+    """Groups of equalities that make columns of three items or more equal, one of each item (`JoinPlan.alike`)."""
     groups: list[tuple[set[tuple[int, str]], list[int]]] = []
     for number, each in enumerate(equalities):
-        ends = {(i, _named(each.side(i))) for i in (each.left, each.right)}
-        found = {kinds[i].get(name) for i, name in ends}
+        left, right = each.left_side.column, each.right_side.column
+        if left is None or right is None:
+            continue
+        ends = {(each.left, left.lower()), (each.right, right.lower())}
+        found = {_TRANSITIVE.get(side.type) for side in (each.left_side, each.right_side)}
         if None in found or len(found) > 1:
             continue
         met = [g for g in groups if g[0] & ends]
@@ -35,8 +32,3 @@ def alike_of(equalities: Sequence[JoinEquality], columns: Sequence[Sequence[Colu
         for members, numbers in groups
         if len(members) > 2 and len({i for i, _ in members}) == len(members)
     )
-
-
-def _named(sql: str) -> str:
-    """A column as it is called in small letters and quotes; an expression stays what it is."""
-    return sql.lower() if sql.startswith('"') else quote(sql.lower())

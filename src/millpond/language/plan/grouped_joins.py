@@ -19,8 +19,7 @@ from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import grouped_by
 from millpond.language.resolve.item_owners import Owners
 from millpond.language.rewrite.semi import looks_at_many
-from millpond.support.sql import quote
-from millpond.types import Column, GroupArgument, Grouped, Grouping, Recomputed, RelationWindow
+from millpond.types import Column, Expression, GroupArgument, Grouped, Grouping, Recomputed, RelationWindow
 
 #: What else must not stand beside GROUP BY and HAVING.
 _OTHERS = tuple(key for key in WHOLE if key not in ("group", "having"))
@@ -244,7 +243,9 @@ def grouping_of(parts: GroupedSelect, kinds: Sequence[Column]) -> Grouping:
     return Grouping(keys, tuple(arguments), parts.select, parts.having, parts.whole)
 
 
-def placed_by(parts: GroupedSelect, columns: Mapping[str, Sequence[Column]], spread: Sequence[str]) -> str:
+def placed_by(
+    parts: GroupedSelect, columns: Mapping[str, Sequence[Column]], spread: Sequence[Expression | None]
+) -> str:
     """`Grouping.placed` where rows are spread by some columns; '' where no key says where the rows of a group are.
 
     Arguments:
@@ -257,9 +258,9 @@ def placed_by(parts: GroupedSelect, columns: Mapping[str, Sequence[Column]], spr
     for number, key in enumerate(parts.rows.expressions[: parts.keys]):
         node = _plain(key)
         owner = owners.of(node) if isinstance(node, exp.Column) else None
-        sql = "" if owner is None else spread[owner]
-        if sql and sql.lower().startswith(f"cast({quote(node.name)} as ".lower()):
-            found.append(f"CAST(k{number} AS {sql.rsplit(' AS ', 1)[1]}")
+        key = None if owner is None else spread[owner]
+        if key is not None and node.name.lower() in map(str.lower, key.columns):
+            found.append(f"CAST(k{number} AS {key.type})")
     return f"coalesce({', '.join(found)})" if found else ""
 
 
@@ -270,6 +271,3 @@ def _plain(node: exp.Expr) -> exp.Expr:
 def _call(node: exp.Expr) -> str:
     """The name of a function that is called, in small letters; '' where none is."""
     return str(node.this).lower() if isinstance(node, exp.Anonymous) and isinstance(node.this, str) else ""
-
-
-__all__ = ["grouped_plan"]

@@ -13,12 +13,13 @@ from sqlglot import exp
 
 from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.plan.alike import alike_of
+from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.item_owners import Owners
 from millpond.language.rewrite.semi import looks_at_many
 from millpond.support.sql import quote
-from millpond.types import Column, JoinCondition, JoinEquality, JoinPlan
+from millpond.types import Column, Expression, JoinCondition, JoinEquality, JoinPlan
 
 #: What a SELECT beside its joins must not have: its answer would not be a function of single joined rows.
 WHOLE = ("group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
@@ -68,7 +69,9 @@ def join_plan(
         return None
     tests, where = _tests(tree, kind)
     owners = Owners(items, columns)
-    equalities, residual = _conditions(tests, owners, len(items))
+    equalities, residual = _conditions(
+        tests, owners, [{c.name.lower(): c.type for c in columns[i.name]} for i in items]
+    )
     return JoinPlan(
         kind,
         tuple(i.name for i in items),
@@ -80,7 +83,7 @@ def join_plan(
         plain=_plain(tree.expressions, shown, owners, columns),
         conditions=residual,
         names=tuple(i.alias_or_name for i in items),
-        alike=alike_of(equalities, [columns[i.name] for i in items]) if kind == "inner" else (),
+        alike=alike_of(equalities) if kind == "inner" else (),
     )
 
 
@@ -122,21 +125,28 @@ def _tests(tree: exp.Select, kind: Kind) -> tuple[list[exp.Expr], exp.Expr | Non
 
 
 def _conditions(
-    tests: Sequence[exp.Expr], owners: Owners, count: int
+    tests: Sequence[exp.Expr], owners: Owners, kinds: Sequence[Mapping[str, str]]
 ) -> tuple[tuple[JoinEquality, ...], tuple[JoinCondition, ...]]:
-    """The equalities of two items among the factors of some conditions, and what they ask beside them."""
+    """The equalities of two items among the factors of some conditions, and what they ask beside them.
+
+    Arguments:
+        kinds: the types of each item's columns, by their names in small letters.
+    """
+
+    def side(node: exp.Expr, item: int) -> Expression:
+        found = expression_of(unqualified(node))
+        return found.typed(kinds[item].get((found.column or "").lower(), ""))
+
     equalities, residual = [], []
     for node, negated in (factor for test in tests for factor in conjuncts(test)):
         left = right = None
         if isinstance(node, exp.EQ) and not negated:
             left, right = owners.of(node.this), owners.of(node.expression)
         if left is not None and right is not None and left != right:
-            equalities.append(
-                JoinEquality(left, render(unqualified(node.this)), right, render(unqualified(node.expression)))
-            )
+            equalities.append(JoinEquality(left, side(node.this, left), right, side(node.expression, right)))
         else:
             about = owners.all_of(node)
-            known = range(count) if about is None else sorted(about)
+            known = range(len(kinds)) if about is None else sorted(about)
             residual.append(JoinCondition(tuple(known), f"({'NOT ' if negated else ''}({render(node)}))"))
     return tuple(equalities), tuple(residual)
 

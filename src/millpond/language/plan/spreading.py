@@ -13,9 +13,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millpond.language.resolve.item_owners import Owners
-from millpond.support.sql import quote, text_literal
-from millpond.types import Column, JoinPlan, LatestRowsWindow, RelationWindow
-from millpond.types.relation_queries import TOGETHER
+from millpond.support.sql import quote
+from millpond.types import Column, Expression, JoinPlan, LatestRowsWindow, RelationWindow
+from millpond.types.relation_queries import together
 
 #: Types of columns whose values are equal when DuckDB's hashes of them, cast to the type on the right, are.
 _KINDS: Mapping[str, str] = {
@@ -29,8 +29,8 @@ _Place = tuple[int, str]
 
 def spread_of(
     tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
-) -> tuple[str, ...]:
-    """DuckDB SQL over the rows of each FROM item that is equal for rows that meet; '' for tables: shards have them all.
+) -> tuple[Expression | None, ...]:
+    """What is equal for rows of FROM items that meet, over the rows of each; None for tables: shards have them all.
 
     Arguments:
         tree: the bound SELECT. columns: of each FROM item's input. windows: of the inputs that are streams.
@@ -43,13 +43,13 @@ def spread_of(
         return ()
     for by_item, shown in _keys(tree, plan, columns, windows):
         if streams <= by_item.keys() and kept <= shown:
-            return tuple(by_item[n] if n in streams else "" for n in range(len(plan.items)))
+            return tuple(by_item[n] if n in streams else None for n in range(len(plan.items)))
     return ()
 
 
 def hashes_of(
     tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
-) -> tuple[tuple[str, ...], ...]:
+) -> tuple[tuple[Expression | None, ...], ...]:
     """By what some of the items can be spread if every shard has the others: see `JoinPlan.hashes`.
 
     A joined row is made in the shard that has its rows of these items. Rows without a partner, of an outer join, would
@@ -61,18 +61,18 @@ def hashes_of(
         return ()
     streams = [n for n, name in enumerate(plan.items) if name in windows]
     found = (
-        tuple(by_item.get(n, "") if n in streams else "" for n in range(len(plan.items)))
+        tuple(by_item.get(n) if n in streams else None for n in range(len(plan.items)))
         for by_item, _ in _keys(tree, plan, columns, windows)
     )
-    return tuple(each for each in found if sum(map(bool, each)) > 1)
+    return tuple(each for each in found if len(each) - each.count(None) > 1)
 
 
 def _keys(
     tree: exp.Expr, plan: JoinPlan, columns: Mapping[str, Sequence[Column]], windows: Mapping[str, RelationWindow]
-) -> Iterator[tuple[dict[int, str], set[int]]]:
+) -> Iterator[tuple[dict[int, Expression], set[int]]]:
     """Keys of which the answer shows a column, so that equal rows of it have equal ones.
 
-    Returns: DuckDB SQL of each item that has the key and can be spread by it, and those of them that show it.
+    Returns: the key of each item that has it and can be spread by it, and those of them that show it.
     """
     items = [tree.args["from_"].this, *(j.this for j in tree.args.get("joins") or [])]
     kinds = [{c.name.lower(): _KINDS.get(c.type) for c in columns[name]} for name in plan.items]
@@ -82,8 +82,12 @@ def _keys(
         by_item = {n: c for n, c in sorted(places, reverse=True) if _stays(windows.get(plan.items[n]), c)}
         kind, *others = {kinds[n][c] for n, c in places}
         if not others and kind is not None and shown & places:
-            sql = {n: f"CAST({quote(names[n][c])} AS {kind})" for n, c in by_item.items()}
-            yield sql, {n for n, c in shown & places if by_item.get(n) == c}
+            key = {n: _cast(names[n][c], kind) for n, c in by_item.items()}
+            yield key, {n for n, c in shown & places if by_item.get(n) == c}
+
+
+def _cast(column: str, kind: str) -> Expression:
+    return Expression.column_of(column).within("CAST(", f" AS {kind})").typed(kind)
 
 
 def together_of(
@@ -96,14 +100,17 @@ def together_of(
         windows: of the inputs that are streams. names: of their streams.
         sizes: about how many rows each FROM item has in its window: those of the largest one are dealt.
     """
-    key = text_literal(f"{TOGETHER}{', '.join(sorted(set(names.values())))}")
-    spread = tuple(key if name in windows else "" for name in plan.items)
+    key = together(names.values())
+    spread = tuple(key if name in windows else None for name in plan.items)
     deal = deal_of(plan, spread, windows, sizes)
     return replace(plan, spread=spread, deal=deal) if deal else replace(plan, spread=(), deal=())
 
 
 def deal_of(
-    plan: JoinPlan, spread: Sequence[str], windows: Mapping[str, RelationWindow], sizes: Sequence[float] = ()
+    plan: JoinPlan,
+    spread: Sequence[Expression | None],
+    windows: Mapping[str, RelationWindow],
+    sizes: Sequence[float] = (),
 ) -> tuple[str, ...]:
     """How the rows of frequent keys can be placed otherwise: see `JoinPlan.deal`.
 
@@ -113,32 +120,31 @@ def deal_of(
     Arguments:
         sizes: of the items, of which the largest one is taken that can be; none: the first.
     """
-    streams = [n for n, sql in enumerate(spread) if sql]
+    keys = {n: key for n, key in enumerate(spread) if key is not None}
+    streams = list(keys)
     dealt = {"left": [0], "right": [1], "full": [], "semi": [0], "anti": [0]}.get(plan.kind, streams)
     dealt = sorted((n for n in dealt if n in streams), key=lambda n: -sizes[n] if sizes else 0)
     for number in dealt if len(streams) > 1 else []:
-        shown = [quote(c) for n, c in plan.plain if n == number and quote(c) not in spread[number]]
+        shown = [quote(c) for n, c in plan.plain if n == number and c not in keys[number].columns]
         if shown and not isinstance(windows[plan.items[number]], LatestRowsWindow):
-            return tuple(shown[0] if n == number else "copies" if sql else "" for n, sql in enumerate(spread))
+            return tuple(shown[0] if n == number else "copies" if n in keys else "" for n in range(len(spread)))
     return ()
 
 
 def _stays(window: RelationWindow | None, column: str) -> bool:
     """Whether rows with different values of a column have nothing to do with each other in a window."""
-    return not isinstance(window, LatestRowsWindow) or column in {_plain(name) for name in window.partition}
-
-
-def _plain(name: str) -> str:
-    return (name[1:-1].replace('""', '"') if name.startswith('"') else name).lower()
+    return not isinstance(window, LatestRowsWindow) or column in {name.lower() for name in window.partition}
 
 
 def _equal(plan: JoinPlan, names: Sequence[Mapping[str, str]]) -> list[set[_Place]]:
     """Columns that are equal in every joined row."""
     classes: list[set[_Place]] = []
     for each in plan.equalities:
-        pair = {(each.left, _plain(each.left_sql)), (each.right, _plain(each.right_sql))}
-        plain = all(sql.isidentifier() or sql.startswith('"') for sql in (each.left_sql, each.right_sql))
-        if not plain or any(c not in names[n] for n, c in pair):  # an expression
+        left, right = each.left_side.column, each.right_side.column
+        if left is None or right is None:
+            continue
+        pair = {(each.left, left.lower()), (each.right, right.lower())}
+        if any(c not in names[n] for n, c in pair):
             continue
         met = [c for c in classes if c & pair]
         classes = [c for c in classes if not c & pair] + [set().union(pair, *met)]

@@ -82,7 +82,7 @@ class _Binder:
         tree = with_values(tree, refs, self.source)
         conditions = scanned_conditions(tree, items.inputs)
         for alias, each in items.inputs.items():
-            outputs = tuple(Output(c.name, Expression.column_of(c.name), c.type) for c in each.columns)
+            outputs = tuple(Output(c.name, Expression.column_of(c.name, c.type)) for c in each.columns)
             where = all_of(conditions.get(alias, ()))
             scan = RowScan(stream=each.stream.name, select=outputs, where=where, feeds=each.feeds, text=self.text)
             self.asked[alias] = scan

@@ -276,6 +276,7 @@ def bound_lookup(
         one,
         met if one else "",
         ", ".join(_said(t) for t in joined.tables),
+        calls=relation.calls,
     )
 
 
@@ -352,6 +353,3 @@ def allowed_clauses(select: exp.Select, joined: JoinedTables | None, source: Sou
     for each in joined.tables:
         check_arguments(each.join, ("this", "on", "using", "side", "kind", "method"), source)
     return ("joins",)
-
-
-__all__ = ["JoinedTables", "LookupScope", "allowed_clauses", "bound_lookup", "joined_tables"]

@@ -100,6 +100,3 @@ def _outermost(node: exp.Expr) -> Iterator[exp.Anonymous]:
 
 def _is_result(node: exp.Expr) -> bool:
     return isinstance(node, exp.Column) and node.name == RESULT
-
-
-__all__ = ["expression_of"]

@@ -136,6 +136,3 @@ def own_columns(node: exp.Expr) -> exp.Expr:
     for each in list(found.find_all(exp.Column)):
         each.this.set("this", each.name[2:])
     return found
-
-
-__all__ = ["PairScope", "own_columns", "side_of"]

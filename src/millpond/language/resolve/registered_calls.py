@@ -43,6 +43,3 @@ def check_call(node: RegisteredCall, source: Source) -> None:
     for argument in node.expressions:
         if isinstance(argument, exp.Distinct | exp.Order):
             raise source.error(f"{definition.name} is no aggregate", argument, expected)
-
-
-__all__ = ["check_call", "with_registered"]

@@ -19,5 +19,5 @@ def outputs_of(columns: tuple[Column, ...]) -> tuple[Output, ...]:
             name = f"{each.name}_{count}"
         taken.add(name.lower())
         kind = "INTEGER" if each.type in ('"NULL"', "NULL") else each.type
-        found.append(Output(name, Expression(f"c{n}", (f"c{n}",)), kind))
+        found.append(Output(name, Expression(f"c{n}", (f"c{n}",), type=kind)))
     return tuple(found)

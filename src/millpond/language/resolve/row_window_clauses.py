@@ -36,7 +36,7 @@ def bound_partition(clause: WindowClause, stream: StreamDefinition, source: Sour
             like = nearest(name, [c.name for c in stream.all_columns])
             raise source.error(f"there is no column '{name}' in {stream.name}", place, "a column of the stream", like)
         if column.name not in partition:
-            partition[column.name] = Key(f"k{len(partition)}", Expression.column_of(column.name), column.type)
+            partition[column.name] = Key(f"k{len(partition)}", Expression.column_of(column.name, column.type))
     return tuple(partition.values())
 
 
@@ -63,4 +63,4 @@ def _spans(node: exp.Expr, rows: RowScope, source: Source) -> Expression:
     kind = rows.type_of(spans.sql)
     if kind != "INTERVAL":
         raise source.error(f"the gap of a session is an INTERVAL, and this is {kind or 'none'}", node, _GAP)
-    return spans
+    return spans.typed(kind)

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from millpond.language.resolve.calls import Call
 from millpond.language.syntax.source_text import Source, own_span
+from millpond.support.sql import text_literal
 from millpond.types.durations import parse_duration
 
 _EXAMPLES = {
@@ -45,7 +46,7 @@ def parameters_of(call: Call, node: exp.Expr, written: str, values: list[exp.Exp
             one = values[3]
             if not isinstance(one, exp.Literal):
                 raise source.error("the name of a series is a constant", one, example)
-            call.parameters.append("'" + one.name.replace("'", "''") + "'" if one.is_string else one.name)
+            call.parameters.append(text_literal(one.name) if one.is_string else one.name)
         del values[2:]
     if accuracy is not None:
         call.parameters.append(accuracy)

@@ -26,5 +26,5 @@ def over_corrections(query: WindowedQuery, table: exp.Table, stream: StreamDefin
             if stream.is_inner or not stream.id
             else "revisions='forward' or 'final' for that stream",
         )
-    row = tuple(Expression.column_of(c.name) for c in stream.all_columns if c.name != "op")
+    row = tuple(Expression.column_of(c.name, c.type) for c in stream.all_columns if c.name != "op")
     return replace(query, aggregates=tuple(replace(a, row=row) for a in query.aggregates), signed=True)

@@ -26,7 +26,7 @@ def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> Win
         return query
     taken = {o.name.lower() for o in query.select} | {EXACT}
     if isinstance(query, RowScan):
-        share = Output(_free("fraction", taken), Expression.column_of(WEIGHT).within("(1 / ", ")"), "DOUBLE")
+        share = Output(_free("fraction", taken), Expression.column_of(WEIGHT).within("(1 / ", ")").typed("DOUBLE"))
         return replace(query, select=(*query.select, share))
     aggregates = [replace(a, measure="estimate") for a in query.aggregates]
     by_name = {a.name: a for a in aggregates}
@@ -35,7 +35,7 @@ def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> Win
     def measured(of: Aggregate, measure: str, kind: str = "DOUBLE") -> Expression:
         name = f"a{len(aggregates)}"
         aggregates.append(replace(of, name=name, measure=measure, type=kind))  # type: ignore[arg-type]  # a measure
-        return Expression.column_of(name)
+        return Expression.column_of(name, kind)
 
     for output in query.select:
         found = by_name.get(output.expression.column or "")
@@ -43,13 +43,13 @@ def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> Win
             continue
         if found.function in INTERVALS and not found.distinct:
             for end in ("low", "high"):
-                added.append(Output(_free(f"{output.name}_{end}", taken), measured(found, end), "DOUBLE"))
+                added.append(Output(_free(f"{output.name}_{end}", taken), measured(found, end)))
         elif (side := bound_of(found)) is not None:
-            added.append(Output(_free(f"{output.name}_bound", taken), Expression(f"'{side}'"), "VARCHAR"))
+            added.append(Output(_free(f"{output.name}_bound", taken), Expression(f"'{side}'", type="VARCHAR")))
     rows = Aggregate("", "count_star")
-    added.append(Output(_free("fraction", taken), measured(rows, "share"), "DOUBLE"))
+    added.append(Output(_free("fraction", taken), measured(rows, "share")))
     few = measured(rows, "read", "BIGINT").within("(", f" < {SMALL})")
-    added.append(Output(_free("small", taken), few, "BOOLEAN"))
+    added.append(Output(_free("small", taken), few.typed("BOOLEAN")))
     return replace(query, aggregates=tuple(aggregates), select=(*query.select, *added))
 
 

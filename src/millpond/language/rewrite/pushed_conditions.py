@@ -57,9 +57,9 @@ def push_down(tree: exp.Expr, inputs: Mapping[str, InputStream], select: exp.Exp
         check_constants([(own, negated)], inputs[alias].stream.all_columns, [select], source)
         calls = _calls_registered(own)
         if not isinstance(inputs[alias].window, LatestRowsWindow):
-            below.setdefault(alias, []).append(expression_of(factor(own, negated)))
+            below.setdefault(alias, []).append(expression_of(factor(own, negated)).typed("BOOLEAN"))
         elif calls:
-            marks.setdefault(alias, []).append(expression_of(factor(own, negated)))
+            marks.setdefault(alias, []).append(expression_of(factor(own, negated)).typed("BOOLEAN"))
         if not calls:
             kept.append(factor(node, negated))
     if len(kept) == len(factors):

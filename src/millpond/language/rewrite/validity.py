@@ -315,6 +315,3 @@ def _add(table: exp.Table, own: exp.Select, test: exp.Expr, source: Source) -> N
         )
     on = mine.args.get("on")
     mine.set("on", test if on is None else exp.And(this=exp.Paren(this=on), expression=test))
-
-
-__all__ = ["hold_in_time", "times_needed", "with_tolerances"]

@@ -97,7 +97,7 @@ def _condition(reader: OptionReader, text: str, columns: tuple[Column, ...], tim
         rows = RowScope(source, stream, "s")
         item = Item(rows.expression(where.this), where.this)
         typer = Typer(source, stream.all_columns, rows.text)
-        typer.truth("marks", item, typer.types([item])[0])
+        typer.truth("marks", item, typer.typed([item])[0].type)
     except StatementError as error:
         if error.text != script:
             raise

@@ -76,6 +76,3 @@ def _map(pond: str, source: dict[str, Any], stream: dict[str, Any], tasks: list[
 def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Payload]:
     files = [name for p in sorted(parcels, key=lambda p: p.task) for name in json.loads(bytes(p.payload))]
     return {"files": files}, b""
-
-
-__all__ = ["make_past"]

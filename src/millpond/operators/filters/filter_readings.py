@@ -47,6 +47,3 @@ def filter_readings(
                     "seconds": operator.seconds,
                 }
     return done, places
-
-
-__all__ = ["filter_readings"]

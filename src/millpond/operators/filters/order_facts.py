@@ -100,6 +100,3 @@ def _executed(subject: Subject, order: Sequence[int]) -> list[str]:
     growing = subject.graph.growing(subject.number, pipeline)
     names = subject.plan.names
     return [f"{names[n]} (joined at once)" if n in growing else names[n] for n in pipeline]
-
-
-__all__ = ["order_facts"]

@@ -194,15 +194,3 @@ def _filters(catalog: Catalog) -> Iterator[FilterSubject]:
             if conjunction is not None:
                 options = options_of(stream.derived.options or QueryOptions())
                 yield FilterSubject(stream_subject(stream), options, (stream.name,), conjunction)
-
-
-__all__ = [
-    "FilterSubject",
-    "PipelineSubject",
-    "Subject",
-    "options_of",
-    "pipeline_subject",
-    "pipelines_of",
-    "stream_subject",
-    "subjects",
-]

@@ -18,7 +18,7 @@ def pairs_plan(facts: PlanFacts, query: PairsQuery, standing: Standing | None) -
 
 def _plan(query: PairsQuery) -> list[Fact]:
     join, (first, second) = query.join, [i.stream for i in query.inputs]
-    keys = " and ".join(f"{e.left_sql} = {e.right_sql}" for e in join.equalities) or "none: every pair within reach"
+    keys = " and ".join(f"{e.left_side} = {e.right_side}" for e in join.equalities) or "none: every pair within reach"
     going = f"rows of {first} are dropped by the watermark of {second}, and those of {second} by {first}"
     found = [
         Fact("plan", f"paired; {join.kind} join, each pair once, when the second of its rows is there"),
@@ -32,6 +32,3 @@ def _plan(query: PairsQuery) -> list[Fact]:
     names = (first, second)
     alone = [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in alone_of(query)]
     return [*found, *(said("alone", each) for each in alone)]
-
-
-__all__ = ["pairs_plan"]

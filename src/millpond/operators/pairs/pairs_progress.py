@@ -26,6 +26,3 @@ class PairsProgress(RelationalProgress):
 
 #: The progress of a stream of pairs.
 Progress: TypeAlias = QueryProgress[PairsProgress]
-
-
-__all__ = ["PairsProgress", "Progress"]

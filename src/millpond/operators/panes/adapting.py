@@ -362,22 +362,3 @@ def eager_groups(
     segments = [s for s in manifest.state if s.shard == shard]
     latest = recorded(pond, segments, synopsis.owner, since).latest(db, synopsis.spec, since)
     return latest.filter(latest["eager"]) if latest.num_rows else None
-
-
-__all__ = [
-    "MODES",
-    "Adapted",
-    "Condition",
-    "Modes",
-    "adapt",
-    "choose",
-    "condition_of",
-    "current",
-    "eager_groups",
-    "first_open",
-    "keep_modes",
-    "mode_chunk",
-    "modes_before",
-    "put_together",
-    "recorded",
-]

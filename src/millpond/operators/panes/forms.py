@@ -63,7 +63,7 @@ def aggregated(db: duckdb.DuckDBPyConnection, spec: PanesSpec, tuples: pa.Table)
     inner = [f'{n} AS "__{n}"' for n in groups] + [f"x{i} AS {name}" for i, name in enumerate(spec.carried)]
     names = [n for n in ("pane", *spec.key_names) if n in groups]
     columns = [*(f'"__{n}" AS {n}' for n in names), "count(*)::BIGINT AS n"]
-    columns += [f"({sql}) AS {c.name}{suffix}" for c in spec.components for suffix, sql in c.columns]
+    columns += spec.listed
     columns += [f'"__{CUT}" AS {CUT}'] if CUT in groups else []
     return query_ordered(
         db, f"SELECT {', '.join(columns)} FROM (SELECT {', '.join(inner)} FROM tuples) GROUP BY ALL", tuples=tuples
@@ -156,7 +156,7 @@ def _places(
     tables = [tuples, *([partials] if partials.num_rows else [])]
     if any(CUT in t.column_names for t in tables):
         key = f"k{len(spec.keys)}"
-        spec = replace(spec, keys=(*spec.keys, Expression(CUT, (CUT,))), key_types=(*spec.key_types, "BIGINT"))
+        spec = replace(spec, keys=(*spec.keys, Expression(CUT, (CUT,))))
         tables = [
             t.rename_columns([key if n == CUT else n for n in t.column_names])
             if CUT in t.column_names

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import duckdb
 import numpy as np
@@ -12,40 +12,62 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Standing
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
-from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_together
-from millpond.operators.panes.advance import advance, open_answers
+from millpond.operators.panes.advance import advance, open_answers, owed
 from millpond.operators.panes.catching_up import catch_up
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, settled, tuples_of
 from millpond.operators.panes.measuring import decision_for
 from millpond.operators.panes.pane_plans import pane_facts
 from millpond.operators.panes.prefixes import fold_prefix
+from millpond.operators.panes.smoothing import check_slots, smoothed, wait
 from millpond.operators.panes.smoothing import due as flush_due
-from millpond.operators.panes.smoothing import smoothed, wait
 from millpond.operators.panes.state import PaneState, pane_chunk
 from millpond.operators.panes.state_plans import state_plan
+from millpond.operators.panes.window_texts import window_text
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.advance import Advanced, revise_for
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import open_pane, settled_pane
 from millpond.operators.windowed.operator import WindowOperator
-from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.past_windows import HistoryState, OneWindow
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
+from millpond.support.errors import Refusal
 from millpond.synopses import PanesSpec, Spec
-from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
+from millpond.synopses.last_window import bounded, start_of_last
+from millpond.synopses.pane_partials import (
+    merge_panes,
+    panes_spec,
+    partial_panes,
+    window_behind,
+    windows_of,
+    without_panes,
+)
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
-from millpond.types import Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
+from millpond.types import (
+    CalendarWindow,
+    LandmarkWindow,
+    Query,
+    QueryOptions,
+    StreamDefinition,
+    TimeWindow,
+    Window,
+    WindowedQuery,
+    WindowQuery,
+)
+from millpond.types.durations import duration
 from millpond.types.plan_nodes import PlanNode
-from millpond.windows import begin_of, first_end_after, last_end_until
+from millpond.windows import CalendarPanes, KindPanes, Panes, begin_of, first_end_after, last_end_until
+from millpond.windows.landmark_windows import landmark_zero
 from millpond.windows.pane_layout import WHOLE
 
 
@@ -76,19 +98,9 @@ def query_of(standing: Standing) -> WindowQuery:
 class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
 
-    spec_kind, query_kind = PanesSpec, WindowQuery
+    spec_kind, query_kind, mapper_kind = PanesSpec, WindowQuery, PanesMapper
+    state_word = "panes"
     spec: PanesSpec
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[PanesOperator]:
-        """See `Operator`."""
-        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, PanesSpec)]
-        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
-
-    def mapper(self, task: MapTask) -> Mapper | None:
-        """See `Operator`."""
-        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
-        return PanesMapper(task, self.synopsis) if fed else None
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
@@ -96,7 +108,7 @@ class PanesOperator(WindowOperator):
         if not isinstance(query, WindowQuery):
             return None
         own = partial(pane_facts, facts, query, standing=standing is not None)
-        return window_plan("panes", facts, query, standing, own)
+        return window_plan("panes", facts, query, standing, own, cls.covered)
 
     def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
         """See `Operator`: with the forms that its state has."""
@@ -129,7 +141,10 @@ class PanesOperator(WindowOperator):
         known = progress_of(self.catalog, self.spec, manifest.progress)
         if late_of(self.catalog, self.spec) == "drop":
             return with_cut(self.spec, delta, known.bound)
-        spare = min(revise_for(query_of(q), q.definition.options) for q in waiting)
+        limited = [q for q in waiting if q.definition.options.limited]
+        if not limited:
+            return delta
+        spare = min(revise_for(query_of(q), q.definition.options) for q in limited)
         return with_cut(self.spec, delta, min(known.bound, known.high), spare)
 
     def as_of(self, task: MergeTask, state: Any, since: int) -> PaneState:
@@ -139,6 +154,10 @@ class PanesOperator(WindowOperator):
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
+
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """See `WindowOperator`."""
+        return owed(db, self.spec, rows, closing)
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
@@ -159,6 +178,13 @@ class PanesOperator(WindowOperator):
     ) -> pa.Table | None:
         """See `WindowKind`."""
         raise TypeError("windows that end at instants are those of all partitions")
+
+    @staticmethod
+    def window_at(query: Any, now: int, before: int) -> OneWindow | None:
+        """See `WindowKind`."""
+        start = start_of_last(query.window, now, before)
+        # Before the first landmark there is no window.
+        return None if start >= before else OneWindow(start, start, bounded(query, start, now, before))
 
     @staticmethod
     def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:
@@ -207,10 +233,56 @@ class PanesOperator(WindowOperator):
             definition.query, definition.options, known.read(self.progress_kind), clock
         )
 
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        if options.empty == "report" and _grows(query.window):
+            raise Refusal(
+                "a window that grows reports every window since a group's first row by itself: leave empty='report'"
+                " out",
+                "empty",
+            )
+        if options.flush != "at once":
+            check_slots(query, options, streams)
+
+    @classmethod
+    def reads_since(cls, query: Any, start: int) -> int | None:
+        """See `Answering`."""
+        window = query.window
+        return max(NEVER, start - window.range) if isinstance(window, TimeWindow) else None
+
+    @classmethod
+    def next_end(cls, query: Any, closed: int) -> int:
+        """See `Answering`."""
+        window = query.window
+        if window.landmarks and not window.range:  # no window ends up to the first landmark
+            closed = max(closed, min(landmark_zero(mark) for mark in window.landmarks))
+        return first_end_after(window, closed)
+
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`."""
         window, delay = query_of(standing).window, standing.definition.options.delay
         return last_end_until(window, bound - delay) > before - delay
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        query = query_of(standing)
+        behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
+        return " and ".join(window_text(window) for window in behind or (query.window,))
+
+    def pane_text(self) -> str:
+        """See `WindowOperator`."""
+        panes = self.spec.panes
+        match panes:
+            case Panes():
+                return duration(panes.width)
+            case CalendarPanes():
+                return str(panes.span)
+            case KindPanes():
+                return panes.kind.split("@")[0]
+            case _:
+                assert_never(panes)
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: a pane."""
@@ -256,3 +328,7 @@ class PanesOperator(WindowOperator):
             partials = [without_cut(db, spec, t) for t in partials]
         forms = settled(db, spec, partials, tuples, eager)
         return [pane_chunk(self.owner, spec, max(c.epoch for c in chunks), t) for t in forms.tables]
+
+
+def _grows(window: Window) -> bool:
+    return isinstance(window, LandmarkWindow) or (isinstance(window, CalendarWindow) and window.grows)

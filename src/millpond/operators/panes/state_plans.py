@@ -18,6 +18,7 @@ from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.stored import PANES
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct
+from millpond.support.sql import quote
 from millpond.synopses import PanesSpec, connection, merge_partials
 from millpond.synopses.pane_partials import carried_by, group_codes
 from millpond.synopses.partials.late_exclusions import CUT
@@ -119,7 +120,7 @@ def _tuple_bytes(spec: PanesSpec, stream: StreamDefinition, partials: pa.Table) 
     if carried is None:
         return None
     schema = row_schema(stream)
-    kinds = {'"' + f.name.replace('"', '""') + '"': f for f in schema}
+    kinds = {quote(f.name): f for f in schema}
     fields = [partials.schema.field(n) for n in ("pane", *spec.key_names)]
     fields += [kinds.get(c, pa.field(f"x{i}", pa.int64())).with_name(f"x{i}") for i, c in enumerate(carried)]
     return row_bytes(pa.schema(fields))

@@ -168,6 +168,3 @@ def early_chunk(owner: str, epoch: int, rows: pa.Table) -> Chunk:
     """The chunk that remembers what was shown early of instants."""
     span = pc.min_max(rows["_at"]).as_py()
     return Chunk(owner, EARLY, epoch, span["min"], span["max"], rows)
-
-
-__all__ = ["Between", "Report", "Speculation", "early_chunk", "shown_early"]

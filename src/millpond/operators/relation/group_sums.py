@@ -185,6 +185,3 @@ def by_shard(
 def _grouping(query: RelationQuery) -> Grouping:
     assert isinstance(query.plan, Grouped)
     return query.plan.grouping
-
-
-__all__ = ["GROUPS", "Stored", "Sums", "by_shard", "put_together", "read_sums", "sums_chunk"]

@@ -67,7 +67,7 @@ def place_facts(relation: RelationQuery, plan: JoinPlan) -> list[Fact]:
             f" every shard gets those of {others}"
         )
         return [Fact("rows", _together(relation, plan)), said("exchange", dealt)]
-    placed = [(names[alias], sql) for alias, sql in zip(plan.items, plan.spread, strict=True) if sql]
+    placed = [(names[alias], sql) for alias, sql in zip(plan.items, plan.spread, strict=True) if sql is not None]
     spread = ", ".join(f"{name} by {sql}" for name, sql in placed if sql != EVERYWHERE)
     copies = ", ".join(name for name, sql in placed if sql == EVERYWHERE)
     if copies:
@@ -87,6 +87,3 @@ def _together(relation: RelationQuery, plan: JoinPlan) -> str:
             keys = "; ".join(" = ".join(f"{names[n]}.{sql}" for n, sql in key.items()) for key in graph.keys)
             return f"in one shard; no column is equal for all streams ({keys or 'there are no equalities'})"
     return "in one shard; they can be spread by equal columns that are part of the answer"
-
-
-__all__ = ["graph_facts", "names_of", "place_facts"]

@@ -192,6 +192,3 @@ class Watched:
             if self.pipeline.meets(seen.others[f], chosen, {}, MOST) is not None:
                 seen.measured_rows[f] = len(chosen)
                 seen.path_seconds[f] = begun.lap()
-
-
-__all__ = ["JoinOrders"]

@@ -95,6 +95,3 @@ def _read(item: RelationInput, probe: Probe, now: int, files: Sequence[Segment])
         f"files that hold them: {len(some)} of {len(window)} in the window, {sum(s.size for s in some)} of"
         f" {sum(s.size for s in window)} bytes; of these, the row groups that do",
     )
-
-
-__all__ = ["relation_plan"]

@@ -28,6 +28,3 @@ class RelationProgress(RelationalProgress):
 
 #: The progress of a relational query.
 Progress: TypeAlias = QueryProgress[RelationProgress]
-
-
-__all__ = ["Progress", "RelationProgress"]

@@ -140,6 +140,3 @@ def _columns(spec: Rows, stream: StreamDefinition) -> list[str]:
     """The columns that are read of a stream."""
     named = own_names(spec, stream, [c for c in spec.columns if c not in (WEIGHT, HOLDS)])
     return [c for c in dict.fromkeys(named) if c != stream.options.time]
-
-
-__all__ = ["Failed", "InputReader"]

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 import duckdb
 import numpy as np
@@ -25,12 +25,13 @@ from millpond.operators.contract import Answering, MergeTask, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import high_of, least_bound
 from millpond.operators.relational.probing import Probed, probed_streams
+from millpond.operators.relational.relational_plans import input_text
 from millpond.operators.relational.relational_progress import R, Reading
 from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Rows, Run
+from millpond.relations import Rows, Run, net_changes, spare_of
 from millpond.support.errors import SourceError
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
@@ -103,7 +104,23 @@ class RowReader(Answering, Generic[R]):
     """
 
     in_pieces = True
+    refuses: ClassVar[Mapping[str, str]] = {
+        "empty": "empty='report' is for windows with SLIDE; a relation is defined at every instant",
+        "state": "state='{value}' is for windows of time with a SLIDE",
+        "flush": "flush='{value}' is for windows that end at instants",
+    }
     progress_kind: type[R]
+
+    @property
+    def behind(self) -> int:
+        """How far behind an instant rows can have a say in what is reported of it (microseconds)."""
+        return 0
+
+    @property
+    def reaches_back(self) -> int | None:
+        """How far before an instant rows can have a say in what is reported of it (microseconds); None: ever so far."""
+        reaches = [item.window.reach for item in self.relation.inputs]
+        return None if None in reaches else max(r for r in reaches if r is not None)
 
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
         self.catalog, self.standing = catalog, standing
@@ -140,6 +157,14 @@ class RowReader(Answering, Generic[R]):
     def answer(self, task: MergeTask, asked: Asked[R], step: Step) -> Advanced[R]:
         """Answer, with the rows that its inputs show."""
 
+    @abstractmethod
+    def owing(self, task: MergeTask, after: QueryProgress[R], asked: Asked[R]) -> QueryProgress[R]:
+        """Its progress with what is owed for the rows that came, of what state does not cover.
+
+        Args:
+            after: its progress but for that. asked: of which only what was before, and since when rows count, matters.
+        """
+
     def keeps(self, owner: str) -> bool:
         """Whether it needs the rows of a store at hand; those that are probed are looked up in the archive."""
         items = zip(self.relation.inputs, self.inputs, strict=True)
@@ -173,6 +198,22 @@ class RowReader(Answering, Generic[R]):
         """
 
     # -- what they share
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        inputs = zip(standing.inputs, standing.relational.inputs, strict=True)
+        return " and ".join(input_text(item) for each, item in inputs if each == owner)
+
+    @classmethod
+    def revise_for(cls, query: Any, options: QueryOptions) -> int:
+        """See `Answering`."""
+        return spare_of(query, options)
+
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """See `Answering`."""
+        return "the rows that a longer 'revise_for' would need are gone; of a relation it can only become shorter"
 
     def users(self) -> Sequence[Standing]:
         """See `Operator`."""
@@ -257,6 +298,12 @@ class RowReader(Answering, Generic[R]):
             place: of the input. each: the input. known: its progress.
         """
 
+    def differing(
+        self, db: duckdb.DuckDBPyConnection, standing: Standing, reported: pa.Table, told: pa.Table
+    ) -> pa.Table | None:
+        """See `Answering`."""
+        return net_changes(db, reported, told)
+
     def summed(self, db: duckdb.DuckDBPyConnection, sums: Sequence[pa.Table]) -> pa.Table:
         """What is known of groups, put together."""
         return pa.concat_tables(sums)
@@ -280,6 +327,10 @@ class RowReader(Answering, Generic[R]):
             with at_most(self._threads(task.manifest)):
                 self._answer(task, step)
             step.spent[key] = clock.perf_counter() - begun
+        elif self.standing.status == "paused" and self.inputs[0] in task.views and key in task.manifest.queries:
+            before = task.manifest.queries[key].read(self.progress_kind)
+            after = self.owing(task, before, Asked(before, before.closed, task.manifest.epoch))
+            step.progress |= {key: after} if after != before else {}
         return step
 
     def _answer(self, task: MergeTask, step: Step) -> None:

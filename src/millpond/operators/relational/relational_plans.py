@@ -89,4 +89,20 @@ def _late(facts: PlanFacts, query: RelationalQuery, standing: Standing) -> Fact:
     return Fact("late rows", late + (f", for {spare} behind the watermark" if "revise" in late else ""))
 
 
-__all__ = ["relational_plan"]
+def input_text(item: RelationInput) -> str:
+    """The window of an input as in SQL."""
+    window = item.window
+    match window:
+        case LatestRowsWindow():
+            by = f"PARTITION BY {', '.join(window.partition)} " if window.partition else ""
+            return f"[{by}ROWS {window.rows}]"
+        case TumblingWindow():
+            return f"[RANGE TUMBLING {duration(window.range)}]"
+        case RangeWindow():
+            if open_range := open_text(window.range):
+                return f"[RANGE {open_range} OPEN]"
+            return f"[RANGE {duration(window.range)}]" if window.range else "[NOW]"
+        case UnboundedWindow():
+            return "[RANGE UNBOUNDED]"
+        case _:
+            assert_never(window)

@@ -43,6 +43,3 @@ R = TypeVar("R", bound=RelationalProgress)
 
 #: The progress of a query that reads stores, of whichever kind.
 Reading: TypeAlias = QueryProgress[RelationalProgress]
-
-
-__all__ = ["Floor", "R", "Reading", "RelationalProgress"]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from millpond.catalog import Catalog
 from millpond.manifests.task_reports import Frequent
-from millpond.types import JoinPlan
+from millpond.types import Expression, JoinPlan
 from millpond.types.relation_queries import EVERYWHERE, are_together
 
 #: A key is split when it has this share of the rows of a store.
@@ -105,7 +105,7 @@ def dealing_pays(catalog: Catalog, skew: Skew, group: Sequence[str], shards: int
     return dealt / shards + copied <= WORTH * (dealt + copied)
 
 
-def hashed(plan: JoinPlan, rates: Sequence[float], shards: int) -> tuple[str, ...]:
+def hashed(plan: JoinPlan, rates: Sequence[float], shards: int) -> tuple[Expression | None, ...]:
     """By what the rows of each input of a join without a common key are spread from its first epoch on.
 
     Of the keys that some inputs share it is the one with most rows, if a shard then has as much less to do as dealing
@@ -117,13 +117,13 @@ def hashed(plan: JoinPlan, rates: Sequence[float], shards: int) -> tuple[str, ..
     Returns: as `JoinPlan.spread`; nothing where no key is worth it.
     """
     share = 1 - 1 / shards
-    best: tuple[str, ...] = ()
+    best: tuple[Expression | None, ...] = ()
     covered = share * max(rates, default=0.0)
     for each in plan.hashes:
         own = share * sum(rate for rate, sql in zip(rates, each, strict=True) if sql)
         if own > covered and sum(rates) - own <= WORTH * sum(rates):
             best, covered = each, own
-    return tuple(sql or (EVERYWHERE if rate else "") for sql, rate in zip(best, rates, strict=True)) if best else ()
+    return tuple(sql or (EVERYWHERE if rate else None) for sql, rate in zip(best, rates, strict=True)) if best else ()
 
 
 def _inherited(catalog: Catalog, owner: str, before: Hot) -> dict[str, str]:

@@ -53,6 +53,3 @@ def _edge(edge: Edge) -> str:
     if edge.value == 0:
         return "NOW"
     return f"NOW {'-' if edge.value < 0 else '+'} {duration(abs(edge.value))}"
-
-
-__all__ = ["row_query_plan"]

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.operators.windowed.advance import Advanced, advanced
+from millpond.manifests.owed import Owed, owed_together
+from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import difference
+from millpond.operators.windowed.evaluation import Shown, State, difference
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import RowsSpec, finish_windows, merge_partials
@@ -25,30 +25,8 @@ from millpond.synopses.row_answers import earliest_time, fold_row_windows, touch
 from millpond.types import RowWindowQuery
 
 
-class RowState(Protocol):
-    """Rows of a synopsis; `low` is an instant: what windows that end from it on need."""
-
-    delta: pa.Table
-
-    def before(self, low: int) -> pa.Table:
-        """Without the delta."""
-        ...
-
-    def after(self, low: int) -> pa.Table:
-        """With the delta."""
-        ...
-
-
-class ShownRows(RowState, Protocol):
-    """A state whose delta can be exchanged."""
-
-    def show(self, delta: pa.Table) -> None:
-        """From now on the state is that before, and `delta`."""
-        ...
-
-
 def advance(
-    db: duckdb.DuckDBPyConnection, spec: RowsSpec, state: RowState, closing: Closing[RowWindowQuery]
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, state: State, closing: Closing[RowWindowQuery]
 ) -> Advanced[WindowProgress]:
     """Close windows, and revise closed ones that late rows of the delta change."""
     changed, fresh = None, None
@@ -56,19 +34,34 @@ def advance(
     if closing.late == "revise" and closed > NEVER and delta.num_rows:
         behind = delta.filter(pc.less(delta["pane"], closed))
         low = max(earliest_time(behind), closing.before.start) if behind.num_rows else closed
+        if closing.owes:
+            low = max(low, covered_from(closing))
         if low < closed:
             old, new = touched(db, spec, behind, state.before(low), state.after(low))
             was, now = (row_answers(db, spec, query, rows, low, closed) for rows in (old, new))
             changed = difference(db, query, was, now, closing.given(low, closed), closing.options.pairs)
     if closing.until > closed:
         fresh = row_answers(db, spec, query, state.after(closed), closed, closing.until)
-    return advanced(replace(closing, groups=None), [changed], [fresh], None)
+    return advanced(replace(closing, groups=None), [changed], [fresh], None, owed=owed(delta, closing))
+
+
+def covered_from(closing: Closing[RowWindowQuery]) -> int:
+    """The instant from which on state covers the windows that end there."""
+    return min(closing.before.closed, horizon_of(closing.query, closing.options, closing.before, closing.known))
+
+
+def owed(rows: pa.Table, closing: Closing[RowWindowQuery]) -> tuple[Owed, ...]:
+    """What an epoch owes for its rows: they move the numbers of all rows behind them."""
+    if not closing.owes or closing.before.closed <= NEVER or not rows.num_rows:
+        return ()
+    low = max(earliest_time(rows), closing.before.start)
+    return owed_together([Owed(low, covered_from(closing), closing.epoch, closing.epoch)])
 
 
 def catch_up(
     db: duckdb.DuckDBPyConnection,
     spec: RowsSpec,
-    state: ShownRows,
+    state: Shown,
     parts: Sequence[pa.Table],
     closing: Closing[RowWindowQuery],
 ) -> Advanced[WindowProgress]:
@@ -96,7 +89,7 @@ def open_answers(
     db: duckdb.DuckDBPyConnection,
     spec: RowsSpec,
     query: RowWindowQuery,
-    state: RowState,
+    state: State,
     high: int,
     progress: Windowed,
 ) -> pa.Table | None:

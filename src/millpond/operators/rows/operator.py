@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
+from millpond.manifests.owed import owed_together
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.contract import CompactTask, Mapper, MapTask, MergeTask
+from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.rows.advance import advance, catch_up, open_answers
+from millpond.operators.rows.advance import advance, catch_up, open_answers, owed
 from millpond.operators.rows.row_window_plans import row_window_facts
 from millpond.operators.rows.state import RowState, row_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import WindowOperator
-from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.operator import OF_ROWS, WindowOperator, check_marks
+from millpond.operators.windowed.past_windows import EachWindow, HistoryState, OneWindow
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import finish_windows, merge_partials
+from millpond.synopses.last_window import bounded, start_of_last
 from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
-from millpond.types import Query, RowWindowQuery
+from millpond.types import CountWindow, Query, QueryOptions, RowWindowQuery, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -51,26 +54,17 @@ class RowsMapper(SynopsisMapper):
 class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
-    spec_kind, query_kind = RowsSpec, RowWindowQuery
+    spec_kind, query_kind, mapper_kind = RowsSpec, RowWindowQuery, RowsMapper
+    refuses, state_word = OF_ROWS, "row window"
+    ends_open = 1
     spec: RowsSpec
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[RowsOperator]:
-        """See `Operator`."""
-        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, RowsSpec)]
-        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
-
-    def mapper(self, task: MapTask) -> Mapper | None:
-        """See `Operator`."""
-        fed = task.stream.id in self.spec.streams and self.synopsis.first_epoch <= task.manifest.epoch
-        return RowsMapper(task, self.synopsis) if fed else None
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
         """See `Operator`."""
         if not isinstance(query, RowWindowQuery):
             return None
-        return window_plan("rows", facts, query, standing, partial(row_window_facts, query))
+        return window_plan("rows", facts, query, standing, partial(row_window_facts, query), cls.covered)
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[RowState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`. Rows that are late for every window do not count."""
@@ -91,6 +85,10 @@ class RowsOperator(WindowOperator):
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
+
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """See `WindowOperator`."""
+        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed(rows, closing)]))
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
@@ -114,6 +112,14 @@ class RowsOperator(WindowOperator):
         return None if folded is None else finish_windows(db, query, spec.time, folded)
 
     @staticmethod
+    def window_at(query: Any, now: int, before: int) -> OneWindow | EachWindow | None:
+        """See `WindowKind`: a window that ends with a row is open at its start."""
+        if isinstance(query.window, CountWindow):
+            return EachWindow(last=True)
+        start = start_of_last(query.window, now, before)
+        return None if start >= before else OneWindow(start, start + 1, bounded(query, start, now, before))
+
+    @staticmethod
     def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
         """See `WindowKind`."""
         return row_chunk(owner, epoch, rows)
@@ -130,6 +136,16 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`: there may be a row to end a window with."""
         return known.closed <= high
 
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        check_marks(query, streams, "windows that end with rows")
+
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """See `Answering`."""
+        return f"'revise_for' of a window that ends with rows can only become shorter than {known} µs"
+
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`: the bound must pass a row."""
         return before <= high
@@ -137,6 +153,19 @@ class RowsOperator(WindowOperator):
     def open_end(self, known: QueryProgress) -> int:
         """See `WindowOperator`: progress must be beyond the end of a window, since equal times may still come."""
         return 0 if known.closed >= FOREVER else 1
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        query = standing.windowed
+        assert isinstance(query, RowWindowQuery)
+        window = query.window
+        extent = f"ROWS {window.rows}" if isinstance(window, CountWindow) else "RANGE"
+        return f"[{extent} SLIDE {window.slide}]"
+
+    def pane_text(self) -> str:
+        """See `WindowOperator`."""
+        return "rows"
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: an instant; rows know what windows that end from it on need."""

@@ -32,6 +32,3 @@ def row_window_facts(query: RowWindowQuery, spec: RowsSpec) -> list[Fact]:
         said("kept", behind),
         Fact("shards", "by partition" if kept.partition else "one has all rows, since numbers run through them"),
     ]
-
-
-__all__ = ["row_window_facts"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import duckdb
 import pyarrow as pa
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 
 from millpond.operators.windowed.advance import Advanced, advanced
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import difference
+from millpond.operators.windowed.evaluation import Shown, State, difference
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import SessionsSpec, finish_windows
@@ -26,30 +25,8 @@ from millpond.synopses.session_partials import CUT, between, stack, touched
 from millpond.types import SessionQuery
 
 
-class SessionRows(Protocol):
-    """Rows of a synopsis; `low` is an instant: rows of sessions that end from it on."""
-
-    delta: pa.Table
-
-    def before(self, low: int) -> pa.Table:
-        """Without the delta."""
-        ...
-
-    def after(self, low: int) -> pa.Table:
-        """With the delta."""
-        ...
-
-
-class ShownSessions(SessionRows, Protocol):
-    """A state whose delta can be exchanged."""
-
-    def show(self, delta: pa.Table) -> None:
-        """From now on the state is that before, and `delta`."""
-        ...
-
-
 def advance(
-    db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: SessionRows, closing: Closing[SessionQuery]
+    db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: State, closing: Closing[SessionQuery]
 ) -> Advanced[WindowProgress]:
     """Report sessions that are over, and revise those before that late rows of the delta change."""
     changed, fresh = None, None
@@ -70,7 +47,7 @@ def advance(
 def catch_up(
     db: duckdb.DuckDBPyConnection,
     spec: SessionsSpec,
-    state: ShownSessions,
+    state: Shown,
     parts: Sequence[pa.Table],
     closing: Closing[SessionQuery],
 ) -> Advanced[WindowProgress]:
@@ -102,7 +79,7 @@ def open_answers(
     db: duckdb.DuckDBPyConnection,
     spec: SessionsSpec,
     query: SessionQuery,
-    state: SessionRows,
+    state: State,
     progress: Windowed,
 ) -> pa.Table | None:
     """What the sessions that are not over would answer now."""

@@ -142,6 +142,3 @@ class HistoryMap:
 def merge_history(db: duckdb.DuckDBPyConnection, spec: Spec, parts: list[pa.Table]) -> pa.Table:
     """Pane rows as state: all windows that are still open were open when any of the rows came."""
     return without_cut(db, spec, merge_cuts(db, spec, parts))
-
-
-__all__ = ["HistoryMap", "merge_history"]

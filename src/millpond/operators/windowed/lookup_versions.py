@@ -108,6 +108,3 @@ def seen_by(tables: TableVersions, catalog: Catalog, clock: int, query: Q, known
             versions[str(each.id)] = state.version
         known = (TableStretch(NEVER, versions),)
     return replace(query, lookup=replace(query.lookup, seen=known))
-
-
-__all__ = ["seen_by", "stretches_now", "with_version"]

@@ -90,11 +90,3 @@ def _joined(rows: pa.Table, lookup: Lookup, tables: Mapping[str, pa.Table]) -> p
     for name, values in columns.items():
         rows = rows.append_column(name, values)
     return rows
-
-
-__all__ = [
-    "joined_rows",
-    "live_lookup",
-    "of_stream",
-    "tolerant_join",
-]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time as clock
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import duckdb
 import numpy as np
@@ -16,53 +16,76 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.design.exactness import LeftOut, with_exactness
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.adoptions import Adoption
+from millpond.manifests.owed import Owed
 from millpond.manifests.places import query_owner, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.operators.announcing import announced
-from millpond.operators.contract import Answering, CompactTask, MergeTask, Past, Step
+from millpond.operators.contract import (
+    ONLY_RSTREAM,
+    Answering,
+    CompactTask,
+    Kept,
+    Mapper,
+    MapTask,
+    MergeTask,
+    Past,
+    Retold,
+    Step,
+)
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
-from millpond.operators.windowed.advance import Advanced, horizon_of
+from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for, without_replaced
 from millpond.operators.windowed.closing import Closing
+from millpond.operators.windowed.coverage import with_coverage, without_missed
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
+from millpond.operators.windowed.evaluation import Shown
 from millpond.operators.windowed.group_bounds import group_bounds
+from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
-from millpond.operators.windowed.past_windows import WindowKind, answer_past
+from millpond.operators.windowed.past_windows import WindowKind, answer_past, retell_past
+from millpond.operators.windowed.reported import differing
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.support.errors import Refusal
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, read_chunks
-from millpond.types import StreamDefinition, WindowedQuery
+from millpond.types import QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
 
+#: Of windows that are no intervals between instants.
+OF_ROWS: Final = {
+    "every": ONLY_RSTREAM,
+    "empty": "empty='report' is for windows that end at instants; one that ends with a row holds it",
+    "state": "state='{value}' is for windows of time with a SLIDE",
+    "flush": "flush='{value}' is for windows that end at instants",
+}
 
-class WindowState(Protocol):
-    """The state of a synopsis in one shard, before and after the rows of an epoch."""
 
-    delta: pa.Table
+def check_marks(query: WindowedQuery, streams: Sequence[StreamDefinition], kind: str) -> None:
+    """Raises: Refusal where windows cannot be over a stream whose groups have bounds of their own, which drops rows."""
+    dropped = [s.name for s in streams if s.options.marks_by is not None and s.options.late == "drop"]
+    if dropped and not query.feeds:
+        raise Refusal(
+            f"{kind} are not available over a stream with marks_by and late='drop'",
+            words=(dropped[0],),
+            expected="a stream with late='revise'",
+        )
+
+
+class WindowState(Shown, Protocol):
+    """A state that is kept from epoch to epoch."""
 
     def parts(self) -> list[pa.Table]:
         """What was stored since the query answered last, with its late exclusions."""
-        ...
-
-    def show(self, delta: pa.Table) -> None:
-        """From now on the state is that before, and `delta`."""
-        ...
-
-    def before(self, low: int) -> pa.Table:
-        """What windows from `low` on need, without the delta."""
-        ...
-
-    def after(self, low: int) -> pa.Table:
-        """The same with the delta."""
         ...
 
     def keep(self, low: int, rewritten: bool) -> None:
@@ -73,16 +96,30 @@ class WindowState(Protocol):
 class WindowOperator(Answering, WindowKind):
     """Windows over the state of one synopsis, which all its queries share.
 
-    spec_kind: of such synopses.
+    spec_kind: of such synopses. mapper_kind: makes partials of rows for one. state_word: what SHOW SYNOPSES calls them.
     """
 
     spec_kind: ClassVar[type]
+    mapper_kind: ClassVar[type[SynopsisMapper]]
+    state_word: ClassVar[str]
+    refuses: ClassVar[Mapping[str, str]] = {"every": ONLY_RSTREAM}
     progress_kind: type[WindowProgress] = WindowProgress
 
     def __init__(self, catalog: Catalog, synopsis: Synopsis) -> None:
         self.catalog, self.synopsis, self.owner = catalog, synopsis, synopsis.owner
         self.spec: Spec = synopsis.spec
         self.first_epoch = synopsis.first_epoch
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[Self]:
+        """See `Operator`."""
+        synopses = [s for s in catalog.synopses.values() if isinstance(s.spec, cls.spec_kind)]
+        return [cls(catalog, s) for s in synopses if catalog.is_of_use(s.owner)]
+
+    def mapper(self, task: MapTask) -> Mapper | None:
+        """See `Operator`."""
+        fed = task.stream.id in self.spec.streams and self.first_epoch <= task.manifest.epoch
+        return self.mapper_kind(task, self.synopsis) if fed else None
 
     # -- what each kind has its own of
 
@@ -97,6 +134,10 @@ class WindowOperator(Answering, WindowKind):
     @abstractmethod
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """Close windows, and revise those that rows of the epoch change."""
+
+    @abstractmethod
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """The progress before an epoch, with what it owes for its rows of windows that state does not cover."""
 
     @abstractmethod
     def catch_up(
@@ -165,6 +206,27 @@ class WindowOperator(Answering, WindowKind):
         return answered(known.read(cls.progress_kind))
 
     @classmethod
+    def qualified(cls, definition: QueryDefinition, known: QueryProgress, answers: pa.Table) -> pa.Table:
+        """See `Answering`: what its back-fill did not find, or left out, is missing in later windows, too."""
+        query = definition.query
+        assert isinstance(query, WindowedQuery)
+        if definition.retained:
+            answers = with_coverage(answers, cls.covered(known), query.window)
+            answers = without_missed(answers, known.missed)
+        return with_exactness(answers, query, cls.left_out(known)) if query.estimated else answers
+
+    @classmethod
+    def revise_for(cls, query: Any, options: QueryOptions) -> int:
+        """See `Answering`."""
+        return revise_for(query, options)
+
+    @classmethod
+    def left_out(cls, known: QueryProgress) -> LeftOut:
+        """See `Answering`."""
+        own = known.read(cls.progress_kind).own
+        return LeftOut(own.reduced, own.dropped, own.coarse, own.scanned)
+
+    @classmethod
     def covered(cls, known: QueryProgress) -> int:
         """See `Answering`."""
         return known.read(cls.progress_kind).own.covered
@@ -199,12 +261,27 @@ class WindowOperator(Answering, WindowKind):
                 if (answered := task.failures.attempt(query_owner(standing.id), answering)) is not None:
                     step.add(answered[0])
                     lowest.append(answered[1])
+            elif standing.status == "paused" and str(standing.id) in task.manifest.queries:
+                owing = partial(self._owing, task, standing, state)
+                step.progress |= task.failures.attempt(query_owner(standing.id), owing) or {}
         # Without what a back-fill is going to bring, a kept table would not be the whole state.
         if lowest and not any("backfilling" in (q.status, q.reason) for q in self.users()):
             adopting = any(str(q.id) in task.manifest.adopt for q in self.users())
             self.settle(task, state)
             state.keep(min(lowest), adopting or str(task.shard) in task.manifest.compact)
         return step
+
+    def _owing(self, task: MergeTask, standing: Standing, state: WindowState) -> dict[str, QueryProgress]:
+        """The progress of a query that is paused, where more is owed to it: what is kept for it goes less far back."""
+        manifest, spec, options = task.manifest, self.spec, standing.definition.options
+        before = manifest.queries[str(standing.id)].read(self.progress_kind)
+        known = progress_of(self.catalog, spec, manifest.progress)
+        late = "drop" if options.delay else late_of(self.catalog, spec)
+        closing = Closing(
+            standing.windowed, options, late, before, before.closed, known.high, known.high, epoch=manifest.epoch
+        )
+        after = self.owed(task.db, state.delta, closing) if closing.owes and state.delta.num_rows else before
+        return {str(standing.id): after} if after != before else {}
 
     def _answer(
         self, task: MergeTask, standing: Standing, state: WindowState, stored: pa.Table, too_late: int
@@ -251,7 +328,7 @@ class WindowOperator(Answering, WindowKind):
         # Windows that close are answered by and by where the query says so: at first nothing but revisions.
         closing = Closing(
             query, options, late, before, before.closed if spread else until, known.high, reached.high, groups,
-            partial(_given, task, owner),
+            partial(_given, task, owner), manifest.epoch,
         )  # fmt: skip
         if since is None:
             result = self.advance(task.db, state, closing)
@@ -311,6 +388,21 @@ class WindowOperator(Answering, WindowKind):
         """See `Operator`."""
         return answer_past(type(self), self.synopsis, past)
 
+    def logged(self, answers: Chunk) -> Chunk:
+        """See `Operator`: without those that others replace, which are for streams that take rows back."""
+        paired = self.catalog.queries[int(answers.owner[1:])].definition.options.pairs
+        return replace(answers, table=without_replaced(answers.table)) if paired else answers
+
+    def retell(self, past: Past, owed: Mapping[int, Sequence[Owed]]) -> Retold:
+        """See `Answering`."""
+        return retell_past(type(self), self.synopsis, past, owed)
+
+    def differing(
+        self, db: duckdb.DuckDBPyConnection, standing: Standing, reported: pa.Table, told: pa.Table
+    ) -> pa.Table | None:
+        """See `Answering`."""
+        return differing(db, standing.windowed, reported, told, standing.definition.options.pairs)
+
     def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
         """See `Operator`."""
         if owner == self.owner:
@@ -336,6 +428,16 @@ class WindowOperator(Answering, WindowKind):
     def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
         """See `Operator`."""
         return self.explain(facts) if stream.id in self.spec.streams else None
+
+    def kept(self, split: Mapping[str, str]) -> Kept:
+        """See `Operator`."""
+        spec, streams = self.spec, tuple(self.catalog.streams[n].label for n in self.spec.streams)
+        keys = ", ".join(map(str, spec.keys))
+        return Kept(self.state_word, streams, self.pane_text(), spec.where, keys, len(spec.components), spec.form)
+
+    @abstractmethod
+    def pane_text(self) -> str:
+        """What a synopsis keeps of each group."""
 
     def needed_since(self, task: CompactTask | MergeTask) -> int:
         """The event time from which any query may still need state."""

@@ -58,6 +58,3 @@ Windowed: TypeAlias = QueryProgress[WindowProgress]
 def answered(progress: Windowed) -> int:
     """Windows that end at or before it have been answered altogether (microseconds)."""
     return min([progress.closed, *(h.after for h in progress.own.held)])
-
-
-__all__ = ["Held", "WindowProgress", "Windowed", "answered"]

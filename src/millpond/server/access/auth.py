@@ -135,6 +135,3 @@ def make_token(role: str, owner: str) -> tuple[str, str]:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-
-
-__all__ = ["LOCAL", "Caller", "Role", "Tokens", "hash_of", "make_token"]

@@ -82,6 +82,3 @@ class Owners:
         """Forget queries that are not among these any more."""
         gone = [q for q in self._owners if q not in queries]
         self.record("", dropped=gone)
-
-
-__all__ = ["Owners"]

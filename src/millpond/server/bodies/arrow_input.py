@@ -89,6 +89,3 @@ def _table(data: bytes, table: int, index: int) -> int:
         raise ValueError("a table is missing")
     offset: int = struct.unpack_from("<I", data, at)[0]
     return at + offset
-
-
-__all__ = ["read_ipc"]

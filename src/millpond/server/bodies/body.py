@@ -42,6 +42,3 @@ async def read_body(receive: Receive, headers: Headers, most: int, limit: str, s
             pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-__all__ = ["read_body"]

@@ -128,6 +128,3 @@ def _binary(name: str, values: Iterable[Any]) -> Iterable[bytes | None]:
             yield None if value is None else base64.b64decode(value, validate=True)
         except (ValueError, binascii.Error):
             raise bad_request(f"row {number}, column '{name}': binary values are base64 texts") from None
-
-
-__all__ = ["INGESTED", "parse_json", "rows_of"]

@@ -27,6 +27,3 @@ def instant(micros: int | None) -> str | None:
 def columns_json(schema: pa.Schema) -> list[dict[str, str]]:
     """Names and Arrow types of the columns."""
     return [{"name": field.name, "type": str(field.type)} for field in schema]
-
-
-__all__ = ["columns_json", "instant"]

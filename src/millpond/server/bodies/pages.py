@@ -114,6 +114,3 @@ class HeldAnswers:
 def gone() -> Failure:
     """410: an answer that was not kept."""
     return Failure(410, "gone", "the rest of this answer is not kept any more; ask the question again")
-
-
-__all__ = ["HeldAnswers", "PageCursor", "gone"]

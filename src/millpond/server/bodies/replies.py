@@ -48,6 +48,3 @@ class Replies:
         found = self._kept.pop(question, None)
         if found is not None:
             self._bytes -= len(found[1].body)
-
-
-__all__ = ["Replies"]

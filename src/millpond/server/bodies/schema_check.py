@@ -98,5 +98,3 @@ _CHECKS: Final[Mapping[type | tuple[type, ...], Callable[[Schema, Any, Limits, s
     list: _list,
     dict: _object,
 }
-
-__all__ = ["check"]

@@ -37,6 +37,3 @@ async def metrics(call: Call) -> Response:
 async def document(call: Call) -> Response:
     """The OpenAPI document."""
     return json_response(call.service.document())
-
-
-__all__ = ["document", "health", "metrics", "status"]

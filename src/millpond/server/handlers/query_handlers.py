@@ -129,6 +129,3 @@ async def _change(call: Call, action: str) -> Response:
         return json_response({"id": handle.id, "name": handle.name})
 
     return await call.run(work)
-
-
-__all__ = ["drop", "inspect", "listing", "pause", "register", "resume"]

@@ -214,6 +214,3 @@ async def next_page(call: Call) -> Response:
     limits = call.service.limits
     limit = call.arguments.get("limit", limits.page_rows if media == wire.JSON else limits.answer_rows)
     return await call.run(table_response, call, table, media, cursor.offset, limit, cursor.answer)
-
-
-__all__ = ["SQL", "next_page", "run_script", "table_response"]

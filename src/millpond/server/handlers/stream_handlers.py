@@ -110,6 +110,3 @@ def _definition(call: Call, name: str) -> dict[str, Any] | None:
     except QueryError:
         return None
     return found if "source" in (found.get("options") or {}) else None
-
-
-__all__ = ["describe", "drain", "ingest", "inspect", "listing", "schema"]

@@ -187,6 +187,3 @@ async def _left(receive: Receive) -> None:
 
 def _event(kind: str, data: dict[str, Any]) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(plain(data))}\n\n".encode()
-
-
-__all__ = ["EventStream", "subscribe"]

@@ -47,6 +47,3 @@ def _table(item: Item) -> pa.Table | None:
             raise vanished(item, error) from error
         table: pa.Table = pa.ipc.open_file(source).read_all()
         return table
-
-
-__all__ = ["read", "tail"]

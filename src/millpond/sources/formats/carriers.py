@@ -23,7 +23,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.support.errors import SourceError
-from millpond.support.sql import quote
+from millpond.support.sql import cast_item, quote
 from millpond.types import Column, StreamDefinition
 
 #: What the declared types, by the identifier that DuckDB gives them, are carried as.
@@ -117,7 +117,7 @@ def typed_select(definition: StreamDefinition, columns: Sequence[str] | None = N
         if wanted is None or carrier.name.lower() in wanted:
             name = quote(carrier.name)
             same = carrier.carried == carrier.declared
-            parts.append(name if same else f"CAST({name} AS {carrier.declared}) AS {name}")
+            parts.append(name if same else cast_item(name, carrier.declared))
     return ", ".join(parts)
 
 
@@ -166,6 +166,3 @@ def _carry(kind: Any, replaced: Mapping[str, str]) -> tuple[str, bool]:
         return f"MAP({texts[0]}, {texts[1]})", checked
     size = kind.children[1][1] if name == "array" else ""
     return f"{texts[0]}[{size}]", checked
-
-
-__all__ = ["NESTED", "Carrier", "arrow_schema", "carriers", "scratch", "typed_select"]

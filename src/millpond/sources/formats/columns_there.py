@@ -55,6 +55,3 @@ def _head(path: str) -> tuple[bytes, bool]:
         if is_compressed(data):
             return plain_text(data + file.read(), path), True
     return plain_text(data if whole else data[: data.rfind(b"\n") + 1] or data, path), whole
-
-
-__all__ = ["lacks"]

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from millpond.sources.formats.carriers import Carrier
 from millpond.sources.formats.json_values import json_cast
+from millpond.sources.formats.nanoseconds import floored
 
 Mask = npt.NDArray[np.bool_]
 
@@ -58,6 +59,7 @@ def convert(
     column = _plain(column)
     if trusted and column.type == carrier.arrow:
         return Converted(column)
+    column = floored(column, carrier.arrow)
     invalid = _invalid_text(column)
     if invalid is not None:
         column = blanked(column, invalid)
@@ -81,7 +83,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 def valid_utf8(data: bytes) -> bool:
     """Whether data is UTF-8, without decoding it."""
     edges = pa.py_buffer(np.array([0, len(data)], np.int64))
-    return _valid(pa.Array.from_buffers(pa.large_string(), 1, [None, edges, pa.py_buffer(data)]))
+    return is_valid(pa.Array.from_buffers(pa.large_string(), 1, [None, edges, pa.py_buffer(data)]))
 
 
 def blanked(column: pa.ChunkedArray, mask: Mask) -> pa.ChunkedArray:
@@ -117,18 +119,19 @@ def _invalid_text(column: pa.ChunkedArray) -> Mask | None:
     masks = [np.zeros(len(chunk), np.bool_) for chunk in column.chunks]
     found = False
     for chunk, mask in zip(column.chunks, masks, strict=True):
-        if _valid(chunk):
+        if is_valid(chunk):
             continue
         found = True
         # bad bytes are rare: look block by block first. A slice will not do: its validation looks at all list items
         for start in range(0, len(chunk), 1024):
             block = range(start, min(start + 1024, len(chunk)))
-            if not _valid(chunk.take(pa.array(block))):
-                mask[block.start : block.stop] = [not _valid(chunk.take(pa.array([i]))) for i in block]
+            if not is_valid(chunk.take(pa.array(block))):
+                mask[block.start : block.stop] = [not is_valid(chunk.take(pa.array([i]))) for i in block]
     return np.concatenate(masks) if found else None
 
 
-def _valid(array: pa.Array) -> bool:
+def is_valid(array: pa.Array) -> bool:
+    """Whether Arrow finds nothing wrong in an array; of texts, that they are UTF-8."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -149,9 +152,9 @@ def _fast(column: pa.ChunkedArray, carrier: Carrier) -> pa.ChunkedArray | None:
         if _alike(source, target):
             return column.cast(target)
         if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-            return column.cast(target, safe=source.unit != "ns")
+            return column.cast(target)
         if pa.types.is_time(source) and pa.types.is_time(target):
-            return column.cast(target, safe=source.unit != "ns")
+            return column.cast(target)
         if _castable(source, target):
             return column.cast(target)
         if is_text(source) and pa.types.is_timestamp(target):

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from millpond.support.sql import quote
+from millpond.support.sql import quote, text_literal
 
 
 def json_cast(value: str, kind: str) -> str:
@@ -53,7 +53,4 @@ def _when(value: str, form: str, result: str, kind: Any) -> str:
 
 def pointer(key: str) -> str:
     """A JSON pointer to a key, as an SQL literal."""
-    return "'/" + key.replace("~", "~0").replace("/", "~1").replace("'", "''") + "'"
-
-
-__all__ = ["json_cast", "pointer"]
+    return text_literal("/" + key.replace("~", "~0").replace("/", "~1"))

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.sources.formats.carriers import Carrier, carriers
-from millpond.sources.formats.convert import Mask, blanked, convert, is_bytes, is_text
+from millpond.sources.formats.convert import Mask, blanked, convert, is_bytes, is_text, is_valid
 from millpond.sources.formats.lacking import is_arrival, lacking
 from millpond.sources.formats.opening import Unreadable
 from millpond.sources.intake_log import Item
@@ -149,7 +149,7 @@ def shortened(records: pa.Array, characters: int = RECORD_CHARACTERS) -> pa.Arra
     """Text cut to so many characters; bytes that are not UTF-8 are replaced."""
     if isinstance(records, pa.ChunkedArray):
         records = records.combine_chunks()
-    if is_bytes(records.type) or not _utf8(records):
+    if is_bytes(records.type) or not is_valid(records):
         blobs = records.cast(pa.binary()).to_pylist()
         records = pa.array([None if b is None else b[: 4 * characters].decode("utf-8", "replace") for b in blobs])
     return pc.utf8_slice_codeunits(records.cast(pa.string()), 0, characters)
@@ -160,14 +160,6 @@ def event_micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us")) if pa.types.is_date(column.type) else column
     return column.cast(pa.int64())
-
-
-def _utf8(array: pa.Array) -> bool:
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 class _Faults:

@@ -98,6 +98,3 @@ def _run(reading: Reading, make: Callable[[], pa.Table]) -> None:
         reading.error = error
     finally:
         reading.done.set()
-
-
-__all__ = ["Readings", "Waiting"]

@@ -58,6 +58,3 @@ def _mended(texts: pa.Array, numbers: pa.Array, far: Any) -> pa.Array:
 
 def _date(days: int) -> str:
     return str(np.datetime64(days, "D"))
-
-
-__all__ = ["dates_texts", "instants_texts"]

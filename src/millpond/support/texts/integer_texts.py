@@ -74,6 +74,3 @@ def _print(values: Any, known: Any, out: Any, offsets: Any) -> None:
             out[at] = 34
             at += 1
     offsets[len(values)] = at
-
-
-__all__ = ["EXACT", "integer_texts"]

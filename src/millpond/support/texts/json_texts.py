@@ -169,7 +169,7 @@ def _texts(array: pa.Array, kind: Any) -> pa.Array:
         per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[kind.unit]
         return _each(array.cast(pa.int64()), lambda v: f'"{interval_text(0, 0, v * per)}"')
     # binary values, intervals and unions are rare: value by value
-    return _each(array, lambda v: _dumps(_rare(v)))
+    return _each(array, lambda v: json.dumps(_rare(v), ensure_ascii=False, separators=(",", ":")))
 
 
 def _each(array: pa.Array, text: Any) -> pa.Array:
@@ -267,10 +267,6 @@ def _enclosed(array: pa.Array, offsets: pa.Array, entries: pa.Array, opening: st
     return pc.if_else(pc.is_valid(array), shown, pa.scalar(None, pa.string()))
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def _rare(value: Any) -> Any:
     """A value of a rare type as JSON has it, by the rules of this module."""
     if isinstance(value, pa.MonthDayNano):
@@ -325,6 +321,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return interval_text(0, 0, value // dt.timedelta(microseconds=1) * 1000)
     return value if isinstance(value, (str, int, type(None))) else str(value)
-
-
-__all__ = ["csv_bytes", "csv_columns", "interval_text", "json_texts", "lines_json", "plain", "prepare", "rows_json"]

@@ -37,6 +37,3 @@ def is_number(kind: pa.DataType) -> bool:
     """Whether values of a type are numbers."""
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
-
-
-__all__ = ["is_number", "shown_texts"]

@@ -73,6 +73,3 @@ def _text(value: str, whole: bool) -> str:
 def _cut(text: str) -> str:
     plain = " ".join(text.split())
     return plain if len(plain) <= LETTERS else plain[: LETTERS - 1] + "…"
-
-
-__all__ = ["text_table"]

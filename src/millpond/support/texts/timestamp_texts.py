@@ -80,6 +80,3 @@ def _print(values: Any, unit: Any, digits: Any, first: Any, dates: Any, seconds:
         for k in range(digits):
             text[row, 20 + digits - k] = 48 + fraction % 10
             fraction //= 10
-
-
-__all__ = ["timestamp_texts"]

@@ -58,6 +58,3 @@ def _weave(words: Any, ends: Any, data: Any, offsets: Any, out: Any) -> None:
         for k in range(ends[columns], ends[columns + 1]):
             out[at] = words[k]
             at += 1
-
-
-__all__ = ["woven"]

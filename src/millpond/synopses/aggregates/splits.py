@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from millpond.types import Expression
@@ -36,6 +36,7 @@ class Component:
     safe: whether computing it cannot fail on a row: it reads bare columns. A row on which an expression fails is left
         out for the query that asked for it, so only queries with the same unsafe components can share.
     size: how many entries a sketch keeps.
+    alone: its column over a single row, without an aggregate; '': only the aggregate says it.
     """
 
     name: str
@@ -43,11 +44,22 @@ class Component:
     columns: tuple[tuple[str, Expression], ...]
     safe: bool = True
     size: int = 0
+    alone: str = field(default="", compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Its physical columns."""
         return tuple(self.name + suffix for suffix, _ in self.columns)
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """Its physical columns as a SELECT list over rows has them."""
+        return tuple(f"({sql}) AS {self.name}{suffix}" for suffix, sql in self.columns)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether it is the number of rows: it adds up, and looks at nothing in them."""
+        return self.kind == "add" and self.safe and not any(sql.columns for _, sql in self.columns)
 
 
 @dataclass(frozen=True)

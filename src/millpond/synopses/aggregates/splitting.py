@@ -22,11 +22,11 @@ _FLOATS = {"FLOAT", "DOUBLE"}
 _WHOLE = _INTEGERS - {"BOOLEAN"}
 
 
-def _component(kind: Kind, *columns: tuple[str, str], beside: tuple[str, ...] = ()) -> Component:
+def _component(kind: Kind, *columns: tuple[str, str], beside: tuple[str, ...] = (), alone: str = "") -> Component:
     """A component of its columns' SQL. beside: what it reads beside what the aggregate does."""
     text = kind + "|" + "|".join(f"{s}={e}" for s, e in columns)
     name = "c" + hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    return Component(name, kind, tuple((s, Expression(sql, beside)) for s, sql in columns))
+    return Component(name, kind, tuple((s, Expression(sql, beside)) for s, sql in columns), alone=alone)
 
 
 def is_holistic(aggregate: Aggregate) -> bool:
@@ -46,7 +46,12 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
     given = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
     safe = aggregate.filter is None and all(each.column is not None for each in given)
     components = tuple(
-        replace(c, safe=safe, columns=tuple((s, composed(e.sql, [*aggregate.over, e])) for s, e in c.columns))
+        replace(
+            c,
+            safe=safe,
+            alone=c.alone if safe else "",
+            columns=tuple((s, composed(e.sql, [*aggregate.over, e])) for s, e in c.columns),
+        )
         for c in split.components
     )
     return replace(split, components=components)
@@ -56,25 +61,25 @@ def _split(aggregate: Aggregate, time: str) -> Split:
     if aggregate.row:
         return split_of(aggregate, time)
     function, arguments = aggregate.function, aggregate.arguments
-    types = tuple(t.upper() for t in aggregate.argument_types)
+    types = tuple(a.type.upper() for a in arguments)
     where = f" FILTER (WHERE {aggregate.filter})" if aggregate.filter else ""
     if family_of(function) is not None:
         return statistic(aggregate, time)
     if aggregate.distinct and function not in ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or"):
         return _distinct(aggregate, where)
     if function == "count_star":
-        return _counted(_component("add", ("", f"count(*){where}")))
+        return _counted(_component("add", ("", f"count(*){where}"), alone="1::BIGINT"))
     if function == "count":
-        return _counted(_component("add", ("", f"count({arguments[0]}){where}")))
+        return _counted(_count(arguments[0], where))
     if function == "sum" and _summable(types[0]):
         total = _sum(arguments[0].sql, types[0], where)
         return Split((total,), total.name)
     if function == "avg" and _summable(types[0]):
-        total, count = _sum(arguments[0].sql, types[0], where), _component("add", ("", f"count({arguments[0]}){where}"))
+        total, count = _sum(arguments[0].sql, types[0], where), _count(arguments[0], where)
         return Split((total, count), f"(CASE WHEN {count.name} > 0 THEN {total.name}::DOUBLE / {count.name} END)")
     if function in ("min", "max"):
         kind: Kind = "min" if function == "min" else "max"
-        best = _component(kind, ("", f"{function}({arguments[0]}){where}"))
+        best = _component(kind, ("", f"{function}({arguments[0]}){where}"), alone=arguments[0].sql)
         return Split((best,), best.name)
     if function in ("bool_and", "bool_or"):
         best = _component("min" if function == "bool_and" else "max", ("", f"{function}({arguments[0]}){where}"))
@@ -119,7 +124,8 @@ def _comoments(function: str, pair: str, where: str) -> Split:
         "covar_pop": f"(CASE WHEN {n}n > 0 THEN {n}c / {n}n END)",
         "covar_samp": f"(CASE WHEN {n}n > 1 THEN {n}c / ({n}n - 1) END)",
         # Panes merged in another order leave rounding dust where a variance is really zero.
-        "corr": f"(CASE WHEN {n}n > 1 AND {n}a > 0 AND {n}b > 0 THEN "
+        # What is no number is larger than any: `least` would take the 1.
+        "corr": f"(CASE WHEN {n}n > 1 AND {n}a > 0 AND {n}b > 0 AND isfinite({n}c / (sqrt({n}a) * sqrt({n}b))) THEN "
         f"greatest(-1.0, least(1.0, {n}c / (sqrt({n}a) * sqrt({n}b)))) WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
         "regr_count": f"coalesce({n}n, 0)::UINTEGER",
         "regr_avgx": f"(CASE WHEN {n}n > 0 THEN {n}x END)",
@@ -129,10 +135,14 @@ def _comoments(function: str, pair: str, where: str) -> Split:
         "regr_sxy": f"(CASE WHEN {n}n > 0 THEN {n}c END)",
         "regr_slope": f"(CASE WHEN {n}a > 0 THEN {n}c / {n}a WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
         "regr_intercept": f"(CASE WHEN {n}a > 0 THEN {n}y - {n}c / {n}a * {n}x END)",
-        "regr_r2": f"(CASE WHEN {n}a > 0 AND {n}b > 0 THEN least(1.0, {n}c / {n}a * ({n}c / {n}b)) "
-        f"WHEN {n}a > 0 THEN 1.0 END)",
+        "regr_r2": f"(CASE WHEN {n}a > 0 AND {n}b > 0 THEN CASE WHEN isfinite({n}c / {n}a * ({n}c / {n}b)) THEN "
+        f"least(1.0, {n}c / {n}a * ({n}c / {n}b)) ELSE 'nan'::DOUBLE END WHEN {n}a > 0 THEN 1.0 END)",
     }
     return Split((c,), finals[function])
+
+
+def _count(x: Expression, where: str) -> Component:
+    return _component("add", ("", f"count({x}){where}"), alone=f"({x} IS NOT NULL)::BIGINT")
 
 
 def _counted(component: Component) -> Split:
@@ -148,13 +158,10 @@ def _summable(kind: str) -> bool:
 
 def _sum(x: str, kind: str, where: str) -> Component:
     if kind in _FLOATS:
-        return _component("add", ("", f"fsum({x}){where}"))
-    if kind in _SMALL:
-        return _component("add", ("", f"sum({x}){where}::BIGINT"))
-    if kind.startswith("DECIMAL"):
-        scale = kind[kind.index(",") + 1 : -1].strip()
-        return _component("add", ("", f"sum({x}){where}::DECIMAL(38,{scale})"))
-    return _component("add", ("", f"sum({x}){where}::DECIMAL(38,0)"))
+        return _component("add", ("", f"fsum({x}){where}"), alone=f"{x}::DOUBLE")
+    scale = kind[kind.index(",") + 1 : -1].strip() if kind.startswith("DECIMAL") else "0"
+    total = "BIGINT" if kind in _SMALL else f"DECIMAL(38,{scale})"
+    return _component("add", ("", f"sum({x}){where}::{total}"), alone=f"{x}::{total}")
 
 
 def _chosen(aggregate: Aggregate, time: str) -> Split:
@@ -220,7 +227,7 @@ def _listed(aggregate: Aggregate, time: str, where: str) -> Split:
 
 def _unnested(aggregate: Aggregate, values: str) -> str:
     """The kept values, a row each. Wide whole numbers come from Arrow as decimals, which have no bits to combine."""
-    cast = f"::{aggregate.argument_types[0]}" if aggregate.function in ("bit_and", "bit_or", "bit_xor") else ""
+    cast = f"::{aggregate.arguments[0].type}" if aggregate.function in ("bit_and", "bit_or", "bit_xor") else ""
     return f"unnest({values}){cast}"
 
 

@@ -108,11 +108,11 @@ def _where(aggregate: Aggregate, *conditions: str) -> str:
 def _value(aggregate: Aggregate) -> str:
     """The argument as it is kept: an ENUM as text, since Arrow does not carry its order inside of entries."""
     x = aggregate.arguments[0]
-    return f"({x})::VARCHAR" if aggregate.argument_types[0].upper().startswith("ENUM") else x.sql
+    return f"({x})::VARCHAR" if aggregate.arguments[0].type.upper().startswith("ENUM") else x.sql
 
 
 def _back(aggregate: Aggregate, value: str) -> str:
-    kind = aggregate.argument_types[0]
+    kind = aggregate.arguments[0].type
     return f"({value})::{kind}" if kind.upper().startswith("ENUM") else value
 
 
@@ -225,7 +225,7 @@ def _quantile(aggregate: Aggregate, fraction: str) -> str:
         return f"min(v) FILTER (WHERE r > greatest(ceil({q}::DOUBLE * n) - 1, 0))"
     place = f"({q}::DOUBLE * (n - 1))"
     low, high = (f"min(v) FILTER (WHERE r > {rounding}{place})" for rounding in ("floor", "ceil"))
-    kind = aggregate.argument_types[0].upper()
+    kind = aggregate.arguments[0].type.upper()
     part = f"max({place} - floor{place})"
     if kind in ("TIMESTAMP", "DATE"):
         low, high = (f"epoch_us(({each})::TIMESTAMP)" for each in (low, high))
@@ -241,7 +241,7 @@ _NUMBERS |= {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"}
 
 def _distinct(aggregate: Aggregate) -> Split:
     x = aggregate.arguments[0].sql
-    if aggregate.argument_types[0].upper() in ("FLOAT", "DOUBLE"):
+    if aggregate.arguments[0].type.upper() in ("FLOAT", "DOUBLE"):
         x = f"({x} + 0.0)"  # 0.0 and -0.0 are the same value
     size = size_of("distinct", accuracy_of(aggregate))
     # Not `hash`, which may be another one in the next version of DuckDB, while hashes are kept for years.
@@ -294,7 +294,7 @@ def _paired(aggregate: Aggregate, means: str) -> str:
     flat = " OR ".join(f"NOT var_pop({s}.m) > 1e-24 * avg({s}.m * {s}.m)" for s in ("p", "q"))
     pairs = (
         f"SELECT p._at AS _at, p.k AS a, q.k AS b, count(*) AS n, CASE WHEN {flat} THEN NULL"
-        " ELSE greatest(-1.0, least(1.0, corr(p.m, q.m))) END AS r"
+        " WHEN isnan(corr(p.m, q.m)) THEN 'nan'::DOUBLE ELSE greatest(-1.0, least(1.0, corr(p.m, q.m))) END AS r"
         f" FROM means p JOIN means q ON p._at = q._at AND p.b = q.b AND {side} WHERE p._at IN ({few}) GROUP BY ALL"
     )
     listed = "list({'a': a, 'b': b, 'corr': r, 'steps': n} ORDER BY a, b)"

@@ -31,8 +31,8 @@ def split_of(aggregate: Aggregate, time: str) -> Split:
         return _difference(_count(condition))
     if function == "count" and not aggregate.distinct:
         return _difference(_count(f"{condition} AND ({arguments[0]}) IS NOT NULL"))
-    if function in ("sum", "avg") and not aggregate.distinct and _exact(aggregate.argument_types[0]):
-        total = _total(arguments[0].sql, aggregate.argument_types[0].upper(), condition)
+    if function in ("sum", "avg") and not aggregate.distinct and _exact(aggregate.arguments[0].type):
+        total = _total(arguments[0].sql, aggregate.arguments[0].type.upper(), condition)
         count = _count(f"{condition} AND ({arguments[0]}) IS NOT NULL")
         value = total.name if function == "sum" else f"{total.name}::DOUBLE / {count.name}"
         return Split((total, count), f"(CASE WHEN {count.name} > 0 THEN {value} END)")
@@ -102,7 +102,7 @@ def _call(aggregate: Aggregate) -> str:
             terms = [t.by(arguments[0]) for t in aggregate.order] or [arguments[0]]
             return f"{function}(DISTINCT {arguments[0]}{extra} ORDER BY {', '.join(terms)})"
         return f"{function}({arguments[0]}{extra} ORDER BY {', '.join([*terms, place])})"
-    kind = aggregate.argument_types[0].upper() if aggregate.argument_types else ""
+    kind = aggregate.arguments[0].type.upper() if aggregate.arguments else ""
     distinct = "DISTINCT " if aggregate.distinct else ""
     if function in ("sum", "avg") and kind in _FLOATS and not aggregate.distinct:
         total = f"fsum({arguments[0]})"
@@ -117,6 +117,3 @@ def _call(aggregate: Aggregate) -> str:
 def _component(kind: Kind, sql: str) -> Component:
     name = "c" + hashlib.blake2b(f"{kind}|={sql}".encode(), digest_size=6).hexdigest()
     return Component(name, kind, (("", Expression(sql)),))
-
-
-__all__ = ["SIGN", "split_of"]

@@ -60,7 +60,7 @@ def regroup_cuts(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table)
 
 def _wider(spec: PanesSpec) -> PanesSpec:
     """The cut as one more key of the group."""
-    return replace(spec, keys=(*spec.keys, Expression(CUT, (CUT,))), key_types=(*spec.key_types, "BIGINT"))
+    return replace(spec, keys=(*spec.keys, Expression(CUT, (CUT,))))
 
 
 def _keyed(wider: PanesSpec, part: pa.Table) -> pa.Table:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.support.sql import quote
+from millpond.support.sql import cast_item, quote
 from millpond.synopses.aggregates.splits import Component
 from millpond.synopses.aggregates.splitting import components_of
 from millpond.types import (
@@ -44,7 +44,6 @@ class SynopsisSpec(Variant):
     time: str
     where: Expression | None
     keys: tuple[Expression, ...]
-    key_types: tuple[str, ...]
     components: tuple[Component, ...]
     casts: tuple[tuple[str, str], ...] = ()
     feeds: tuple[Feed, ...] = ()
@@ -94,6 +93,11 @@ class SynopsisSpec(Variant):
         return [c.name for c in stream.all_columns if c.name in self.reads | own]
 
     @property
+    def listed(self) -> list[str]:
+        """The columns of its components as a SELECT list over rows has them."""
+        return [each for c in self.components for each in c.listed]
+
+    @property
     def key_names(self) -> tuple[str, ...]:
         """k0, k1, …: the columns of the grouping keys in its tables."""
         return tuple(f"k{i}" for i in range(len(self.keys)))
@@ -112,7 +116,8 @@ class SynopsisSpec(Variant):
         parts = (self.stream, self.time, where, [each.sql for each in self.keys], *head)
         union = [[astuple(f) for f in self.feeds]] if self.feeds else []
         reduced = [] if self.reduce is None else [to_json(self.reduce)]
-        joined = [] if self.lookup is None else [to_json(replace(self.lookup, seen=()))]
+        lookup = {} if self.lookup is None else to_json(replace(self.lookup, seen=()))
+        joined = [{name: value for name, value in lookup.items() if name != "calls"}] if lookup else []
         names = [c.name for c in self.components]
         text = json.dumps([parts, names, *own, *union, *form, *reduced, *kind, *joined])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -132,7 +137,6 @@ def common_parts(query: Aggregation, stream: StreamDefinition) -> dict[str, Any]
         "time": stream.options.time,
         "where": query.where,
         "keys": tuple(k.expression for k in query.keys),
-        "key_types": tuple(k.type for k in query.keys),
         "components": tuple(components.values()),
         "feeds": query.feeds,
         "reduce": query.reduce,
@@ -178,7 +182,7 @@ def as_declared(table: str, casts: Iterable[tuple[str, str]], names: Iterable[st
     """
     there = None if names is None else {quote(name) for name in names}
     chosen = [(name, kind) for name, kind in casts if there is None or name in there]
-    found = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in chosen)
+    found = ", ".join(cast_item(name, kind) for name, kind in chosen)
     return f"(SELECT * REPLACE ({found}) FROM {table})" if found else table
 
 

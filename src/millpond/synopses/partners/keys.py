@@ -143,6 +143,3 @@ def _ranks(columns: tuple[pa.Array, ...]) -> list[Ints]:
     codes = rank[encoded.indices.fill_null(words).to_numpy(zero_copy_only=False)]
     ends = np.cumsum([len(c) for c in columns])
     return [np.asarray(part, np.int64) for part in np.split(codes, ends[:-1])]
-
-
-__all__ = ["Codes", "codes_of", "numbers", "of_floats", "same_keys"]

@@ -74,6 +74,3 @@ def compared(db: duckdb.DuckDBPyConnection, asked: Spans, stored: Spans, most: i
     # Which side DuckDB hashes depends on how many rows are held; what an epoch writes must not.
     places = np.lexsort((matched, kept))
     return kept[places], matched[places]
-
-
-__all__ = ["Spans", "compared", "met"]

@@ -78,6 +78,3 @@ def spread_codes(values: Ints) -> Words:
 def no_codes(count: int) -> Words:
     """The codes of rows that have no key, and are told apart by their values alone."""
     return np.zeros(count, np.uint64)
-
-
-__all__ = ["Ints", "KeyOrder", "Mask", "Places", "Words", "key_order", "no_codes", "spread_codes"]

@@ -46,6 +46,3 @@ def parse_operators(text: str) -> tuple[AskedOperator, ...]:
         arguments = tuple(a.strip() for a in asked[2].split(",")) if asked[2] and asked[2].strip() else ()
         found.append(AskedOperator(asked[1].lower(), arguments))
     return tuple(dict.fromkeys(found))
-
-
-__all__ = ["AskedOperator", "parse_operators"]
