@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from millpond.language.resolve.from_items import of_answers
 from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source, placed, span
@@ -45,6 +46,9 @@ def over_answers(written: WrittenSelect, schema: Schema, select_of: SelectOf) ->
         return written
     tree, source = written.tree.copy(), written.source
     for table, query in list(_named(tree, schema)):
+        if not query.text:
+            message = f"'{query.name}' is a query, and an older version has not kept its text"
+            raise source.error(message, table.this, of_answers(query.name))
         inner = over_answers(select_of(query.text), schema, select_of).tree
         _put(tree, table, query, inner.copy(), source)
     return replace(written, tree=tree)
