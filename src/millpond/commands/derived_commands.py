@@ -10,12 +10,13 @@ from sqlglot import exp
 
 from millpond import language as lang
 from millpond.catalog import Standing
-from millpond.commands.inner_streams import revised_for, settle
+from millpond.commands.inner_streams import settle
 from millpond.commands.naming import Names, check_free
 from millpond.commands.planned import Event, Ids, MakeStream, Plan, Record, Step
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
+from millpond.operators.registry import answering_kind
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
 from millpond.types import (
@@ -27,7 +28,6 @@ from millpond.types import (
     Edge,
     GroupScan,
     QueryOptions,
-    RelationalQuery,
     RowQuery,
     Span,
     Staged,
@@ -65,7 +65,7 @@ def _of_answers(facts: Facts, statement: lang.DeriveStream, bound: StandingQuery
     ids = Ids(facts)
     settled = settle(facts, ids, bound, statement.options)
     facts = facts.with_events(*settled.events)
-    sources = [s for n in streams_read(settled.query) if (s := facts.catalog.stream(n)) is not None]
+    sources = [s for n in settled.query.stream_names if (s := facts.catalog.stream(n)) is not None]
     options = answer_options(replace(statement, options=settled.options), settled.query, sources)
     check_options(facts.catalog, settled.query, options)
     planned = plan_standing(facts, Wanted(ids.take(), statement.name, settled.query, options, statement.text))
@@ -99,28 +99,20 @@ def check_sources(statement: lang.DeriveStream) -> None:
             raise _refused(f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
 
 
-def streams_read(query: StandingQuery) -> list[str]:
-    """The names of the streams that a query of answers reads."""
-    if isinstance(query, RelationalQuery):
-        return [n for i in query.inputs for n in i.names]
-    return [f.name for f in query.feeds] or [query.stream]
-
-
 def answer_options(
     statement: lang.DeriveStream, query: StandingQuery, sources: Sequence[StreamDefinition]
 ) -> QueryOptions:
     """The options of the standing query over `sources` whose answers become rows."""
-    if isinstance(query, RelationalQuery) and not query.makes_stream:
+    if query.change_columns:
         message = "a relation without ISTREAM, DSTREAM or RSTREAM is no stream"
         raise _refused(message, "ISTREAM(SELECT …) for what comes in, RSTREAM for all of it", "SELECT")
     if statement.revisions == "retract":
-        return replace(statement.options, pairs=not isinstance(query, RelationalQuery))
-    union = not isinstance(query, RelationalQuery) and query.feeds
-    drops = not union and all(s.options.late == "drop" for s in sources)
+        return replace(statement.options, pairs=query.keyed)
+    drops = not query.union_names and all(s.options.late == "drop" for s in sources)
     if statement.revisions != "final" or drops:
         return statement.options
     options = statement.options
-    return replace(options, delay=revised_for(query, options))
+    return replace(options, delay=answering_kind(query).revise_for(query, options))
 
 
 def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:

@@ -20,7 +20,7 @@ from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import NEVER, StreamProgress
 from millpond.sources.files import FileSource
 from millpond.tables.storage_types import from_storage
-from millpond.types import StreamDefinition, WindowQuery
+from millpond.types import StreamDefinition
 from millpond.types.results import DeadCause, DrainReport, QueryReport, StreamReport
 
 #: What is a value in the reason of a dead letter, and what stands in its place: causes are told, not values.
@@ -155,8 +155,7 @@ def _query(core: Core, standing: Standing, told: Told, published: Published, fin
     known: Mapping[str, StreamProgress] = published.progress
     states = [(s, known.get(str(s.id), StreamProgress())) for s in core.catalog.streams_of(standing)]
     rows = any(p.high > NEVER for _, p in states)
-    windows = isinstance(standing.definition.query, WindowQuery)
-    waiting = windows and rows and not final and standing.status == "live"
+    waiting = standing.definition.query.ends_by_time and rows and not final and standing.status == "live"
     what = waits_for(standing, now, states, published.clock) if waiting else ""
     return QueryReport(name, max(0, now.too_late - before.too_late), waits_for=what)
 

@@ -14,15 +14,13 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog
 from millpond.catalog.unions import with_unions
-from millpond.manifests.places import query_owner, results_folder, state_folder
+from millpond.manifests.places import results_folder, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.contract import CompactTask, MergeTask, Operator, Step, least_need
-from millpond.operators.derived.passed_rows import pass_answers
 from millpond.operators.registry import Operators
-from millpond.operators.windowed.advance import without_replaced
 from millpond.progress import FOREVER, NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
@@ -77,9 +75,7 @@ def merge_shard(
     given: dict[str, int] = defaultdict(int)
     for chunk in done.answers:
         given[chunk.owner] += chunk.table.num_rows
-    passed = pass_answers(pond, catalog, manifest.epoch, shard, done.answers, failures)
-    paired = {query_owner(q.id) for q in catalog.queries.values() if q.definition.options.pairs}
-    answers = [replace(c, table=without_replaced(c.table)) if c.owner in paired else c for c in done.answers]
+    answers = [operators.storing[c.owner].logged(c) for c in done.answers]
     answered = clock.perf_counter()
     state, results = _write(task, operators, done.state, answers)
     written = clock.perf_counter()
@@ -96,7 +92,7 @@ def merge_shard(
         done.filters,
         done.spent,
         given,
-        passed,
+        done.passed,
         seconds,
         clock.perf_counter() - started,
     )
@@ -114,6 +110,7 @@ def _merged(task: MergeTask, operators: Operators, parcels: Sequence[Parcel]) ->
         step = task.failures.attempt(operator.owner, partial(_step, operator, task, parts.get(operator.owner, ())))
         if step is not None:
             done.add(step)
+            task.answers.extend(step.answers)
     forget(task.pond, operators.storing)
     return done
 
