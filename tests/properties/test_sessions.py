@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.testing.streams import timestamp_text
@@ -27,6 +27,7 @@ from tests.properties.test_invariances import files
 
 LATE = pytest.mark.parametrize("late", ["drop", "revise"])
 DAY = 86_400_000_000
+HALF = settings(max_examples=max(3, settings.default.max_examples // 2))
 
 
 @st.composite
@@ -90,7 +91,7 @@ def test_revisions(late: str, data: st.DataObject) -> None:
     ended = (*data.draw(cuts(stream.rows, max_epochs=8)), Epoch((), ended=True))
     log = session_revisions(case, TYPES, Script(spec, ended), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(case.statement(revise_for=span(kept).lower()))
+        p.sql(case.statement(beyond="drop", revise_for=span(kept).lower()))
         for number, epoch in enumerate(ended):
             if epoch.ended:
                 p.finish()
@@ -114,10 +115,10 @@ def test_pauses_leave_no_trace(late: str, data: st.DataObject) -> None:
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
     log = session_revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2, share=data.draw(st.booleans())) as p:
-        p.sql(case.statement(revise_for=span(kept).lower()))
+        p.sql(case.statement(beyond="drop", revise_for=span(kept).lower()))
         others = data.draw(st.booleans())
         if others:  # another user of the synopsis, paused at other times
-            p.sql(case.statement("other", revise_for=span(kept).lower()))
+            p.sql(case.statement("other", beyond="drop", revise_for=span(kept).lower()))
         paused = other = False
         for epoch in epochs:
             paused = _pause_or_resume(data, p, paused)
@@ -152,7 +153,7 @@ def test_back_fill_at_any_time(late: str, data: st.DataObject) -> None:
         for number, epoch in enumerate([*epochs, None]):
             if number == born:
                 more = {"since": since} if since else {}
-                p.sql(case.statement(revise_for=span(kept), **more))
+                p.sql(case.statement(beyond="drop", revise_for=span(kept), **more))
             elif number > born:
                 held[-1] = held[-1] and data.draw(st.booleans())
                 paused = _pause_or_resume(data, p, paused)
@@ -170,6 +171,7 @@ def test_back_fill_at_any_time(late: str, data: st.DataObject) -> None:
         assert_rows_equal(wanted(shown), got, floor=floor(stream.rows), what=case.query())
 
 
+@HALF
 @given(st.data())
 def test_permuted_arrival(data: st.DataObject) -> None:
     stream = data.draw(streams(gaps=False))
@@ -182,6 +184,7 @@ def test_permuted_arrival(data: st.DataObject) -> None:
         _expect(p, case, session_answers(case, stream.table), stream)
 
 
+@HALF
 @given(st.data())
 def test_asked_for(data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16, gaps=False))
@@ -210,6 +213,7 @@ def test_asked_for(data: st.DataObject) -> None:
         ask(f"INVOKE q AS OF TIMESTAMP '{timestamp_text(then)}'", session_invocation(plain, rows, then))
 
 
+@HALF
 @given(st.data())
 def test_replay_is_byte_equal(data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16))

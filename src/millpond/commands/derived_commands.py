@@ -16,9 +16,11 @@ from millpond.commands.planned import Event, Ids, MakeStream, Plan, Record, Step
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
+from millpond.language.inference.column_types import TIMES
 from millpond.operators.registry import answering_kind
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
+from millpond.support.spelling import nearest
 from millpond.types import (
     ARRIVAL,
     COVERED,
@@ -68,6 +70,10 @@ def _of_answers(facts: Facts, statement: lang.DeriveStream, bound: StandingQuery
     sources = [s for n in settled.query.stream_names if (s := facts.catalog.stream(n)) is not None]
     options = answer_options(replace(statement, options=settled.options), settled.query, sources)
     check_options(facts.catalog, settled.query, options)
+    for name in ("event_time", "lateness"):
+        if getattr(statement, name):
+            message = f"'{name}' is for streams of rows, and these are answers, which have a time"
+            raise _refused(message, f"CREATE STREAM … AS SELECT … FROM {statement.name}", name)
     planned = plan_standing(facts, Wanted(ids.take(), statement.name, settled.query, options, statement.text))
     definition = stream_of_answers(statement, planned.standing, sorted({s.id for s in sources}))
     steps, waits = (*settled.steps, *planned.checks), planned.standing.status == "backfilling"
@@ -165,6 +171,12 @@ def stream_of_rows(
         raise _refused(message, "SELECT …, op", "SELECT")
     columns = tuple(Column(o.name, o.type) for o in query.select)
     time = next((o.name for o in query.select if o.expression.column == source.options.time), None)
+    retimed = statement.event_time != "" and statement.event_time.lower() != (time or "").lower()
+    if retimed:
+        time = _other_time(statement, columns)
+    elif statement.lateness is not None:
+        message = f"a stream by '{source.options.time}' is as far as {source.name}, which has a lateness of its own"
+        raise _refused(message, "event_time='<another column>' beside it", "lateness")
     if time is None:
         what = f"the event time '{source.options.time}' is not among the columns of stream '{statement.name}'"
         raise _refused(what, f"SELECT {source.options.time}, …", "SELECT")
@@ -172,9 +184,27 @@ def stream_of_rows(
     derivation = Derivation(
         (source.id,), None, selection.sides[0].where, query.select, first_epoch=first_epoch,
         history=history and options.since is not None, since=since, text=statement.text,
-        revisions="retract" if source.takes_back else "forward", options=options,
+        revisions="retract" if source.takes_back else "forward", options=options, retimed=retimed,
     )  # fmt: skip
     return _checked(statement, columns, time, derivation, statement.late or source.options.late)
+
+
+def _other_time(statement: lang.DeriveStream, columns: Sequence[Column]) -> str:
+    """The event time of a stream that has another one than its source. Raises: Refusal."""
+    found = next((c for c in columns if c.name.lower() == statement.event_time.lower()), None)
+    times = [c.name for c in columns if c.type in TIMES]
+    if found is None:
+        message = f"there is no column '{statement.event_time}' in the SELECT list"
+        like = nearest(statement.event_time, [c.name for c in columns])
+        raise Refusal(message, "event_time", expected="a timestamp column", nearest=like)
+    if found.type not in TIMES:
+        like = next(iter(times), "")
+        message = f"column {found.name} is {found.type}, which cannot be an event time"
+        raise Refusal(message, "event_time", expected="a column of type TIMESTAMP or TIMESTAMPTZ", nearest=like)
+    if statement.lateness is None or statement.lateness.share is not None:
+        message = f"how far may a row lag behind the newest one by '{found.name}'?"
+        raise Refusal(message, "event_time", expected="lateness='30s', or a count such as '100 rows', beside it")
+    return found.name
 
 
 def _checked(
@@ -190,6 +220,8 @@ def _checked(
             raise _refused(message, "AS with another name", column.name)
         names.add(column.name.lower())
     options = StreamOptions(source="derived", time=time, late=late, retention=statement.retention)
+    if derivation.retimed and (lateness := statement.lateness) is not None:
+        options = replace(options, lateness=lateness.time, lateness_rows=lateness.rows)
     definition = StreamDefinition(statement.name, columns, options, 0, derivation)
     try:
         carriers(definition)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from millpond.types.columns import (
     ARRIVAL,
+    COMPUTED,
     COVERED,
     DAY,
     EXACT,
@@ -76,6 +77,7 @@ from millpond.types.sql_expressions import Call, Expression, all_of, columns_rea
 from millpond.types.stream_definitions import (
     Derivation,
     FileTable,
+    Generated,
     StreamDefinition,
     StreamOptions,
     TableDefinition,
@@ -103,6 +105,7 @@ from millpond.types.window_definitions import (
 
 __all__ = [
     "ARRIVAL",
+    "COMPUTED",
     "COVERED",
     "DAY",
     "EPOCH",
@@ -133,6 +136,7 @@ __all__ = [
     "Feed",
     "FileTable",
     "FunctionDefinition",
+    "Generated",
     "GroupArgument",
     "GroupScan",
     "Grouped",

@@ -177,7 +177,7 @@ def generator(options: StreamOptions) -> str:
     'lateness 5s, in steps of 1m'
     """
     parts: list[str] = []
-    if options.source == "derived":
+    if options.source == "derived" and options.lateness is None and options.lateness_rows is None:
         parts.append("as far as what it is derived from")
     elif options.time == ARRIVAL:
         parts.append("arrival")
@@ -189,7 +189,7 @@ def generator(options: StreamOptions) -> str:
         parts.append(f"lateness {duration(options.lateness)}")
     elif not options.marks_only:
         parts.append("ordered")
-    by = f" by {options.marks_by}" if options.marks_by else ""
+    by = f" by {', '.join(options.marked_by)}" if options.marked_by else ""
     if options.marks_column:
         parts.append(f"marks in column {options.marks_column}{by}")
     if options.marks_record:

@@ -26,7 +26,7 @@ from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_ch
 from millpond.tables.chunks import unpack
 from millpond.tables.executors import Parcel
 from millpond.tables.shard_cache import forget
-from millpond.types import from_json
+from millpond.types import StreamDefinition, from_json
 
 
 def progress_after(manifest: Manifest, catalog: Catalog, reports: Iterable[MapReport]) -> dict[str, StreamProgress]:
@@ -34,24 +34,20 @@ def progress_after(manifest: Manifest, catalog: Catalog, reports: Iterable[MapRe
     summaries: dict[int, list[ItemSummary]] = defaultdict(list)
     for report in sorted(reports, key=lambda r: r.task):
         summaries[report.stream] += report.summaries
-    after = {
-        str(stream.id): absorb_announced(
-            manifest.progress.get(str(stream.id), StreamProgress()),
-            summaries[stream.id],
-            manifest.bounds.get(str(stream.id), NEVER),
-        )
-        if stream.derived is not None
-        else absorb(
-            manifest.progress.get(str(stream.id), StreamProgress()),
-            stream.options,
-            summaries[stream.id],
-            manifest.clock,
-            stream.id in manifest.ends,
-            manifest.arrivals.get(str(stream.id)),
-        )
-        for stream in catalog.streams.values()
-    }
+    after = {str(s.id): _stream_after(manifest, s, summaries[s.id]) for s in catalog.streams.values()}
     return with_unions(catalog, after, manifest.progress)
+
+
+def _stream_after(manifest: Manifest, stream: StreamDefinition, items: Sequence[ItemSummary]) -> StreamProgress:
+    """A stream's progress after the epoch: as its source announces, or as its own rows say."""
+    key = str(stream.id)
+    before, announced = manifest.progress.get(key, StreamProgress()), manifest.bounds.get(key, NEVER)
+    if stream.derived is None:
+        arrival, ends = manifest.arrivals.get(key), stream.id in manifest.ends
+        return absorb(before, stream.options, items, manifest.clock, ends, arrival)
+    if stream.derived.retimed:
+        return absorb(before, stream.options, items, manifest.clock, announced >= FOREVER)
+    return absorb_announced(before, items, announced)
 
 
 def merge_shard(

@@ -57,7 +57,7 @@ def followers(catalog: Catalog, stream: int) -> list[int]:
         found += [
             s.id
             for s in catalog.streams.values()
-            if s.derived is not None and s.derived.query is None and each in s.derived.sources
+            if s.derived is not None and s.goes_with_source and each in s.derived.sources
         ]
     return found
 

@@ -118,12 +118,12 @@ class PairsOperator(RowReader[PairsProgress]):
         other = min(awake) if awake else max(bound for bound, _ in states)
         found = []
         for spec, (own, idle) in zip(self.specs, states, strict=True):
-            by = self.catalog.streams[spec.stream].options.marks_by
+            by = self.catalog.streams[spec.stream].options.marked_by
             bound = announced(self.options, max(own, other) if idle else own)
             known = progress_of(self.catalog, spec, progress).groups
             groups = {g: announced(self.options, b) for g, b in known.items()}
             further = {g: b for g, b in groups.items() if b > bound}
-            found.append(Reached(bound, further, None if by is None else quote(by)))
+            found.append(Reached(bound, further, tuple(map(quote, by))))
         return found[0], found[1]
 
     def horizon(self, known: Progress, high: int) -> int:

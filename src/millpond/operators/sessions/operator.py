@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,10 +13,11 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
+from millpond.manifests.owed import owed_together
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
+from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers, owed
 from millpond.operators.sessions.session_plans import session_facts, session_text
 from millpond.operators.sessions.state import WHOLE, SessionState, living, session_chunk
 from millpond.operators.windowed.advance import Advanced
@@ -68,6 +70,7 @@ class SessionsOperator(WindowOperator):
     """Sessions over the rows of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = SessionsSpec, SessionQuery, SessionsMapper
+    ends_open = 1
     state_word = "sessions"
     refuses: ClassVar[Mapping[str, str]] = {
         **OF_ROWS,
@@ -103,11 +106,8 @@ class SessionsOperator(WindowOperator):
         return advance(db, self.spec, state, closing)
 
     def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
-        """See `WindowOperator`: a row that state does not cover is left out, and counted.
-
-        It could join a session that state has with one that it has not.
-        """
-        return closing.before
+        """See `WindowOperator`."""
+        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed(rows, closing)]))
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
