@@ -19,7 +19,7 @@ from sqlglot import exp
 from millpond.language.resolve.from_items import of_answers
 from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
-from millpond.language.syntax.source_text import Source, placed, span
+from millpond.language.syntax.source_text import Source, placed, span, unplaced
 from millpond.language.syntax.walks import tables_of
 from millpond.language.syntax.window_clause import WindowClause
 from millpond.language.syntax.written_select import WrittenSelect
@@ -79,9 +79,7 @@ def _put(tree: exp.Query, table: exp.Table, query: QueryDefinition, inner: exp.Q
             f"the answers of '{query.name}' stand in FROM of the outermost SELECT", table,
             f"CREATE STREAM x AS SELECT … as {query.name} has it, and x [RANGE UNBOUNDED] here",
         )  # fmt: skip
-    for node in inner.walk():  # places in the text of the other query are none in this one
-        for key in ("start", "end", "line", "col"):
-            node.meta.pop(key, None)
+    unplaced(inner)  # places in the text of the other query are none in this one
     name = exp.Identifier(this=query.name, quoted=True)
     alias = table.args.get("alias") or exp.TableAlias(this=placed(name, span(table.this)))
     item = exp.Subquery(this=inner, alias=alias)
