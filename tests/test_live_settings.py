@@ -122,7 +122,8 @@ def test_how_long_windows_are_revised(folder: Path) -> None:
     with millpond.open(folder, executor="inline", shards=1, compact_files=2) as pond:
         pond.sql(
             "CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');"
-            "CREATE QUERY q WITH (revise_for='1 minute') AS SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]"
+            "CREATE QUERY q WITH (revise_for='1 minute', beyond='drop') AS"
+            " SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]"
         )
         put(pond, 5, 15, 25, 100)
         put(pond, 45)  # within the minute: the window until 50 is made

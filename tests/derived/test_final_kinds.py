@@ -29,10 +29,13 @@ def test_windows_that_end_with_rows(data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16, gaps=False))
     case = data.draw(row_cases(stream.unit, EXACT, extra=False))
     # A key of the partition is a column of the answer only where the SELECT list says so.
-    more = f"revisions='final', revise_for='{span(stream.disorder + 1).lower()}'"
+    more = f"revisions='final', beyond='drop', revise_for='{span(stream.disorder + 1).lower()}'"
     with pond(options(lateness=stream.unit * data.draw(st.integers(0, 5))), compact_files=2) as p:
         p.sql(f"CREATE STREAM x AS {case.query()} WITH ({more})")
-        p.sql(f"CREATE QUERY plain WITH (revise_for='{span(stream.disorder + 1).lower()}') AS {case.query()}")
+        p.sql(
+            f"CREATE QUERY plain WITH (beyond='drop', revise_for='{span(stream.disorder + 1).lower()}')"
+            f" AS {case.query()}"
+        )
         for epoch in _timed(data, data.draw(cuts(stream.rows))):
             p.epoch(epoch)
             if data.draw(st.booleans()):
@@ -59,7 +62,7 @@ def test_relations(data: Any) -> None:
         own = Setting(folder / "x", data.draw(st.sampled_from(["", ", lateness='2 us'", ", idle='5 s'"])))
         try:
             text = text_of(shape, operator, *windows)
-            own.pond.sql(f"CREATE STREAM x AS {text} WITH (revisions='final', revise_for='12 us')")
+            own.pond.sql(f"CREATE STREAM x AS {text} WITH (revisions='final', beyond='drop', revise_for='12 us')")
             for given in data.draw(taken):
                 own.take(given)
                 own.clock.advance(data.draw(st.sampled_from([0, 6_000_000])))

@@ -76,7 +76,7 @@ class Case:
 
     def limited(self, revise_for: int) -> Case:
         """The same, but that queries revise for so long only (microseconds): what they keep is less, too."""
-        limit = f"revise_for='{span(revise_for).lower()}'"
+        limit = f"beyond='drop', revise_for='{span(revise_for).lower()}'"
         asked = tuple(replace(a, options=(*a.options, limit)) if a.revises else a for a in self.asked)
         return replace(self, asked=asked)
 

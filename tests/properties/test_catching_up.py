@@ -64,9 +64,9 @@ def test_pauses_leave_no_trace(late: str, data: st.DataObject) -> None:
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
     log = revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2, share=data.draw(st.booleans())) as p:
-        p.sql(f"CREATE QUERY q WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
+        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
         if data.draw(st.booleans()):  # another user of the synopsis, with another horizon, paused at other times
-            p.sql(f"CREATE QUERY other WITH (revise_for='{span(3 * kept).lower()}') AS {case.query()}")
+            p.sql(f"CREATE QUERY other WITH (beyond='drop', revise_for='{span(3 * kept).lower()}') AS {case.query()}")
             others = True
         else:
             others = False
@@ -117,7 +117,9 @@ def test_pauses_of_queries_that_report_empty_windows(late: str, data: st.DataObj
     with pond(options(lateness=lateness, late=late), compact_files=2) as p:
         for name in "qp":
             text = case.query()
-            p.sql(f"CREATE QUERY {name} WITH (empty='report', revise_for='{span(kept).lower()}') AS {text}")
+            p.sql(
+                f"CREATE QUERY {name} WITH (empty='report', beyond='drop', revise_for='{span(kept).lower()}') AS {text}"
+            )
         paused = False
         for epoch in epochs:
             paused = _pause_or_resume(data, p, paused)
@@ -149,7 +151,7 @@ def test_back_fills_that_take_their_time(late: str, data: st.DataObject) -> None
                 head, _, tail = statement.partition(" AS ")
                 tail = tail.removesuffix(f" WITH (since='{since}')")
                 also = f", since='{since}'" if since else ""
-                p.sql(f"{head} WITH (revise_for='{span(10**15)}'{also}) AS {tail}")
+                p.sql(f"{head} WITH (beyond='drop', revise_for='{span(10**15)}'{also}) AS {tail}")
             elif number > born:
                 held[-1] = held[-1] and data.draw(st.booleans())
                 paused = _pause_or_resume(data, p, paused)

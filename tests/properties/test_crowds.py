@@ -147,7 +147,7 @@ def _register(p: Pond, crowd: list[Member], part: int) -> None:
     since = ", since='start'" if part else ""
     p.sql(
         ";".join(
-            f"CREATE QUERY q{n} WITH (revise_for='{span(KEPT)}'{since}) AS {member.select}"
+            f"CREATE QUERY q{n} WITH (beyond='drop', revise_for='{span(KEPT)}'{since}) AS {member.select}"
             for n, member in enumerate(crowd)
             if n % 2 == part
         )

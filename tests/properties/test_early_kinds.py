@@ -33,7 +33,7 @@ FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
 def _same(data: st.DataObject, stream: Drawn, case: Case, kept: int | None = None, more: str = "") -> None:
     """Run a query with and without `early` over a stream: in the end they say the same, and all of it is final."""
     with pond(options(lateness=stream.unit * data.draw(st.integers(0, 30))), compact_files=2) as p:
-        keep = more + ("" if kept is None else f", revise_for='{span(kept).lower()}'")
+        keep = more + ("" if kept is None else f", beyond='drop', revise_for='{span(kept).lower()}'")
         p.sql(f"CREATE QUERY q WITH (early='10s'{keep}) AS {case.query()}")
         p.sql(f"CREATE QUERY plain WITH ({keep.removeprefix(', ')}) AS {case.query()}" if keep else
               f"CREATE QUERY plain AS {case.query()}")  # fmt: skip

@@ -66,7 +66,7 @@ def test_each_final_row_once(late: str, data: st.DataObject) -> None:
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
     more = {"early": "1s"} if data.draw(st.booleans()) else {}
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(case.statement(revise_for=span(kept).lower() if kept else "0 s", **more))
+        p.sql(case.statement(beyond="drop", revise_for=span(kept).lower() if kept else "0 s", **more))
         names = f"window_start, window_end, window_number, {', '.join(f'c{i}' for i in range(len(case.case.select)))}"
         width = 3 + len(case.case.select)
         got: list[Any] = []

@@ -38,7 +38,7 @@ def test_each_final_row_once(late: str, data: st.DataObject) -> None:
     steps = trace(Script(spec, epochs))
     early = ", early='1s'" if data.draw(st.booleans()) else ""
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(f"{case.statement()} WITH (revise_for='{span(kept) if kept else '0 s'}'{early})")
+        p.sql(f"{case.statement()} WITH (beyond='drop', revise_for='{span(kept) if kept else '0 s'}'{early})")
         items = ", ".join(["window_start", "window_end", *(f"c{i}" for i in range(len(case.select)))])
         got: list[Any] = []
         cursor: Any = None

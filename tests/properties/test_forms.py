@@ -31,7 +31,7 @@ def test_every_form_gives_the_same_log(late: str, data: st.DataObject) -> None:
         for number, epoch in enumerate(epochs):
             if number == live:
                 for form in FORMS:
-                    chosen = f"state='{form}', since='start', revise_for='{kept}'"
+                    chosen = f"state='{form}', since='start', beyond='drop', revise_for='{kept}'"
                     p.sql(f"CREATE QUERY {form} WITH ({chosen}) AS {case.query()}")
                 if data.draw(st.booleans()):
                     p.settle()

@@ -40,7 +40,7 @@ def test_final_answers(data: st.DataObject) -> None:
     kept = stream.unit * 100
     with pond(options(lateness=stream.unit * data.draw(st.integers(0, 10))), compact_files=2) as p:
         for i, case in enumerate(queries):
-            p.sql(f"CREATE QUERY q{i} WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
+            p.sql(f"CREATE QUERY q{i} WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
         p.feed(data.draw(cuts(stream.rows)))
         p.finish()
         for i, case in enumerate(queries):
@@ -58,7 +58,7 @@ def test_log(late: str, data: st.DataObject) -> None:
     ended = (*data.draw(cuts(stream.rows, max_epochs=8)), Epoch((), ended=True))
     log = revisions(case, TYPES, Script(spec, ended), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(f"CREATE QUERY q WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
+        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
         for number, epoch in enumerate(ended):
             p.finish() if epoch.ended else p.epoch(epoch)
             _agree(p, case, latest([r for r in log if r.epoch <= number]), stream)
@@ -80,10 +80,10 @@ def test_pauses_leave_no_trace(late: str, data: st.DataObject) -> None:
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
     log = revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(f"CREATE QUERY q WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
+        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
         others = data.draw(st.booleans())
         if others:  # another user of the synopsis, with another horizon
-            p.sql(f"CREATE QUERY other WITH (revise_for='{span(3 * kept).lower()}') AS {case.query()}")
+            p.sql(f"CREATE QUERY other WITH (beyond='drop', revise_for='{span(3 * kept).lower()}') AS {case.query()}")
         paused = False
         for epoch in epochs:
             if data.draw(st.booleans()):
@@ -120,7 +120,7 @@ def test_back_fills_that_take_their_time(late: str, data: st.DataObject) -> None
         for number, epoch in enumerate([*epochs, None]):
             if number == born:
                 also = f", since='{since}'" if since else ""
-                p.sql(f"CREATE QUERY q WITH (revise_for='{span(10**15)}'{also}) AS {case.query()}")
+                p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(10**15)}'{also}) AS {case.query()}")
             elif number > born:
                 held[-1] = held[-1] and data.draw(st.booleans())
             if epoch is not None:
@@ -166,7 +166,7 @@ def test_state_of_a_group_does_not_grow() -> None:
     case = Case(("count(*) AS c0", "sum(g) AS c1"), 0, 60_000_000, since=Since(), group_by=())
     values = {"k": "a", "g": 1, "v": None, "n": None, "d": None, "b": None}
     with pond(options(lateness=1), compact_files=4) as p:
-        p.sql(f"CREATE QUERY q WITH (revise_for='2 minutes') AS {case.query()}")
+        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='2 minutes') AS {case.query()}")
         for minute in range(60):
             p.ingest([Row(minute * 60_000_000 + s, 0, values) for s in (1, 2)])
             p.pond.step()

@@ -73,7 +73,7 @@ def test_log(late: str, data: st.DataObject) -> None:
     ended = (*data.draw(cuts(stream.rows, max_epochs=4)), Epoch((), ended=True))
     log = revisions(case, TYPES, Script(spec, ended), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(f"CREATE QUERY q WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
+        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
         for number, epoch in enumerate(ended):
             p.finish() if epoch.ended else p.epoch(epoch)
             so_far = starts(wanted(latest([r for r in log if r.epoch <= number])))

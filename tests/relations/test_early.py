@@ -233,7 +233,7 @@ def test_each_final_row_once(late: str, data: Any) -> None:
                       f", late='{late}'{idle}")  # fmt: skip
         try:
             text = text_of(shape, operator, *windows)
-            keep = f"revise_for='{kept} us'" if kept else "revise_for='0 s'"
+            keep = f"beyond='drop', revise_for='{kept} us'" if kept else "beyond='drop', revise_for='0 s'"
             own.pond.sql(
                 f"CREATE QUERY q AS {text} WITH ({keep}, early='1s'); CREATE QUERY plain AS {text} WITH ({keep})"
             )

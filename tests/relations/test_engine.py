@@ -163,7 +163,7 @@ def test_two_streams(shape: str, data: Any) -> None:
 def test_sums_over_joins(shape: str, data: Any) -> None:
     windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
     operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM", "RSTREAM"]))
-    options = data.draw(st.sampled_from(["since='start'", "since='start', revise_for='9us'"]))
+    options = data.draw(st.sampled_from(["since='start'", "since='start', beyond='drop', revise_for='9us'"]))
     play(shape, operator, [windows], data.draw(steps), options + (", every='1us'" if operator == "RSTREAM" else ""))
 
 

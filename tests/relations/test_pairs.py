@@ -133,7 +133,7 @@ def play(kind: str, behind: tuple[str, str], test: str, drawn: Any, late: str, o
     revise_for = 3 if late == "revise" else 0
     forms = (TUMBLING, TUMBLING) if "TUMBLING" in behind[1] else (WINDOWS[behind[0]], WINDOWS[behind[1]])
     with tempfile.TemporaryDirectory() as folder:
-        options = "since='start'" + (", revise_for='3 microseconds'" if late == "revise" else "")
+        options = "since='start'" + (", beyond='drop', revise_for='3 microseconds'" if late == "revise" else "")
         story = Story(Path(folder), f"CREATE QUERY q AS {sql} WITH ({options})", late, revise_for, own)
 
         def check() -> None:
@@ -211,7 +211,7 @@ def test_an_idle_stream_lets_rows_be_alone_and_what_it_brings_then_counts_within
             pond.sql(f"CREATE STREAM {name} (ts TIMESTAMP, k INTEGER) WITH (event_time='ts', idle='5 s')")
         pond.sql(
             "CREATE QUERY q AS SELECT PAIRS(a.k) FROM s [RANGE 2 MICROSECONDS] a ANTI JOIN u [NOW] b ON a.k = b.k"
-            " WITH (revise_for='3 microseconds')"
+            " WITH (beyond='drop', revise_for='3 microseconds')"
         )
 
         def bring(name: str, *rows: tuple[int, int]) -> list[int | None]:

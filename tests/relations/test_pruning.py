@@ -137,7 +137,7 @@ def test_rows_that_a_selection_has_reported_still_push_others_out() -> None:
     """A late row that is behind `count` later ones of its partition is in the window at no instant."""
     drawn = [{"s": [(5, 0, 0)]}, {"s": [(6, 0, 1)]}, {"s": [(3, 0, 2)]}, {"s": [(9, 0, 0)]}]
     for options in ("", ", late='drop'"):
-        found = same(["SELECT ISTREAM(b) FROM s [ROWS 2] WITH (revise_for='0 s')"], drawn, options)["q0"]
+        found = same(["SELECT ISTREAM(b) FROM s [ROWS 2] WITH (beyond='drop', revise_for='0 s')"], drawn, options)["q0"]
         assert 2 not in [row[1] for row in found]
 
 
@@ -153,7 +153,10 @@ def test_rows_of_a_pause_push_out_from_the_horizon_on() -> None:
         "resume",
         {"u": [(22, 0, 0)]},
     ]
-    text = "SELECT DSTREAM(x.b) FROM s [ROWS 2] x WHERE (SELECT count(*) FROM u [ROWS 1]) < 9 WITH (revise_for='0 s')"
+    text = (
+        "SELECT DSTREAM(x.b) FROM s [ROWS 2] x WHERE (SELECT count(*) FROM u [ROWS 1]) < 9"
+        " WITH (beyond='drop', revise_for='0 s')"
+    )
     found = same([text], drawn, options=", lateness='5 us', idle='5 s'")["q0"]
     assert [row[:2] for row in found] == [(at(12), 5)]
 
@@ -196,7 +199,9 @@ def test_logs_do_not_depend_on_what_is_left_out(data: Any) -> None:
         shape = data.draw(st.sampled_from((*ONE, *TWO, *JOINED)))
         windows = data.draw(st.lists(st.sampled_from(sorted(w for w in WINDOWS if w)), min_size=3, max_size=3))
         operator = data.draw(st.sampled_from(["ISTREAM", "DSTREAM", ""]))
-        kept = data.draw(st.sampled_from(["", "", " WITH (revise_for='0 s')", " WITH (revise_for='2 us')"]))
+        kept = data.draw(
+            st.sampled_from(["", "", " WITH (beyond='drop', revise_for='0 s')", " WITH (revise_for='2 us')"])
+        )
         texts.append(text_of(shape, operator, *windows) + kept)
     options = data.draw(st.sampled_from(["", ", late='drop'", ", lateness='2 us'", ", lateness='3 us', idle='5 s'"]))
     same(texts, data.draw(steps), options)

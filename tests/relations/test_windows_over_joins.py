@@ -70,7 +70,7 @@ def test_windows_over_a_join_are_windows_over_its_pairs(
         f"SELECT a.k, count(*) AS n, {total} AS total FROM (s {behind[0]} a {KINDS[kind]} {other} {behind[1]} b"
         f" ON {condition}) [RANGE {RANGE} MICROSECONDS SLIDE {SLIDE} MICROSECONDS] GROUP BY a.k"
     )
-    options = "since='start'" + (", revise_for='3 microseconds'" if late == "revise" else "")
+    options = "since='start'" + (", beyond='drop', revise_for='3 microseconds'" if late == "revise" else "")
     forms: tuple[Window, Window]
     forms = (TUMBLING, TUMBLING) if "TUMBLING" in behind[1] else (WINDOWS[behind[0]], WINDOWS[behind[1]])
     with tempfile.TemporaryDirectory() as folder:
@@ -180,7 +180,7 @@ def test_late_rows_revise_windows_and_take_back_who_was_alone(inline_pond: Any) 
     left = JOIN.replace("JOIN", "LEFT JOIN")
     pond.sql(f"""
         CREATE QUERY q AS SELECT count(*) AS n, count(amount) AS paid FROM {left} [RANGE TUMBLING 1 HOUR]
-          WITH (revise_for='3 hours');
+          WITH (beyond='drop', revise_for='3 hours');
     """)
     pond.ingest("order", [{"ts": START + m * MINUTE, "id": m, "item": "tea"} for m in (0, 10, 200)])
     pond.ingest("payment", [{"ts": START + m * MINUTE, "id": i, "amount": None} for m, i in ((5, 0), (200, 9))])
@@ -389,10 +389,10 @@ def test_who_was_alone_is_taken_back_through_two_joins(inline_pond: Any, second:
           SELECT count(*) AS n, count(y) AS ys, count(z) AS zs
           FROM ((a [RANGE 30 MINUTES] LEFT JOIN b [NOW] ON a.k = b.k) [RANGE 20 MINUTES]
                 {second} c [RANGE 10 MINUTES] ON c.k = a.k) [RANGE TUMBLING 30 MINUTES]
-          WITH (since='start', revise_for='20 minutes');
+          WITH (since='start', beyond='drop', revise_for='20 minutes');
         CREATE QUERY r AS
           SELECT ISTREAM(a.k, y) FROM (a [RANGE 30 MINUTES] LEFT JOIN b [NOW] ON a.k = b.k) [RANGE 15 MINUTES]
-          WITH (since='start', revise_for='20 minutes');
+          WITH (since='start', beyond='drop', revise_for='20 minutes');
     """)
     rows: dict[str, list[dict[str, Any]]] = {"a": [], "b": [], "c": []}
     for end in range(15, 165, 15):  # each ends with a row that says how far its stream is

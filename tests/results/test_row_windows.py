@@ -48,7 +48,9 @@ def test_windows_that_retention_has_cut(inline_pond: Factory) -> None:
 
 def test_rows_that_come_too_late_have_no_number(inline_pond: Factory) -> None:
     pond = made(inline_pond)
-    pond.sql("CREATE QUERY q WITH (revise_for='20 seconds') AS SELECT sum(v) AS t FROM s [ROWS 2 SLIDE 1]")
+    pond.sql(
+        "CREATE QUERY q WITH (revise_for='20 seconds', beyond='drop') AS SELECT sum(v) AS t FROM s [ROWS 2 SLIDE 1]"
+    )
     feed(pond, 0, 50, 100)
     feed(pond, 79)  # more than 20 seconds behind
     feed(pond, 80)  # just not

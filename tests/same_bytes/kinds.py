@@ -229,7 +229,8 @@ KINDS: dict[str, Kind] = {
             " WHERE v > 40",
             "groups": "WITH (empty='report') AS SELECT k, count(*) AS n FROM r [RANGE 8 SECONDS SLIDE 4 SECONDS]"
             " GROUP BY k",
-            "limited": "WITH (revise_for='15s') AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]"
+            "limited": "WITH (beyond='drop', revise_for='15s') AS SELECT k, count(*) AS n FROM s"
+            " [RANGE TUMBLING 10 SECONDS]"
             " GROUP BY k",
         },
         past=("q", "groups"),
@@ -379,7 +380,8 @@ KINDS: dict[str, Kind] = {
             "left_": "AS SELECT PAIRS(s.k, v, w) FROM s [RANGE 3 SECONDS OPEN] LEFT JOIN r [NOW] ON s.k = r.k",
             "zip": "AS SELECT PAIRS(v, w) FROM s FULL JOIN r [RANGE TUMBLING 5 SECONDS] ON s.k = r.k AND v > w",
             "lonely": "AS SELECT PAIRS(s.k, v) FROM s [RANGE 2 SECONDS] ANTI JOIN r [RANGE 2 SECONDS] ON s.k = r.k",
-            "met": "WITH (revise_for='10s') AS SELECT PAIRS(v) FROM s [RANGE 2 SECONDS] SEMI JOIN r [NOW] ON s.k = r.k",
+            "met": "WITH (beyond='drop', revise_for='10s') AS SELECT PAIRS(v) FROM s [RANGE 2 SECONDS]"
+            " SEMI JOIN r [NOW] ON s.k = r.k",
         },
         past=("q", "left_", "lonely"),
         asks=(
@@ -455,7 +457,7 @@ KINDS: dict[str, Kind] = {
              CREATE STREAM once AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k
                WITH (revisions='ignore');
              CREATE STREAM settled AS SELECT k, sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k
-               WITH (revisions='final', revise_for='25s');
+               WITH (revisions='final', beyond='drop', revise_for='25s');
              CREATE STREAM back AS SELECT k, sum(v) AS v FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k
                WITH (revisions='retract');
              CREATE STREAM changes AS SELECT ISTREAM(k, count(*) AS n) FROM r [RANGE 5 SECONDS] GROUP BY k;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from millpond.answers.relation_answers import INPUT_ROWS, answered, inputs_of, outputs_of, relation_at, told
+from millpond.answers.relation_answers import INPUT_ROWS, answered, in_order, inputs_of, outputs_of, relation_at, told
 from millpond.answers.row_queries.moments import now_of
 from millpond.answers.table_selects import relation_of
 from millpond.engine.core import Core
@@ -40,7 +40,7 @@ def _select(core: Core, query: RelationalQuery) -> pa.Table:
     if not query.makes_stream:
         now = -FOREVER if now is None else now  # the relation over nothing
         found = relation_at(reader, query, now, tables)
-        sql = f"SELECT {outputs_of(query)} FROM f ORDER BY ALL"
+        sql = f"SELECT {outputs_of(query)} FROM f{in_order(query)}"
         return told(query_table(connection(), sql, f=found), reader.scans)
 
     def changes() -> pa.Table | None:

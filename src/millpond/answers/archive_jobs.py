@@ -204,7 +204,7 @@ def plain_rows(core: Core, asked: Asked[RowScan], scan: Scan) -> pa.Table:
 
 
 def _tail(query: RowScan, distinct: bool) -> str:
-    terms = [t.by(f"_o{i}") for i, t in enumerate(query.order_by)]
+    terms = [t.by(f"__o{i}") for i, t in enumerate(query.order_by)]
     if distinct:
         terms += [quote(o.name) for o in query.select]
     else:
@@ -228,7 +228,7 @@ class _Plain:
         schema, union = row_schema(first), Union(first.id, query.feeds)
         reader = ArchiveReader(self.pond, stream, weighted=self.weighted, at_hand=at_hand)
         outputs = [o.sql for o in query.select]
-        outputs += [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
+        outputs += [f"({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by)]
         outputs += [] if query.distinct else [f"epoch_us({quote(first.options.time)}) AS _t", "_id"]
         where = f" WHERE ({query.where})" if query.where else ""
         # Every task keeps what could be among the first LIMIT rows.

@@ -63,7 +63,7 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
     final = "true" if progress_of(core.published, inputs) > now else "false"
     versions = _versions(core, standing, published, now)
     found = relation_at(reader, query, now, partial(_tables, core, query, versions))
-    sql = f'SELECT make_timestamp(_at) AS "at", {outputs_of(query)}, {final} AS final FROM f ORDER BY ALL'
+    sql = f'SELECT make_timestamp(_at) AS "at", {outputs_of(query)}, {final} AS final FROM f{in_order(query)}'
     return told(query_table(connection(), sql, f=found), reader.scans)
 
 
@@ -101,7 +101,7 @@ def current_relation(core: Core, standing: Standing) -> pa.Table:
     reader = InputReader(core.archives, query, core.published, most=INPUT_ROWS, live_from=standing.first_epoch)
     versions = _versions(core, standing, core.published, instant)
     found = relation_at(reader, query, instant, partial(_tables, core, query, versions), standing.definition.options)
-    return query_table(connection(), f"SELECT {outputs_of(query)} FROM f ORDER BY ALL", f=found)
+    return query_table(connection(), f"SELECT {outputs_of(query)} FROM f{in_order(query)}", f=found)
 
 
 def inputs_of(core: Core, query: RelationalQuery) -> Inputs:
@@ -171,6 +171,11 @@ def _versions(core: Core, standing: Standing, published: Published, instant: int
 def outputs_of(query: RelationalQuery) -> str:
     """The SELECT list as DuckDB SQL over c0, c1, …"""
     return ", ".join(o.sql for o in query.select)
+
+
+def in_order(query: RelationalQuery) -> str:
+    """Behind SELECT: what sorts the rows of a relation that do not lie as its own ORDER BY says."""
+    return "" if isinstance(query, RelationQuery) and query.ordered else " ORDER BY ALL"
 
 
 def _end(core: Core, item: RelationInput, published: Published) -> int:

@@ -14,7 +14,7 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.windowed.coverage import with_coverage
+from millpond.operators.windowed.coverage import with_coverage, without_missed
 from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
@@ -87,6 +87,7 @@ def read_log(
         own = known.read(WindowProgress).own
         if standing.definition.retained:
             log = with_coverage(log, own.covered, query.window)
+            log = without_missed(log, known.missed)
         if not sampled(query):
             return log
         return with_exactness(log, query, LeftOut(own.reduced, own.dropped, own.coarse))
@@ -208,11 +209,11 @@ def latest_changes_sql(definition: QueryDefinition) -> str:
     shown = ", ".join(quote(c.name) for c in definition.columns)
     net = "sum(CASE op WHEN '+' THEN 1 ELSE -1 END)"
     sql = (
-        f"SELECT {', '.join(columns)}, max(revision) FILTER (op = '+') AS revision, {net}::BIGINT AS _n"
+        f"SELECT {', '.join(columns)}, max(revision) FILTER (op = '+') AS revision, {net}::BIGINT AS __n"
         f" FROM log GROUP BY {', '.join(columns)} HAVING {net} > 0"
     )
     order = order_terms(definition).replace("op DESC, ", "")
-    return f"SELECT {shown} FROM (SELECT *, unnest(range(_n)) FROM ({sql})) ORDER BY {order}"
+    return f"SELECT {shown} FROM (SELECT *, unnest(range(__n)) FROM ({sql})) ORDER BY {order}"
 
 
 def all_revisions(core: Core, standing: Standing, windows: tuple[int, int] | None = None) -> pa.Table:

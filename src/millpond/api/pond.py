@@ -79,7 +79,8 @@ class Pond(Functions):
         self._kinds = WindowKinds(core, window_kinds)
         self._functions = UserFunctions(core)
         self._tell = self.teller()
-        sweep_orphans(core.storage, core.epochs, core.backfills.finished())
+        self._closed = False
+        sweep_orphans(core.storage, core.epochs, [*core.backfills.finished(), *core.mendings.recorded()])
         finish_columns(core)
         if core.settings.statistics:
             execute(core, begin_statistics)

@@ -24,6 +24,7 @@ from millpond.engine.damage import check_files
 from millpond.engine.intake.admission import Pace
 from millpond.engine.intake.stream_sources import StreamSources
 from millpond.engine.jobs.backfill_queue import Backfills
+from millpond.engine.jobs.mending_queue import Mendings
 from millpond.engine.ownership import Ownership
 from millpond.manifests.epochs import Clock, Epochs, wall_clock
 from millpond.manifests.records import Published
@@ -61,6 +62,7 @@ class Core:
     controllers: Controllers
     telemetry: Telemetry
     backfills: Backfills
+    mendings: Mendings
     resharing: bool = False
     upkeep: threading.Lock = field(default_factory=threading.Lock)
     stepping: threading.RLock = field(default_factory=threading.RLock)
@@ -71,6 +73,15 @@ class Core:
         self.controllers.follow(name, value)
         if name == "share":
             self.resharing = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that the sources have told of is taken in and published."""
+        with self.epochs.lock:
+            taken, streams = self.epochs.published.intake, self.storage.streams
+            return self.epochs.in_flight is None and all(
+                taken.get(str(s), 0) >= streams[s].log.length for s in self.catalogs.catalog.streams if s in streams
+            )
 
     def close(self) -> None:
         """Close files, give the lock back, and keep nothing of the pond's state in this process."""
@@ -300,5 +311,6 @@ def _assembled(ownership: Ownership, executor: Executor, clock: Callable[[], int
         Controllers.of(path, settings, load),
         Telemetry(Reporter(StateSizes(path))),
         Backfills(catalogs, epochs),
+        Mendings(catalogs, epochs),
         resharing="share" in remembered,
     )

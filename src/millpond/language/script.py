@@ -43,8 +43,9 @@ from millpond.language.with_options.option_reader import OptionReader, Written
 from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
 from millpond.support.errors import StatementError
-from millpond.types import COVERED, Column, QueryOptions, StreamDefinition
+from millpond.types import Column, QueryOptions, StreamDefinition
 from millpond.types.as_of import AsOf
+from millpond.types.columns import is_own, own_name_refused
 from millpond.types.durations import parse_timestamp
 from millpond.types.options import (
     DerivedTerms,
@@ -57,8 +58,6 @@ from millpond.types.options import (
     options_of,
 )
 
-#: Names of columns that answers have by themselves.
-RESERVED = ("window_start", "window_end", "revision", COVERED, "op", "_id", "_epoch", "_bound")
 STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
 MAX_STATEMENT = 500_000
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES", "PIVOT", "UNPIVOT", "TABLE")
@@ -275,8 +274,9 @@ class _Reader:
         """A column as it is declared: its name and its type."""
         at = self.token
         name = self.name("a column")
-        if name.lower() in RESERVED:
-            self.fail(f"'{name}' is a column that every answer has by itself", at, expected="another name")
+        if is_own(name):
+            message, other = own_name_refused(name)
+            self.fail(message, at, expected=other)
         return Column(name, self.type())
 
     def type(self) -> str:

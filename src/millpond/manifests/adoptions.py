@@ -12,7 +12,12 @@ from millpond.tables import Segment
 
 @dataclass(frozen=True)
 class Adoption:
-    """A finished back-fill that waits for an epoch. dead: by stream, files of dead letters that it has made."""
+    """A finished back-fill that waits for an epoch, or what was recomputed for a query (`engine.jobs.mending`).
+
+    dead: by stream, files of dead letters that it has made. mends: the epoch up to which all rows are in what was
+    recomputed; None: it is a back-fill. passed: the answers as derived streams get them, where that is more than what
+    is stored.
+    """
 
     owner: str
     queries: tuple[int, ...]
@@ -20,6 +25,8 @@ class Adoption:
     state: tuple[Segment, ...] = ()
     results: tuple[Segment, ...] = ()
     dead: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
+    mends: int | None = None
+    passed: tuple[Segment, ...] = ()
 
     def waiting(self, catalog: Catalog) -> list[int]:
         """Its queries that wait for it."""
@@ -32,7 +39,7 @@ class Adoption:
 
     def files(self) -> Iterator[str]:
         """Names of the files that no commit names before it is adopted."""
-        yield from (s.path for s in (*self.state, *self.results))
+        yield from (s.path for s in (*self.state, *self.results, *self.passed))
         yield from (s.path for files in self.dead.values() for s in files)
 
 

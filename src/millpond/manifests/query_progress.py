@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
+from millpond.manifests.owed import Owed, all_owed
 from millpond.progress import NEVER
 from millpond.types import TableStretch, from_json, to_json
 from millpond.types.json_records import TAG, Upgraded, Written
@@ -51,9 +52,9 @@ def as_before(before: Any, _after: Sequence[Any]) -> Any:
     return before
 
 
-def ended(_before: Any, _after: Sequence[Any]) -> None:
-    """A query that answers is not paused."""
-    return None
+def alike(_before: Any, after: Sequence[Any]) -> Any:
+    """What every shard that has something to say knows alike: a query that answers is not paused."""
+    return after[0]
 
 
 def of_its_own(before: OwnProgress, after: Sequence[OwnProgress]) -> OwnProgress:
@@ -166,6 +167,10 @@ class QueryProgress(Generic[P], Upgraded):
     paused: the first epoch in which the query was paused; None while it runs.
     tables: of a query that reads tables, from which instants on it has seen which versions of them, as far back as
         instants can still be revised: these versions are kept.
+    floor: before it state is not complete, though `revise_for` reaches further: it was raised (microseconds).
+    owed: what rows have come for that state no longer covers, until it is recomputed from the archive.
+    missed: (low, high): windows that end, or instants that lie, in such stretches lack rows that came when retention
+        had removed what they were made of.
     own: what the kind of its operator knows beside.
     """
 
@@ -174,8 +179,11 @@ class QueryProgress(Generic[P], Upgraded):
     windows: int = by_shard(added_up, 0)
     revisions: int = by_shard(added_up, 0)
     too_late: int = by_shard(added_up, 0)
-    paused: int | None = by_shard(ended, None)
+    paused: int | None = by_shard(alike, None)
     tables: tuple[TableStretch, ...] = by_shard(news, ())
+    floor: int = by_shard(as_before, NEVER)
+    owed: tuple[Owed, ...] = by_shard(all_owed, ())
+    missed: tuple[tuple[int, int], ...] = by_shard(news, ())
     own: P = field(default=_NOTHING_READ, metadata={"rule": of_its_own})
 
     @classmethod
@@ -207,11 +215,11 @@ __all__ = [
     "Rule",
     "Unread",
     "added_up",
+    "alike",
     "all_told",
     "as_before",
     "by_shard",
     "combining",
-    "ended",
     "largest",
     "news",
     "smallest",

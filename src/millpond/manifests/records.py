@@ -52,7 +52,8 @@ class Manifest:
     whose rows of earlier epochs every shard takes over. tables: versions of the tables that queries read, by id;
     unread: of those that never could be read, why. lookups: per synopsis whose rows are joined with tables, which
     versions rows see, by their event time. opening: which opening of the pond wrote it, so that what processes keep is
-    told from what they kept of another history; '': it was not said yet.
+    told from what they kept of another history; '': it was not said yet. mended: queries, as their state is owned, for
+    which recomputed answers become visible with this epoch.
     """
 
     epoch: int
@@ -83,6 +84,7 @@ class Manifest:
     unread: dict[str, str] = field(default_factory=dict)
     lookups: dict[str, tuple[TableStretch, ...]] = field(default_factory=dict)
     opening: str = ""
+    mended: tuple[str, ...] = ()
 
     def state_version(self, pond: str) -> Version:
         """The version that it makes of the state of the pond in a folder."""

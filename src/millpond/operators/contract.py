@@ -29,6 +29,7 @@ import pyarrow as pa
 from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.adoptions import Adoption
+from millpond.manifests.owed import Owed
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import NothingOwn, OwnProgress, QueryProgress
 from millpond.manifests.records import Manifest, Published
@@ -253,6 +254,20 @@ class Past:
         return self.archives.path
 
 
+@dataclass(frozen=True)
+class Retold:
+    """What queries answer of some stretches by all that is archived.
+
+    results: files with their answers, which nobody else names. removed: retention has removed rows before this event
+    time (microseconds); None: none. since: instants from there on have all their rows, where that can be told of all
+    answers at once.
+    """
+
+    results: tuple[Segment, ...]
+    removed: int | None = None
+    since: int = NEVER
+
+
 # -- the contract ------------------------------------------------------------------------------------------------------
 
 
@@ -419,6 +434,25 @@ class Answering(Operator):
     @abstractmethod
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """Whether a query has use for progress of its one stream from `before` to `bound`; high: of the stream."""
+
+    @abstractmethod
+    def retell(self, past: Past, owed: Mapping[int, Sequence[Owed]]) -> Retold:
+        """What queries answer of stretches that state no longer covers: the kernels of `history` over the archive.
+
+        Args:
+            past: the epochs up to the last that is published. owed: stretches, by query.
+        """
+
+    @abstractmethod
+    def differing(
+        self, db: duckdb.DuckDBPyConnection, standing: Standing, reported: pa.Table, told: pa.Table
+    ) -> pa.Table | None:
+        """What is to be reported of a stretch in which other answers hold than were reported; None: nothing.
+
+        Args:
+            reported: every row that was reported of it, with its `op`. told: the answers that hold. One of them may be
+                a table without columns.
+        """
 
     def looks_up(
         self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress]

@@ -16,13 +16,14 @@ from millpond.relations.evaluate import (
 )
 from millpond.relations.in_time import Tables, TablesInTime, Ticks
 from millpond.relations.probes import Probed, stretches
-from millpond.relations.reports import numbered, numbers_of, shown
+from millpond.relations.reports import net_changes, numbered, numbers_of, shown
 from millpond.relations.runs import Run, all_rows, only_needed, with_rows
 from millpond.relations.spans import FOR_EVER
-from millpond.relations.stored_rows import Rows, kept, merge_rows, rows_needed, rows_of, spare_of
+from millpond.relations.stored_rows import UNLIMITED, Rows, kept, merge_rows, rows_needed, rows_of, sight_of, spare_of
 
 __all__ = [
     "FOR_EVER",
+    "UNLIMITED",
     "Content",
     "Known",
     "Probed",
@@ -38,6 +39,7 @@ __all__ = [
     "difference",
     "kept",
     "merge_rows",
+    "net_changes",
     "numbered",
     "numbers_of",
     "only_needed",
@@ -45,6 +47,7 @@ __all__ = [
     "rows_needed",
     "rows_of",
     "shown",
+    "sight_of",
     "snapshot",
     "spare_of",
     "stretches",

@@ -6,6 +6,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millpond.support.sql import quote
 from millpond.synopses import query_table
 from millpond.types import STATUS, Relational
 
@@ -75,3 +76,37 @@ def numbers_of(reported: pa.Table) -> pa.Table:
     """The numbers of instants as they are remembered, from rows of `shown`: columns end, revision."""
     table = pa.table({"end": reported["at"].cast(pa.int64()), "revision": reported["revision"]})
     return table.group_by(["end", "revision"], use_threads=False).aggregate([])
+
+
+def net_changes(db: duckdb.DuckDBPyConnection, reported: pa.Table, told: pa.Table) -> pa.Table | None:
+    """What is to be reported where other rows hold than were reported: what is missing as '+', what is too much as '-'.
+
+    Arguments:
+        reported, told: rows of `shown`, of some instants; one of them may be a table without columns.
+    Returns: rows like these, each with the number behind the last one of its instant; None: both say the same.
+    """
+    model = told if told.num_rows else reported
+    names = [n for n in model.column_names if n not in ("revision", "op", STATUS)]
+    listed = ", ".join(map(quote, names))
+    sources = {"told": told, "reported": reported}
+    counted = [
+        f"SELECT {listed}, CASE op WHEN '+' THEN {sign} ELSE {-sign} END AS __n FROM {name}"
+        for name, sign in (("told", 1), ("reported", -1))
+        if sources[name].num_rows
+    ]
+    changes = (
+        f"SELECT {listed}, sum(__n)::BIGINT AS __n FROM ({' UNION ALL '.join(counted)})"
+        f" GROUP BY {listed} HAVING sum(__n) <> 0"
+    )
+    given = 'SELECT "at" AS __at, max(revision) AS __last FROM reported GROUP BY "at"'
+    if not reported.num_rows:
+        given = "SELECT NULL::TIMESTAMP AS __at, NULL::BIGINT AS __last LIMIT 0"
+    sql = (
+        f"SELECT {', '.join('__row.' + quote(n) for n in names)},"
+        " coalesce(__given.__last, 0)::BIGINT + 1 AS revision,"
+        " CASE WHEN __row.__n > 0 THEN '+' ELSE '-' END AS op"
+        f" FROM (SELECT *, unnest(range(abs(__n))) AS __copy FROM ({changes})) __row"
+        f' LEFT JOIN ({given}) __given ON __given.__at = __row."at" ORDER BY ALL'
+    )
+    found = query_table(db, sql, **{name: table for name, table in sources.items() if table.num_rows})
+    return found if found.num_rows else None

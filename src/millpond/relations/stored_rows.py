@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.relations.spans import left_of, spans_of
+from millpond.relations.spans import FOR_EVER, left_of, spans_of
 from millpond.support.distinct import is_among
 from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
@@ -42,6 +42,9 @@ from millpond.types import (
 )
 
 Mask = npt.NDArray[np.bool_]
+
+#: However far behind progress, that of a stream that has ended included (microseconds).
+UNLIMITED = FOR_EVER + FOR_EVER // 2
 
 #: Columns of a store beside those of its stream.
 OWN = ("_t", "_id", "_epoch", "_cut")
@@ -162,6 +165,12 @@ def spare_of(relation: Relational, options: QueryOptions) -> int:
     if options.revise_for is not None:
         return options.revise_for
     return max(DAY, 10 * max((i.window.reach or 0 for i in relation.inputs), default=0))
+
+
+def sight_of(relation: Relational, options: QueryOptions) -> int:
+    """How far behind progress a late row is seen at its own time (microseconds): however far, but where answers leave
+    out rows that are later than `revise_for`."""
+    return spare_of(relation, options) if options.limited else UNLIMITED
 
 
 def kept(

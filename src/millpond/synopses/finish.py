@@ -261,22 +261,24 @@ def _outer(query: WindowedQuery, inner: str) -> str:
         hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
     window = list(dict.fromkeys(["window_start", "window_end", *(c.name for c in number)]))
     limited = query.limit is not None or query.offset > 0
-    order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)] if limited else []
+    order = [f"({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by)] if limited else []
+    order += [f"({each}) AS __l{i}" for i, each in enumerate(query.per)] if limited else []
     columns = [*window, *outputs, *hidden, *order]
     sql = f"SELECT {'DISTINCT ' if query.distinct else ''}{', '.join(columns)} FROM ({inner})"
     if query.having:
         sql += f" WHERE ({query.having})"
     if not limited:
         return sql
-    terms = [t.by(f"_o{i}") for i, t in enumerate(query.order_by)]
+    terms = [t.by(f"__o{i}") for i, t in enumerate(query.order_by)]
     shown = [h for h in identity(query) if h not in window]
     place = ", ".join([*terms, *shown]) or "1"
     names = [*window, *(f"{quote(o.name)}" for o in query.select), *shown]
     # Each partition has windows of its own.
     own = [*window[1:], *(f"{'_p' if query.distinct else '_k'}{i}" for i in range(len(partition)))]
-    numbered = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(own)} ORDER BY {place}) AS _n FROM ({sql})"
-    upper = f" AND _n <= {query.offset + query.limit}" if query.limit is not None else ""
-    return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE _n > {query.offset}{upper} ORDER BY window_end, _n"
+    own += [f"__l{i}" for i in range(len(query.per))]
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(own)} ORDER BY {place}) AS __n FROM ({sql})"
+    upper = f" AND __n <= {query.offset + query.limit}" if query.limit is not None else ""
+    return f"SELECT {', '.join(names)} FROM ({numbered}) WHERE __n > {query.offset}{upper} ORDER BY window_end, __n"
 
 
 def empty_answers(db: duckdb.DuckDBPyConnection, columns: Sequence[Column]) -> pa.Table:

@@ -9,7 +9,7 @@ that drops late rows: it has no number, and lies only in windows over time that 
 from __future__ import annotations
 
 import weakref
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import duckdb
@@ -41,9 +41,9 @@ class RowsKept:
     rows, range: the largest extent of a window that it can answer, in rows and in microseconds.
     numbered: as of `RowWindow`. late: of the stream.
     union: rows of several streams; what came first of them is said by their epochs (column `came`), then by `_id`.
-    behind: a row that lies more than this (microseconds) behind progress when it comes is too late: it has no number
-        and is in no window. 0 where late rows are dropped. A query that answers behind progress (`QueryOptions.delay`)
-        drops rows that lie behind what it has answered.
+    behind: how far behind progress windows are revised from it (microseconds); 0 where late rows are dropped. A query
+        that answers behind progress (`QueryOptions.delay`) drops rows that lie behind what it has answered.
+    limited: a row that lies further behind progress when it comes is too late: it has no number and is in no window.
     """
 
     partition: int = 0
@@ -53,12 +53,19 @@ class RowsKept:
     late: Literal["revise", "drop"] = "revise"
     behind: int = 0
     union: bool = False
+    limited: bool = False
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells it from others; of a union its feeds say it."""
+        known = (self.partition, self.rows, self.range, self.numbered, self.late, self.behind)
+        return (*known, "limited") if self.limited else known
 
     def serves(self, needed: RowsKept) -> bool:
         """Whether a query that needs `needed` can be answered from it."""
-        same = (self.partition, self.numbered, self.late, self.behind)
+        same = (self.partition, self.numbered, self.late, self.behind, self.limited)
         return (
-            same == (needed.partition, needed.numbered, needed.late, needed.behind)
+            same == (needed.partition, needed.numbered, needed.late, needed.behind, needed.limited)
             and needed.rows <= self.rows
             and needed.range <= self.range
         )
@@ -93,7 +100,7 @@ class RowsSpec(SynopsisSpec):
     @property
     def key(self) -> str:
         """A stable text that is equal for equal definitions; state is stored under it."""
-        return self.digest((1, 0, False), [astuple(self.rows)[:-1]], [], [])  # of a union the feeds say it
+        return self.digest((1, 0, False), [self.rows.identity], [], [])
 
     @property
     def _sharable(self) -> tuple[object, ...]:
@@ -123,11 +130,12 @@ def kept_for(query: RowWindowQuery, late: Literal["revise", "drop"], options: Qu
     if query.feeds:
         late = "revise"  # see `millpond.catalog.unions`
     behind = 0 if late == "drop" else revised_for(query, options)
+    limited = late == "revise" and options.limited
     if options.delay:
         late, behind = "drop", options.delay
     window, union = query.window, bool(query.feeds)
     rows = window.rows if isinstance(window, CountWindow) else 0
-    return RowsKept(len(window.partition), rows, window.reach, window.numbered, late, behind, union)
+    return RowsKept(len(window.partition), rows, window.reach, window.numbered, late, behind, union, limited)
 
 
 #: The column that says in which epoch a row of a union came.
@@ -188,6 +196,8 @@ def on_time(spec: RowsSpec, rows: pa.Table, bound: int, high: int) -> tuple[pa.T
     if not rows.num_rows:
         return rows, 0
     if kept.late == "revise":
+        if not kept.limited:
+            return rows, 0
         late = pc.less(rows["pane"], max(-(2**62), min(bound, high) - kept.behind))
         if not pc.any(late).as_py():
             return rows, 0

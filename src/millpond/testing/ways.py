@@ -117,8 +117,8 @@ def _created(record: Record) -> str | None:
 
 
 def _of_rows(sql: str) -> bool:
-    """Whether a CREATE QUERY is about rows: it has no window in brackets, and sees old data without being told to."""
-    return re.search(r"\[\s*[a-z]", sql, re.I) is None
+    """Whether a CREATE QUERY is about rows: it has no window, and sees old data without being told to."""
+    return re.search(r"\[\s*[a-z]|\bdescriptor\s*\(", sql, re.I) is None
 
 
 def with_since(sql: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import decimal
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +110,9 @@ def array_of(values: Any, column: Shape, stream: str) -> pa.ChunkedArray:
     """
     if isinstance(values, pa.Array):
         return pa.chunked_array([values])
+    if _says_more(column) and any(isinstance(v, (Mapping, list, tuple)) for v in values):
+        with contextlib.suppress(pa.ArrowException, OverflowError, ValueError, TypeError):
+            return _as_declared(values, column, stream)
     try:
         return _chunked(pa.array(values))
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
@@ -126,6 +131,55 @@ def array_of(values: Any, column: Shape, stream: str) -> pa.ChunkedArray:
         except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
             raise misfit(value, type(value).__name__, row, column, stream) from error
     raise SourceError(f"the values of column '{column.name}' do not fit {column.declared}")
+
+
+def _says_more(column: Shape) -> bool:
+    """Whether a declared type says what dicts are: keys of each value's own (MAP), or a text (JSON)."""
+    return "JSON" in column.declared or "MAP(" in column.declared
+
+
+def _as_declared(values: Any, column: Shape, stream: str) -> pa.ChunkedArray:
+    """Values with dicts for MAP and JSON. Raises: what Arrow raises where they are of another type."""
+    json_texts = "JSON" in column.declared
+    if not pa.types.is_map(column.arrow):
+        return _chunked(pa.array([_written(v, column.arrow, json_texts) for v in values], column.arrow))
+    rows = [None if v is None else _pairs(v) for v in values]
+    keys = array_of([k for row in rows for k, _ in row or ()], _part(column, column.arrow.key_type), stream)
+    items = array_of([v for row in rows for _, v in row or ()], _part(column, column.arrow.item_type), stream)
+    ends = np.cumsum([0, *(len(row or ()) for row in rows)], dtype=np.int32)
+    offsets = pa.array(ends, pa.int32(), mask=np.array([*(row is None for row in rows), False]))
+    return _chunked(pa.MapArray.from_arrays(offsets, keys.combine_chunks(), items.combine_chunks()))
+
+
+def _part(column: Shape, kind: pa.DataType) -> Shape:
+    return Shape(column.name, column.declared if pa.types.is_nested(kind) else "", kind)
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items()) if isinstance(value, Mapping) else [(key, item) for key, item in value]
+
+
+def _written(value: Any, kind: pa.DataType, json_texts: bool) -> Any:
+    """A value as Arrow takes it for a type, which it does not for dicts that are maps or JSON."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return [(key, _written(item, kind.item_type, json_texts)) for key, item in _pairs(value)]
+    if pa.types.is_struct(kind) and isinstance(value, Mapping):
+        fields = {field.name: field.type for field in kind}
+        if not value.keys() <= fields.keys():
+            raise ValueError("it has other fields")
+        return {name: _written(item, fields[name], json_texts) for name, item in value.items()}
+    if pa.types.is_nested(kind) and isinstance(value, (list, tuple)):
+        return [_written(item, kind.value_type, json_texts) for item in value]
+    if json_texts and pa.types.is_string(kind) and not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_of_json)
+    return value
+
+
+def _of_json(value: Any) -> Any:
+    """What JSON has for a value that it has no form of its own for."""
+    return float(value) if isinstance(value, decimal.Decimal) else str(value)
 
 
 def _chunked(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:

@@ -105,11 +105,14 @@ class Aggregation(StreamQuery):
 
     The expressions of keys and aggregates are over the stream's columns, quoted; `select`, `having` and `order_by` are
     over k*, a*, window_start and window_end.
+
+    per: LIMIT and OFFSET are for each value of these, over the same.
     """
 
     keys: tuple[Key, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     having: Expression | None = None
+    per: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,10 +210,12 @@ class RelationQuery(Relational):
 
     operator: what makes a stream of it; None: the answer is the relation itself.
     plan: how it is kept.
+    ordered: `sql` ends with ORDER BY, by which all rows have their places; who asks for the relation sees it so.
     """
 
     operator: Literal["istream", "dstream", "rstream"] | None
     plan: RelationPlan
+    ordered: bool = False
 
     @property
     def makes_stream(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond.support.errors import QueryError
+from millpond.support.texts.python_values import python_values
 from millpond.support.texts.text_table import text_table
 from millpond.types.json_records import to_json
 from millpond.types.plan_nodes import PlanNode, plan_in
@@ -44,7 +45,8 @@ class StreamReport:
 
     rows, late, dead: since the last report; total_rows: since its creation. causes: of the dead letters, most first.
     files: taken. skipped, changed: files that were not taken, since their names tell no format, or since they changed
-    after they were taken. nothing_at: the path of a stream that has never found a file.
+    after they were taken. nothing_at: the path of a stream that has never found a file. shut: its source has ended and
+    late='drop', so that files that come from now on are left out of all windows.
     """
 
     stream: str
@@ -57,6 +59,7 @@ class StreamReport:
     skipped: int = 0
     changed: tuple[str, ...] = ()
     nothing_at: str = ""
+    shut: bool = False
 
     def problems(self) -> Iterator[str]:
         """What somebody should look at, line by line."""
@@ -70,6 +73,8 @@ class StreamReport:
         if self.changed:
             shown = ", ".join(self.changed[:_SHOWN]) + _more(len(self.changed))
             yield f"{self.stream}: changed after they were taken, and not taken again: {shown}"
+        if self.shut:
+            yield f"{self.stream}: shut, late='drop': rows of further files count in no window; late({self.stream})"
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,8 @@ class QueryReport:
         if self.quarantined:
             yield f"{self.query}: quarantined: {self.quarantined}"
         if self.too_late:
-            yield f"{self.query}: {_count(self.too_late, 'row')} too late for any of its answers"
+            came = _count(self.too_late, "row")
+            yield f"{self.query}: {came} too late for any of its answers, which leave them out"
 
 
 @dataclass(frozen=True)
@@ -187,14 +193,14 @@ class StatementResult:
         return None if self.table is None else plan_in(self.table)
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows as Python tuples; empty for a message."""
-        if self.table is None:
+        """The rows as Python tuples; empty for a message.
+
+        Timestamps and dates that Python has not (after the year 9999, before the year 1, infinite) are texts, as JSON
+        has them.
+        """
+        if self.table is None or not self.table.num_columns:
             return []
-        return (
-            list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
-            if self.table.num_columns
-            else []
-        )
+        return list(zip(*map(python_values, self.table.columns), strict=True))
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table; an empty one for a message."""
@@ -221,9 +227,9 @@ class Answer:
     exact: bool = True
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        rows: list[dict[str, Any]] = self.table.to_pylist()
-        return rows
+        """The rows as dicts; timestamps and dates that Python has not are texts, as JSON has them."""
+        names, columns = self.table.column_names, map(python_values, self.table.columns)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

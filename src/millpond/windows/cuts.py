@@ -19,7 +19,7 @@ WHOLE = 2**62
 FAR = 2**61
 
 #: The column of rows that tells their pane, where `Cut.told` gives it.
-TOLD = "_pane"
+TOLD = "__pane"
 
 
 class Cut(Variant):

@@ -60,7 +60,7 @@ def report(core: Core, told: Told, final: bool = False) -> DrainReport:
     with core.lock:
         published, catalog = core.published, core.catalog
     shown = [s for s in catalog.shown_streams() if s.options.source != "system"]
-    streams = tuple(_stream(core.streams[s.id], s, told, published) for s in shown if s.id in core.streams)
+    streams = tuple(_stream(core.streams[s.id], s, told, published, final) for s in shown if s.id in core.streams)
 
     def of_query(standing: Standing) -> QueryReport:
         return _query(core, standing, told, published, final)
@@ -72,7 +72,9 @@ def report(core: Core, told: Told, final: bool = False) -> DrainReport:
     return DrainReport(final, streams, tuple(q for q in queries if q != QueryReport(q.query)))
 
 
-def _stream(runtime: StreamRuntime, stream: StreamDefinition, told: Told, published: Published) -> StreamReport:
+def _stream(
+    runtime: StreamRuntime, stream: StreamDefinition, told: Told, published: Published, final: bool
+) -> StreamReport:
     number = str(stream.id)
     before, now = (p.counts.get(number, StreamCounts()) for p in (told.published, published))
     taken = published.intake.get(number, 0)
@@ -96,6 +98,7 @@ def _stream(runtime: StreamRuntime, stream: StreamDefinition, told: Told, publis
         max(0, skipped - told.skipped.get(stream.id, 0)),
         tuple(sorted(changed - told.changed.get(stream.id, frozenset()))),
         nothing_at,
+        final and isinstance(source, FileSource) and stream.options.late == "drop",
     )
     told.letters[stream.id] = frozenset(f.path for f in runtime.dead.segments if f.first_epoch <= published.epoch)
     told.skipped[stream.id], told.changed[stream.id] = skipped, changed

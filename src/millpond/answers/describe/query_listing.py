@@ -66,9 +66,21 @@ def window_queries(core: Core) -> dict[str, dict[str, Any]]:
             "too_late": progress_of.too_late,
             "closed": moment(progress_of.closed),
             "covered_from": moment(coverage.start),
-            "coverage": str(coverage),
+            "coverage": _said(coverage, progress_of),
         }
     return queries
+
+
+def _said(coverage: Coverage, known: QueryProgress) -> str:
+    """What its answers lack, in words."""
+    said = [] if coverage.complete else [str(coverage)]
+    if known.owed:
+        said.append("late rows are being counted")
+    if known.too_late:
+        said.append(f"{known.too_late} late row{'s' if known.too_late > 1 else ''} left out")
+    if known.missed:
+        said.append("rows left out that came after retention had removed their neighbours")
+    return "; ".join(said) or str(coverage)
 
 
 def show_windows(core: Core) -> pa.Table:

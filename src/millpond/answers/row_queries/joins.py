@@ -280,9 +280,9 @@ def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Ta
     db = connection()
     shown = [quote(o.name) for o in query.select]
     outputs = [o.sql for o in query.select]
-    order = [f"({t.expression}) AS _o{i}" for i, t in enumerate(query.order_by)]
+    order = [f"({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by)]
     distinct = "DISTINCT " if query.distinct else ""
-    hidden = [] if query.distinct else ["_id AS _n"]
+    hidden = [] if query.distinct else ["_id AS __n"]
     tables: list[pa.Table] = []
     for joined in pieces:
         sql = f"SELECT {distinct}{', '.join([*outputs, *order, *hidden])} FROM {_source(stream, joined)}"
@@ -290,8 +290,8 @@ def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Ta
     if not tables:
         return empty_answers(db, [Column(o.name, o.type) for o in query.select])
     table = pa.concat_tables(tables, promote_options="permissive")
-    terms = [t.by(f"_o{i}") for i, t in enumerate(query.order_by)]
-    terms += shown if query.distinct else ["_n"]
+    terms = [t.by(f"__o{i}") for i, t in enumerate(query.order_by)]
+    terms += shown if query.distinct else ["__n"]
     limit = f" LIMIT {query.limit}" if query.limit is not None else ""
     limit += f" OFFSET {query.offset}" if query.offset else ""
     if query.distinct or query.order_by or limit:

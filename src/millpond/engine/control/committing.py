@@ -42,7 +42,7 @@ def commit(
         failures: of the epoch, with the catalog.
     """
     for adoption in adoptions:
-        paths = [os.path.join(results_folder(storage.path), s.path) for s in adoption.results]
+        paths = [os.path.join(results_folder(storage.path), s.path) for s in adoption.passed or adoption.results]
         owners = {query_owner(q) for q in adoption.queries}
         pass_adopted(storage.path, failures.catalog, manifest.epoch, owners, paths, failures)
     commits = [*of_streams(storage, manifest, report, adoptions), *of_queries(storage, manifest, report, adoptions)]

@@ -10,6 +10,9 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.derived_history import caught_up
 from millpond.manifests.records import Published
 from millpond.progress import StreamProgress
+from millpond.support.event_log import event_log
+
+LOG = event_log(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ class Drain:
 
     def __init__(self, core: Core, final: bool) -> None:
         self._core = core
+        #: Answers that are recomputed are rows of other streams, whose queries are owed something in their turn.
+        self._rounds = 1 + sum(s.derived is not None for s in core.catalogs.catalog.streams.values())
+        self._taken: int | None = None
         with core.lock:
             catalog, clock = core.catalogs.catalog, core.clock.now()
             streams = {s: r for s, r in core.storage.streams.items() if s in catalog.streams}
@@ -48,6 +54,10 @@ class Drain:
                 if runtime.source is not None:
                     runtime.source.poll(clock, settle=False)
                 if final and runtime.definition.options.source != "system":
+                    if runtime.definition.options.late == "drop" and not runtime.log.ended:
+                        LOG.warning(
+                            "DRAIN FINAL shuts all windows: what comes later is dropped", stream=runtime.definition.name
+                        )
                     runtime.log.end()
             ended = tuple(s for s, r in streams.items() if r.log.ended)
             self._goal = Goal({s: r.log.length for s, r in streams.items()}, ended)
@@ -55,12 +65,18 @@ class Drain:
     def done(self) -> bool:
         """Whether all of it is committed, and nothing is under way."""
         core = self._core
-        return (
+        if not (
             self._goal.reached(core.catalogs.catalog, core.epochs.published)
             and not core.backfills.ready()
             and core.epochs.in_flight is None
             and caught_up(core.archives, core.now())
-        )
+        ):
+            return False
+        # Rows that come from now on may owe more, which nobody has to wait for.
+        while self._taken is None or (self._rounds and core.mendings.is_settled(self._taken)):
+            self._rounds -= 1
+            self._taken = core.epochs.published.epoch
+        return core.mendings.is_settled(self._taken)
 
 
 __all__ = ["Drain", "Goal"]

@@ -86,6 +86,7 @@ def run_epoch(core: Core, epoch: int) -> None:
     report = _run(core, manifest)
     watch.lap("job")
     adoptions = [a for a in core.backfills.finished() if any(str(q) in manifest.adopt for q in a.queries)]
+    adoptions += core.mendings.adopted_by(manifest.mended)
     failures = Failures(core.catalogs.catalog, f"epoch {epoch}", dict(report.failures))
     commit(core.storage, manifest, report, adoptions, failures)
     watch.lap("commit")

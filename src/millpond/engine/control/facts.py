@@ -40,7 +40,8 @@ class Facts:
     """What is so.
 
     clock: a reading (microseconds). catalog: before back-fills are adopted. published: the last publish record.
-    streams: by id. adoptions: back-fills that the epoch can adopt. state: the committed state files.
+    streams: by id. adoptions: back-fills that the epoch can adopt. mended: answers that were recomputed.
+    state: the committed state files.
     tables: versions of the tables that standing queries read, by id; unread: of those that never could be read, why.
     cores: tasks that run at once. pace, stages, skew, matching_work: what was learnt of the epochs before; see
     `Controllers` and `Manifest`.
@@ -62,6 +63,7 @@ class Facts:
     skew: Skew = field(default_factory=Skew)
     matching_work: float = UNLIMITED
     force: bool = False
+    mended: tuple[Adoption, ...] = ()
 
 
 __all__ = ["Facts", "StreamFacts"]

@@ -35,6 +35,7 @@ def gather(core: Core, force: bool = False, settle: bool = True) -> Facts:
         learnt.skew,
         learnt.matching_pace.told,
         force,
+        mended=tuple(core.mendings.ready()),
     )
 
 

@@ -16,6 +16,7 @@ from millpond.engine.core import Core
 from millpond.engine.jobs.backfill import attempt_backfill, give_up
 from millpond.engine.jobs.derived_history import waiting_histories
 from millpond.engine.jobs.maintenance import maintain
+from millpond.engine.jobs.mending import attempt_mending
 from millpond.engine.jobs.table_readings import refresh_databases
 from millpond.support.errors import EngineError, MillpondError
 from millpond.support.event_log import Seldom, event_log
@@ -38,6 +39,10 @@ LOOK = 0.5
 #: How often a back-fill is tried that fails for what no query is to blame for.
 TRIES = 8
 
+#: While rows keep coming, what they owe is recomputed after so many epochs; and so many times as long as it took the
+#: last time passes before it is done again.
+MENDED_EPOCHS, MENDING_SHARE = 8, 4.0
+
 #: Seconds between rounds of compaction, retention and sweeping.
 UPKEEP = 5.0
 
@@ -54,6 +59,10 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
         for owner in (*core.backfills.waiting(), *waiting_histories(core.archives)):
             attempt_backfill(core, owner)
             ran = True
+        if not ran:  # while rows come, more may be owed, which is recomputed in one go
+            for owner in core.mendings.owed():
+                attempt_mending(core, owner)
+                ran = True
         return ran
 
 
@@ -93,6 +102,7 @@ class SparkLoop:
         self._work = threading.Event()
         self._seldom = Seldom(SELDOM)
         self._beginning = threading.Lock()
+        self._mended: dict[str, float] = {}
         self.query: Any = None
         self._keeper = threading.Thread(target=self._background, name="millpond-background", daemon=True)
         self._keeper.start()
@@ -192,9 +202,24 @@ class SparkLoop:
                 self._fail(EngineError(f"Spark ended the stream of epochs: {self.query.exception()}"))
                 return
             self._jobs.run("looking for back-fills", self._fill)
+            self._jobs.run("looking for what is owed", self._mend)
             if time.monotonic() > upkeep:
                 self._jobs.run("upkeep", partial(maintain, self.core))
                 upkeep = time.monotonic() + UPKEEP
+
+    def _mend(self) -> None:
+        """Recompute what is owed, when nothing is to be taken in, or when that took long enough the last time."""
+        core = self.core
+        for owner, owed in core.mendings.owed().items():
+            first = min(each.first for mine in owed.values() for each in mine)
+            if not core.is_idle and (
+                core.published.epoch - first < MENDED_EPOCHS or time.monotonic() < self._mended.get(owner, 0.0)
+            ):
+                continue
+            begun = time.monotonic()
+            if self._jobs.run(f"mending of {owner}", partial(attempt_mending, core, owner)):
+                self._mended[owner] = time.monotonic() + MENDING_SHARE * (time.monotonic() - begun)
+                self.kick()
 
     def _fill(self) -> None:
         """Back-fill what waits for it."""

@@ -17,6 +17,7 @@ from millpond.engine.control.state_files import expired, merged
 from millpond.engine.control.timers import is_due
 from millpond.engine.intake.admission import splits_of
 from millpond.engine.intake.stages import choose
+from millpond.engine.jobs.mending_queue import mended
 from millpond.engine.tasks.merging import end_of_need
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
@@ -90,6 +91,7 @@ def is_wanted(facts: Facts, intake: Intake, failures: Failures) -> bool:
         intake.taken
         or intake.ends
         or facts.adoptions
+        or facts.mended
         or facts.force
         or is_due(facts.published, facts.clock, intake.arrivals, failures)
     )
@@ -167,6 +169,8 @@ def query_progress(
     catalog, found = failures.catalog, dict(facts.published.queries)
     for adoption in facts.adoptions:
         found.update(adoption.progress)
+    for adoption in facts.mended:
+        found |= {query: mended(found[query], adoption) for query in adoption.progress}
     adopted = {query for adoption in facts.adoptions for query in adoption.progress}
     kept = {key: known for key, known in found.items() if int(key) in catalog.queries}
 
@@ -178,7 +182,7 @@ def query_progress(
                 return None
             start = start_of(standing.definition.options, answering.starts_at(standing, progress, facts.clock))
             known = QueryProgress(closed=start, start=start)
-        known = replace(known, start=max(known.start, standing.floor))
+        known = replace(known, floor=max(known.floor, standing.floor))
         if standing.status == "paused" and known.paused is None:
             # One that was paused while its back-fill ran has seen nothing of what came live.
             first = answering.first_epoch_of(standing)
@@ -206,7 +210,7 @@ def _manifest(facts: Facts, intake: Intake, failures: Failures) -> Manifest:
     progress = with_unions(catalog, progress, published.progress)
     operators = operators_of(catalog)
     queries = query_progress(facts, operators, progress, failures)
-    state = (*facts.state, *(s for adoption in facts.adoptions for s in adoption.state))
+    state = (*facts.state, *(s for adoption in (*facts.adoptions, *facts.mended) for s in adoption.state))
     adopt = tuple(str(q) for adoption in facts.adoptions for q in adoption.queries)
     expire = expired(state, end_of_need(operators, progress, queries, failures))
     hot = decided(catalog, facts.skew, published.hot, settings.shards)
@@ -236,6 +240,7 @@ def _manifest(facts: Facts, intake: Intake, failures: Failures) -> Manifest:
         tables=dict(facts.tables),
         unread=dict(facts.unread),
         lookups=stretches_now(catalog, published.lookups, progress, queries, facts.tables, failures),
+        mended=tuple(adoption.owner for adoption in facts.mended),
     )
 
 

@@ -35,6 +35,7 @@ from millpond.language.resolve.select_list import (
 from millpond.language.resolve.stream_unions import union_feeds
 from millpond.language.rewrite.corrections import over_corrections
 from millpond.language.rewrite.fidelity_columns import with_fidelity
+from millpond.language.rewrite.top_rows import per_of
 from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source
 from millpond.language.syntax.window_clause import WORKS
@@ -79,7 +80,7 @@ _LATER = {
     "joins": "windows that say when they end (SLIDE, TUMBLING, …) do not join streams",
     "laterals": "LATERAL is not available over a stream",
     "with_": "WITH is not available over a stream yet",
-    "qualify": "QUALIFY is not available over a stream",
+    "qualify": "QUALIFY is for the answers of a query, and for windows",
     "windows": "functions with OVER are not available over a stream",
     "sample": "samples are not available",
     "into": "SELECT INTO is not available",
@@ -335,7 +336,7 @@ class SelectBinder:
             items = expand_stars(written, rows, source)
             values = [rows.expression(i.node) for i in items]
         bound = groups.expression if groups is not None else rows.expression
-        names = names_of(items, rows, isinstance(window, Window | SessionWindow))
+        names = names_of(items, rows, window is not None)
         clause = select.args.get("having")
         having = Item(bound(clause.this), clause.this) if clause is not None else None
         order = order_terms(select, items, names, values, written, bound, source)
@@ -346,9 +347,10 @@ class SelectBinder:
             conditions = [("HAVING", having)] if having is not None else []
         elif where is not None:
             conditions = [("WHERE", where)]
+        per = [Item(bound(node), node) for node in self.per(window, groups)]
         parts = [Item(v, i.node) for v, i in zip(values, items, strict=True)]
         orders = [Item(o.term.expression, o.node) for o in order]
-        typed = iter(typer.typed([*(item for _, item in conditions), *parts, *orders]))
+        typed = iter(typer.typed([*(item for _, item in conditions), *parts, *orders, *per]))
         for name, condition in conditions:
             typer.truth(name, condition, next(typed).type)
         common: dict[str, Any] = {
@@ -357,11 +359,21 @@ class SelectBinder:
             "where": where.expression.typed("BOOLEAN") if where is not None else None,
             "distinct": bool(select.args.get("distinct")),
             "order_by": tuple(replace(o.term, expression=next(typed)) for o in order),
-            "limit": constant(select.args.get("limit"), "LIMIT", source),
+            "limit": constant(select.args.get("limit"), "LIMIT", source, per=True),
             "offset": constant(select.args.get("offset"), "OFFSET", source) or 0,
             "text": self.text,
         }
-        return _query(common, window, groups, having)
+        return _query(common, window, groups, having, tuple(next(typed) for _ in per))
+
+    def per(self, window: AnyWindow | None, groups: GroupScope | None) -> list[exp.Expr]:
+        """What stands behind LIMIT n PER, but for columns of the window."""
+        nodes = per_of(self.select)
+        if not nodes:
+            return []
+        if window is None or groups is None or self.select.args.get("distinct"):
+            what = "DISTINCT" if self.select.args.get("distinct") else "rows that are in no window"
+            raise self.source.error(f"LIMIT … PER does not go with {what}", nodes[0], "GROUP BY, and a window")
+        return nodes
 
 
 def _where_met(lookup: Lookup, where: Expression | None) -> Expression | None:
@@ -372,15 +384,20 @@ def _where_met(lookup: Lookup, where: Expression | None) -> Expression | None:
 
 
 def _query(
-    common: dict[str, Any], window: AnyWindow | None, groups: GroupScope | None, having: Item | None
+    common: dict[str, Any],
+    window: AnyWindow | None,
+    groups: GroupScope | None,
+    having: Item | None,
+    per: tuple[Expression, ...],
 ) -> WindowedQuery | ScanQuery:
-    """The query as what it is. common: what all queries over a stream have."""
+    """The query as what it is. common: what all queries over a stream have. per: see `Aggregation`."""
     if groups is None:
         return RowScan(**common)
     common = common | {
         "keys": tuple(groups.keys),
         "aggregates": tuple(groups.aggregates),
         "having": having.expression.typed("BOOLEAN") if having is not None else None,
+        "per": per,
     }
     if window is None:
         return GroupScan(**common)

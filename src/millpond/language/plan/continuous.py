@@ -29,9 +29,10 @@ from millpond.language.render.rendering import render
 from millpond.language.resolve.aggregate_windows import refuse_over_joins
 from millpond.language.resolve.expressions import column, unqualified
 from millpond.language.resolve.registered_calls import with_registered
-from millpond.language.resolve.relation_outputs import outputs_of
+from millpond.language.resolve.relation_outputs import RESERVED, outputs_of
 from millpond.language.resolve.relation_refs import RelationRef
 from millpond.language.resolve.schema import Schema
+from millpond.language.resolve.select_list import check_alias
 from millpond.language.resolve.stream_items import StreamItems
 from millpond.language.rewrite.pushed_conditions import Pushed, item_of, push_down
 from millpond.language.rewrite.semi import looks_at_many
@@ -124,10 +125,12 @@ class _Binder:
 
     def bind(self) -> RelationalQuery:
         refuse_over_joins(self.select, self.text, self.source)
+        self.check_aliases()
         tree, refs = bound_tree(self.select, self.source, self.schema, self.items.bind)
         self.check_inputs(refs)
         tree = weighed(tree, self.reduced, self.source)
         columns = self.described(tree, refs)
+        tree = _ordered(tree, len(columns))
         pushed = push_down(tree, self.inputs, self.select, self.source)
         tree = pushed.tree
         columns_of = {ref.alias: ref.columns for ref in refs}
@@ -153,7 +156,18 @@ class _Binder:
             join = check_pairs(tree, refs, self.windows, self.reduced, self.source, joined, times)
             return PairsQuery(join=join, **common)
         plan = Elements() if self.elements(tree) else self.plan(tree, spelt, refs, joined)
-        return RelationQuery(operator=self.operator, plan=plan, **common)
+        ordered = self.operator is None and tree.args.get("order") is not None
+        return RelationQuery(operator=self.operator, plan=plan, ordered=ordered, **common)
+
+    def check_aliases(self) -> None:
+        """Refuse names that answers have by themselves for columns of the answer, and the engine's own everywhere."""
+        root = self.select
+        while isinstance(root, exp.Subquery | exp.SetOperation):
+            root = root.this
+        for each in self.select.find_all(exp.Alias):
+            alias = each.args["alias"]
+            if isinstance(alias, exp.Identifier):
+                check_alias(alias, RESERVED if each.parent is root else (), self.source)
 
     def check_inputs(self, refs: Sequence[RelationRef]) -> None:
         """Refuse a SELECT without streams, and a standing query over what changes with time and is no stream."""
@@ -319,6 +333,17 @@ class _Binder:
             if item_of(node, [item], self.inputs) == item.name:
                 found.append(expression_of(unqualified(node, self.inputs[item.name].stream)))
         return {item.name: tuple(found)}
+
+
+def _ordered(tree: exp.Expr, width: int) -> exp.Expr:
+    """A SELECT whose ORDER BY goes on with all columns of the answer, so that equal rows alone have no order."""
+    order = tree.args.get("order")
+    if order is None or any(isinstance(term.this, exp.Var) for term in order.expressions):
+        return tree
+    tree = tree.copy()
+    places = [exp.Ordered(this=exp.Literal.number(place)) for place in range(1, width + 1)]
+    tree.args["order"].set("expressions", [*order.expressions, *places])
+    return tree
 
 
 def _together(factors: Sequence[Expression]) -> Expression | None:

@@ -35,6 +35,7 @@ from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.scope import RowScope
 from millpond.language.resolve.select_list import SelectItem
 from millpond.language.resolve.stream_unions import in_words_of
+from millpond.language.rewrite.top_rows import in_windows, qualified
 from millpond.language.rewrite.unnamed_streams import (
     PAIRS_WORK,
     Split,
@@ -107,15 +108,20 @@ def bind_standing(written: WrittenSelect, schema: Schema) -> Query | Staged:
 
 
 def _dated(written: WrittenSelect, schema: Schema) -> WrittenSelect:
-    """The SELECT with windows behind tables of ASOF joins taken for what they are."""
+    """The SELECT as its kind knows it: windows behind tables of ASOF joins, and the first rows of each group."""
     tree = with_tolerances(written.tree, schema, written.source)
+    windows = not is_relational(tree) and _have_ends(tree, written.text)
+    tree = in_windows(tree, written.source) if windows else qualified(tree, written.source)
     return written if tree is written.tree else replace(written, tree=tree)
 
 
 def _has_windows(written: WrittenSelect) -> bool:
     """Whether a window stands behind a stream or a call."""
-    tree = written.tree
-    return any(window_of(t) is not None for t in _tables(tree)) or bool(windowed_calls(tree, written.text))
+    return _have_ends(written.tree, written.text)
+
+
+def _have_ends(tree: exp.Expr, text: str) -> bool:
+    return any(window_of(t) is not None for t in _tables(tree)) or bool(windowed_calls(tree, text))
 
 
 def bind_select(written: WrittenSelect, schema: Schema) -> Query | ScanQuery | TableQuery | Staged:

@@ -40,6 +40,9 @@ class _Rendered(Millpond):
     class Generator(DuckDBGenerator):
         """DuckDB's generator, with checked casts and divisions that cannot fail."""
 
+        # string_agg(DISTINCT text, ',') has two arguments, of which DISTINCT is about the first.
+        MULTI_ARG_DISTINCT = True
+
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **DuckDBGenerator.TRANSFORMS,
             CheckedCast: _checked_cast,

@@ -6,6 +6,7 @@ reaches DuckDB.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
@@ -23,6 +24,11 @@ from millpond.support.errors import StatementError
 from millpond.types import Expression, StreamDefinition
 from millpond.types.durations import interval_text, unit_name
 
+#: What other systems write as functions over a time, in GROUP BY.
+_WINDOWED = ("tumble", "hop", "cumulate", "session", "window", "session_window")
+_IN_BRACKETS = (
+    "a window behind the stream: FROM s [RANGE TUMBLING 5 MINUTES], or FROM TUMBLE(TABLE s, DESCRIPTOR(ts), …)"
+)
 _BINARY = frozenset({"this", "expression"})
 _UNARY = frozenset({"this"})
 
@@ -82,6 +88,40 @@ _NAMES: Mapping[type[exp.Expr], str] = {
     exp.Star: "*",
     exp.Collate: "COLLATE",
     exp.Alias: "a name with AS",
+    exp.JSONExtract: "->",
+    exp.JSONExtractScalar: "->>",
+    exp.JSONBExtract: "#>",
+    exp.JSONBExtractScalar: "#>>",
+    exp.Any: "ANY(…)",
+    exp.All: "ALL(…)",
+    exp.TableSample: "TABLESAMPLE",
+}
+
+#: What arguments of nodes are called in SQL, where that is not their name in the syntax tree.
+_CLAUSES: Mapping[str, str] = {
+    "pivots": "PIVOT",
+    "sample": "TABLESAMPLE",
+    "symmetric": "BETWEEN SYMMETRIC",
+    "joins": "JOIN",
+    "laterals": "LATERAL",
+    "kind": "SELECT AS",
+    "operation_modifiers": "a word behind SELECT",
+    "when": "AS OF",
+    "with_": "WITH",
+    "order": "ORDER BY",
+    "group": "GROUP BY",
+    "windows": "WINDOW",
+    "connect": "CONNECT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "sort": "SORT BY",
+    "locks": "FOR UPDATE",
+    "match": "MATCH_RECOGNIZE",
+    "prewhere": "PREWHERE",
+    "hint": "a hint",
+    "into": "INTO",
+    "settings": "SETTINGS",
+    "with_ordinality": "WITH ORDINALITY",
 }
 _CLOCK_NODES: Mapping[type[exp.Expr], str] = {
     exp.CurrentTimestamp: "current_timestamp",
@@ -101,7 +141,7 @@ def check_arguments(node: exp.Expr, allowed: Iterable[str], source: Source) -> N
         if key not in allowed and value not in (None, False) and value != []:
             if isinstance(value, exp.Query | exp.Subquery):
                 raise refuse(value, source)
-            raise source.error(f"{key.strip('_').upper()} is not available here", value if _is_node(value) else node)
+            raise source.error(f"{_clause(key)} is not available here", value if _is_node(value) else node)
 
 
 def check_word(node: exp.Expr, source: Source) -> None:
@@ -128,7 +168,17 @@ def refuse(node: exp.Expr, source: Source) -> StatementError:
         return source.error("subqueries are not available over a stream", node, works)
     if kind in (exp.Placeholder, exp.Parameter):
         return source.error("no value was given for this parameter", node, "pond.sql(text, {'name': value})")
-    return source.error(f"{_NAMES.get(kind, kind.__name__.upper())} is not available here", node)
+    return source.error(f"{_NAMES.get(kind) or _in_words(kind.__name__)} is not available here", node)
+
+
+def _clause(key: str) -> str:
+    """What an argument of a node is called in SQL."""
+    return _CLAUSES.get(key) or key.strip("_").replace("_", " ").upper()
+
+
+def _in_words(name: str) -> str:
+    """The name of a node's class as SQL writes it: GROUPING SETS for GroupingSets."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper()
 
 
 def function_name(node: exp.Expr) -> str:
@@ -144,6 +194,8 @@ def unknown_function(node: exp.Expr, source: Source, known: Iterable[str]) -> St
         return source.error(f"function {name} is refused: {REFUSED[name]}", place)
     if name in WINDOW_FUNCTIONS:
         return source.error(f"function {name} needs OVER, which is not available over a stream", place)
+    if name in _WINDOWED:
+        return source.error(f"there is no function {name}: windows stand in FROM", place, _IN_BRACKETS)
     return source.error(f"there is no function {name}", place, like=nearest(name, known))
 
 

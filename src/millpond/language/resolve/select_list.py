@@ -14,6 +14,7 @@ from millpond.language.resolve.scope import WINDOW_COLUMNS, RowScope
 from millpond.language.syntax.nodes import texts_of
 from millpond.language.syntax.source_text import Source, nearest
 from millpond.types import COVERED, NUMBER, Expression, OrderTerm
+from millpond.types.columns import is_own, own_name_refused
 
 #: Columns that answers have by themselves.
 RESERVED = (*WINDOW_COLUMNS, NUMBER.name, "revision", COVERED, "op")
@@ -46,10 +47,18 @@ def select_items(select: exp.Select, source: Source) -> list[SelectItem]:
         alias = node.args["alias"]
         if not isinstance(alias, exp.Identifier) or not alias.name:
             raise source.error("a name is missing after AS", node)
-        if alias.name.lower() in RESERVED:
-            raise source.error(f"'{alias.name}' is a column that every answer has by itself", alias, "another name")
+        check_alias(alias, RESERVED, source)
         items.append(SelectItem(node.this, alias))
     return items
+
+
+def check_alias(alias: exp.Identifier, taken: Sequence[str], source: Source) -> None:
+    """Refuse a name that answers have by themselves (`taken`), or the engine. Raises: StatementError."""
+    if alias.name.lower() in taken:
+        raise source.error(f"'{alias.name}' is a column that every answer has by itself", alias, "another name")
+    if is_own(alias.name):
+        message, other = own_name_refused(alias.name)
+        raise source.error(message, alias, other)
 
 
 def expand_stars(items: list[SelectItem], rows: RowScope, source: Source) -> list[SelectItem]:
@@ -188,12 +197,12 @@ def ordinal(node: exp.Literal, items: Sequence[SelectItem], clause: str, source:
     return items[int(node.name) - 1]
 
 
-def constant(clause: exp.Expr | None, name: str, source: Source) -> int | None:
-    """The number behind LIMIT or OFFSET."""
+def constant(clause: exp.Expr | None, name: str, source: Source, per: bool = False) -> int | None:
+    """The number behind LIMIT or OFFSET. per: PER may follow it."""
     if clause is None:
         return None
     node = clause.args.get("expression")
-    extra = [k for k, v in clause.args.items() if v and k != "expression"]
+    extra = [k for k, v in clause.args.items() if v and k not in ("expression", *(["expressions"] if per else []))]
     if extra or not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
         raise source.error(f"{name} takes a whole number", node if isinstance(node, exp.Expr) else clause, f"{name} 10")
     if int(node.name) > _MAX_INTEGER:

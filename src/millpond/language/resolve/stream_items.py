@@ -114,7 +114,8 @@ class StreamItems:
         feeds = union_feeds(table, stream, self.schema, source)
         window = self.window(clause, stream) if clause is not None else UnboundedWindow()
         reduction = bound_reduction(table, self.schema, source)
-        shown = self._used(stream, window)
+        called = table.args["alias"].args.get("columns") if table.args.get("alias") is not None else None
+        shown = self._used(stream, window, len(called or ()))
         if reduction is not None:
             self._check_reduction(reduction, table, stream)
             shown = (*shown, _WEIGHT)
@@ -125,10 +126,14 @@ class StreamItems:
         self.inputs[alias] = InputStream(stream, window, columns, shown, feeds, reduction, reduced)
         return RelationRef(alias, "stream", stream.name, columns)
 
-    def _used(self, stream: StreamDefinition, window: RelationWindow) -> tuple[Column, ...]:
-        """The columns that the SELECT may mean, and those that its window looks at; at least the event time."""
+    def _used(self, stream: StreamDefinition, window: RelationWindow, first: int) -> tuple[Column, ...]:
+        """The columns that the SELECT may mean, and those that its window looks at; at least the event time.
+
+        first: how many of the first columns have other names here (`FROM s [NOW] AS u(a, b)`): all of these are read.
+        """
         partition = window.partition if isinstance(window, LatestRowsWindow) else ()
         names = self.names | {name.lower() for name in partition}
+        names |= {c.name.lower() for c in stream.all_columns[:first]}
         found = tuple(c for c in stream.all_columns if self.all_columns or c.name.lower() in names)
         return found or tuple(c for c in stream.all_columns if c.name.lower() == stream.options.time.lower())
 

@@ -30,6 +30,7 @@ from millpond.language.syntax.nodes import (
 from millpond.language.syntax.reduce_clause import begins_reduce, parse_reduce
 from millpond.language.syntax.source_text import token_span
 from millpond.language.syntax.window_clause import begins_window, parse_window
+from millpond.language.syntax.window_functions import begins_window_function, parse_window_function
 
 _SELECTS = ("SELECT", "WITH", "FROM", "VALUES", "BY", "TABLE", "PIVOT", "UNPIVOT")
 
@@ -126,6 +127,10 @@ class MillpondParser(DuckDBParser):
     ) -> exp.Expr | None:
         if not schema and (union := self._parse_union_of_streams()) is not None:
             return union
+        if not schema and begins_window_function(self._tokens, self._index):
+            found = parse_window_function(self, super()._parse_table_parts)
+            found.set("alias", self._parse_table_alias())
+            return found
         table = super()._parse_table(
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
@@ -204,6 +209,19 @@ class MillpondParser(DuckDBParser):
 
         items = self._parse_csv(item)
         return [SelectList(expressions=items, texts=tuple(texts))]
+
+    def _parse_group(self, *args: Any, **kwargs: Any) -> exp.Group | None:
+        behind = self._after_next()
+        if self._next.token_type == TokenType.WINDOW and behind is not None and behind.text == "(":
+            self._advance()  # a function of Spark
+            self.raise_error("there is no function window: windows stand in FROM, FROM s [RANGE TUMBLING 5 MINUTES]")
+        return super()._parse_group(*args, **kwargs)
+
+    def _parse_limit_by(self) -> list[exp.Expr] | None:
+        """`PER a, b` behind a LIMIT (also `BY a, b`): the first rows of each."""
+        if not self._match_text_seq("PER") and not self._match_text_seq("BY"):
+            return None
+        return self._parse_csv(self._parse_bitwise)
 
     def _parse_query_modifiers(self, this: Any) -> Any:
         return super()._parse_query_modifiers(settled(this) if isinstance(this, exp.Select) else this)

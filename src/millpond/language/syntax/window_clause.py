@@ -124,11 +124,16 @@ def begins_window(bracket: Token, word: Token, follows: Token | None) -> bool:
 
 def parse_window(parser: TokenStream) -> WindowClause:
     """Read the brackets at the parser's current token; StatementError when they are not a window."""
-    return _WindowReader(parser).read()
+    return WindowReader(parser).read()
 
 
 @dataclass
-class _WindowReader:
+class WindowReader:
+    """Reads a window, in brackets or written otherwise; see `WindowClause` for what its fields say.
+
+    lengths, works: of a table function, its arguments by name (microseconds), and how it is written.
+    """
+
     parser: TokenStream
     open: Token = field(init=False)
     seen: set[str] = field(default_factory=set)
@@ -150,6 +155,8 @@ class _WindowReader:
     spans: dict[str, list[SpanPart]] = field(default_factory=dict)
     gap: exp.Expr | None = None
     longest: int | None = None
+    lengths: dict[str, int] = field(default_factory=dict)
+    works: str = ""
 
     def __post_init__(self) -> None:
         self.open = self.parser._curr
@@ -179,6 +186,10 @@ class _WindowReader:
             self.fail("the window's bracket is not closed", self.open, expected="']'")
         close = self.token
         self.parser._advance()
+        return self.clause(close)
+
+    def clause(self, close: Token) -> WindowClause:
+        """What has been read, up to the token that closes it."""
         if self.extent is None:
             self.fail("a window needs RANGE, ROWS, SESSION or NOW", self.open, expected=KINDS)
         self.check(self.extent)

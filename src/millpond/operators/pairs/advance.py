@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.manifests.owed import Owed, owed_of
 from millpond.operators.pairs.pairs_progress import PairsProgress, Progress
 from millpond.operators.relational.readers import Given, Input
 from millpond.operators.relational.relational_progress import Floor
@@ -106,9 +107,45 @@ def advance_pairs(
             own=replace(moved_on.own, floors=progress.own.floors, pending=pending),
             windows=progress.windows + first.num_rows,
             revisions=progress.revisions + found.num_rows - first.num_rows,
-            too_late=progress.too_late + too_late,
+            too_late=progress.too_late + (too_late if options.limited else 0),
         ),
     )
+
+
+def owed_pairs(
+    query: PairsQuery,
+    options: QueryOptions,
+    inputs: Sequence[Input],
+    progress: Progress,
+    since: int,
+    epoch: int,
+) -> tuple[Owed, ...]:
+    """The instants of which pairs are owed for rows of the epochs from `since` on.
+
+    Rows that take no part have partners that are not at hand any more. What is reported of their neighbours may be
+    wrong, and so may be what the epoch has taken back of it: that is owed for every row that is at most two steps from
+    one that takes no part.
+
+    Arguments:
+        progress: of the query, after the epoch, with its floors.
+    """
+    if options.limited:
+        return ()
+    reach = max(item.window.reach or 0 for item in query.inputs)
+    came, apart = [], []
+    for number, each in enumerate(inputs):
+        if not each.rows.num_rows or not revises(options, each.late):
+            continue
+        taking = _taking(each, number, progress, options, _spare(query, options, each.late))
+        times = each.rows["_t"].to_numpy()
+        came.append(times[_fresh(each, since)])
+        apart.append(times[~taking])
+    alone = np.sort(np.concatenate(apart)) if apart else np.empty(0, np.int64)
+    fresh = np.concatenate(came) if came else np.empty(0, np.int64)
+    if not len(alone) or not len(fresh):
+        return ()
+    near = np.searchsorted(alone, fresh - 2 * reach) < np.searchsorted(alone, fresh + 2 * reach, side="right")
+    return owed_of(np.maximum(fresh[near] - reach, progress.start), fresh[near] + reach + 1, epoch)
 
 
 def all_pairs(

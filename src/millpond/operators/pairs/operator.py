@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -14,9 +15,12 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.catalog.unions import progress_of
 from millpond.manifests.adoptions import Adoption
+from millpond.manifests.owed import Owed, owed_together
+from millpond.manifests.quarantine import Failures
+from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.announcing import announced
-from millpond.operators.contract import CompactTask, MergeTask, Past, Step
-from millpond.operators.pairs.advance import advance_pairs, all_pairs, moved, pairs_final, pairs_needed
+from millpond.operators.contract import CompactTask, MergeTask, Past, Retold, Step
+from millpond.operators.pairs.advance import advance_pairs, all_pairs, moved, owed_pairs, pairs_final, pairs_needed
 from millpond.operators.pairs.pair_plans import pairs_plan
 from millpond.operators.pairs.pairs_progress import PairsProgress, Progress
 from millpond.operators.plan_facts import PlanFacts
@@ -32,11 +36,11 @@ from millpond.operators.relational.readers import (
     empty_rows,
     reading,
 )
-from millpond.operators.relational.relation_backfill import answer_past
+from millpond.operators.relational.relation_backfill import answer_past, retell_past
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import all_rows
+from millpond.relations import UNLIMITED, all_rows
 from millpond.relations.bands import Reached, marks_of
 from millpond.support.sql import quote
 from millpond.synopses import connection
@@ -54,6 +58,11 @@ class PairsOperator(RowReader[PairsProgress]):
     progress_kind = PairsProgress
     loads = staticmethod(finding.load)
     relation: PairsQuery
+
+    @property
+    def behind(self) -> int:
+        """See `RowReader`: a row is alone when nobody comes that is as far behind it as windows are long."""
+        return max(item.window.reach or 0 for item in self.relation.inputs)
 
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[PairsOperator]:
@@ -132,17 +141,24 @@ class PairsOperator(RowReader[PairsProgress]):
             inputs.append(Input(there.filter(pc.or_(new, pc.greater_equal(there["_t"], low))), late, high))
         check_held(self.options.held_rows, self.relation.inputs, [i.rows.num_rows for i in inputs])
         reached = self.reached(task.progress, task.manifest.clock)
-        return advance_pairs(
+        done = advance_pairs(
             task.db, self.relation, self.options, inputs, asked.before, reached, asked.since,
             self.given(task),
         )  # fmt: skip
+        owed = owed_pairs(self.relation, self.options, inputs, done.progress, asked.since, task.manifest.epoch)
+        return replace(done, progress=replace(done.progress, owed=owed_together([*asked.before.owed, *owed])))
+
+    def owing(self, task: MergeTask, after: Progress, asked: Asked[PairsProgress]) -> Progress:
+        """See `RowReader`: rows that came are kept until the query has answered, which tells what it is owed."""
+        return after
 
     def replay(
         self, db: duckdb.DuckDBPyConnection, inputs: Sequence[Input], before: Progress, past: Replayed
     ) -> Advanced[PairsProgress]:
         """See `RowReader`."""
         reached = self.reached(past.progress, past.clock)
-        return advance_pairs(db, self.relation, self.options, inputs, before, reached, 0, lambda low, high: None)
+        options = self.options if self.options.limited else replace(self.options, revise_for=UNLIMITED)
+        return advance_pairs(db, self.relation, options, inputs, before, reached, 0, lambda low, high: None)
 
     @staticmethod
     def reach(query: Any, item: RelationInput, now: int) -> int | None:
@@ -170,6 +186,17 @@ class PairsOperator(RowReader[PairsProgress]):
     def history(self, past: Past) -> Adoption | None:
         """See `Operator`."""
         return answer_past(self, past)
+
+    def retell(self, past: Past, owed: Mapping[int, Sequence[Owed]]) -> Retold:
+        """See `Answering`."""
+        return retell_past(self, past, owed[self.standing.id])
+
+    def needs(
+        self, progress: Mapping[str, StreamProgress], queries: Mapping[str, QueryProgress], failures: Failures
+    ) -> int | None:
+        """See `Operator`: what came while it is paused is told from what it keeps."""
+        known = queries.get(str(self.standing.id), QueryProgress())
+        return NEVER if known.paused is not None else super().needs(progress, queries, failures)
 
     def kept_of(
         self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: Progress, horizon: int

@@ -10,10 +10,12 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
+from millpond.manifests.owed import Owed, owed_together
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, State, earliest, end_pane, first_end
 from millpond.operators.windowed.group_bounds import Edges
+from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
@@ -32,16 +34,37 @@ def advance(
     own, furthest = bool(before.further or after.further), before.most
     revising = closing.late == "revise" and (progress.closed > NEVER or furthest > closed)
     horizon = end_pane(spec, task.window, horizon_of(query, closing.options, progress, high)) if revising else closed
-    first = earliest(progress.own.first, first_end(spec, task.window, state.delta, horizon))
+    owes = revising and closing.owes
+    start = end_pane(spec, task.window, progress.start) if owes else horizon
+    first = earliest(progress.own.first, first_end(spec, task.window, state.delta, start))
+    owed: tuple[Owed, ...] = ()
     changed, fresh, too_late = None, None, 0
     if revising and state.delta.num_rows:
-        touched, too_late = behind(state.delta, task.cover, horizon, before)
+        touched, lost = behind(state.delta, task.cover, horizon, before)
+        if owes:
+            owed = task.owed(state.delta, start, horizon, (progress.own.first, first), closing.epoch)
+        else:
+            too_late = lost
         if touched.num_rows:
             changed = task.revise(touched, horizon, furthest, progress.own.first, first, before if own else None)
     if after != before:
         pair = (before, after) if own else None
         fresh = task.close(closed, max(until, after.most), first, bound >= FOREVER, pair)
-    return advanced(closing, [changed], [fresh], first, too_late)
+    return advanced(closing, [changed], [fresh], first, too_late, owed)
+
+
+def owed(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table, closing: Closing[WindowQuery]) -> Windowed:
+    """The progress before an epoch, with what it owes for its rows of windows that state does not cover."""
+    query, progress = closing.query, closing.before
+    if progress.closed <= NEVER:
+        return progress
+    task = Evaluation(db, spec, query, closing.options, HistoryState(rows), closing.given)
+    start = end_pane(spec, task.window, progress.start)
+    horizon = end_pane(spec, task.window, horizon_of(query, closing.options, progress, closing.known))
+    first = earliest(progress.own.first, first_end(spec, task.window, rows, start))
+    found = task.owed(rows, start, horizon, (progress.own.first, first), closing.epoch)
+    own = replace(progress.own, first=first)
+    return replace(progress, own=own, owed=owed_together([*progress.owed, *found])) if found else progress
 
 
 def behind(rows: pa.Table, cover: Cover, horizon: int, closed: int | Edges) -> tuple[pa.Table, int]:

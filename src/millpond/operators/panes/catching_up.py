@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.manifests.owed import Owed
 from millpond.operators.panes.advance import behind
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of, revise_for
 from millpond.operators.windowed.closing import Closing
@@ -21,7 +22,7 @@ from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.pane_partials import regroup
-from millpond.synopses.partials.late_exclusions import CUT, separate
+from millpond.synopses.partials.late_exclusions import CUT, separate, without_cut
 from millpond.types import WindowQuery
 from millpond.windows import Cover
 from millpond.windows.pane_layout import FAR
@@ -52,13 +53,18 @@ def catch_up(
     revising = closing.late == "revise"
     spare = revise_for(query, options) if revising else options.delay
     horizon = end_pane(spec, window, horizon_of(query, options, progress, high)) if revising else closed
-    on_time, marked = separate(parts)
+    start = end_pane(spec, window, progress.start) if closing.owes else horizon
+    # Cuts say from where on a late row counts where answers leave such rows out.
+    on_time, marked = ([without_cut(db, spec, p) for p in parts], None) if closing.owes else separate(parts)
     rows = _Ranges(db, spec, on_time, marked, lambda cut: max(horizon, end_pane(spec, window, cut - spare)))
     changed: list[pa.Table | None] = []
     fresh: list[pa.Table | None] = []
     too_late, first, low = rows.lost(cover), progress.own.first, horizon
-    first = earliest(first, first_end(spec, window, rows.on_time, horizon))
-    if revising and rows.on_time.num_rows:
+    first = earliest(first, first_end(spec, window, rows.on_time, start))
+    owed: Sequence[Owed] = ()
+    if closing.owes:
+        owed = task.owed(rows.on_time, start, horizon, (progress.own.first, first), closing.epoch)
+    elif revising and rows.on_time.num_rows:
         too_late += behind(rows.on_time, cover, horizon, before)[1]
     for limit in [*(n for n in rows.limits if horizon < n < last), last]:
         first = earliest(first, *(first_end(spec, window, t, low) for t in rows.reveal(low)))
@@ -71,7 +77,7 @@ def catch_up(
             pair = (before.map(partial(max, low)), after.map(partial(min, limit))) if own else None
             fresh.append(task.close(max(low, closed), limit, first, bound >= FOREVER and limit == last, pair))
         low = limit
-    return advanced(closing, changed, fresh, first, too_late if revising else 0)
+    return advanced(closing, changed, fresh, first, too_late if revising else 0, owed)
 
 
 class _Ranges:

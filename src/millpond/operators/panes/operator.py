@@ -18,7 +18,7 @@ from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_together
-from millpond.operators.panes.advance import advance, open_answers
+from millpond.operators.panes.advance import advance, open_answers, owed
 from millpond.operators.panes.catching_up import catch_up
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, settled, tuples_of
 from millpond.operators.panes.measuring import decision_for
@@ -118,7 +118,10 @@ class PanesOperator(WindowOperator):
         known = progress_of(self.catalog, self.spec, manifest.progress)
         if late_of(self.catalog, self.spec) == "drop":
             return with_cut(self.spec, delta, known.bound)
-        spare = min(revise_for(query_of(q), q.definition.options) for q in waiting)
+        limited = [q for q in waiting if q.definition.options.limited]
+        if not limited:
+            return delta
+        spare = min(revise_for(query_of(q), q.definition.options) for q in limited)
         return with_cut(self.spec, delta, min(known.bound, known.high), spare)
 
     def as_of(self, task: MergeTask, state: Any, since: int) -> PaneState:
@@ -128,6 +131,10 @@ class PanesOperator(WindowOperator):
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
+
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """See `WindowOperator`."""
+        return owed(db, self.spec, rows, closing)
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]

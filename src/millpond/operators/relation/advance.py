@@ -22,7 +22,7 @@ from millpond.operators.relation.group_sums import Stored, Sums
 from millpond.operators.relation.relation_progress import Progress, RelationProgress
 from millpond.operators.relation.table_use import TableUse
 from millpond.operators.relational.readers import Given, Input
-from millpond.operators.relational.visibility import floor_of, floored, new_floor, pruned, revises
+from millpond.operators.relational.visibility import covered_from, floor_of, floored, new_floor, pruned, revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.early import CLOSED
 from millpond.progress import FOREVER, NEVER
@@ -42,7 +42,7 @@ from millpond.relations import (
     numbers_of,
     pending,
     shown,
-    spare_of,
+    sight_of,
 )
 from millpond.relations.pipelines import Observer
 from millpond.relations.spans import Ints, visible_from
@@ -170,7 +170,7 @@ class Seen:
     ) -> Seen:
         """What is seen of inputs as an epoch has them. progress: before the epoch."""
         own = [revises(options, i.late) for i in inputs]
-        spares = [spare_of(query, options) if r else 0 for r in own]
+        spares = [sight_of(query, options) if r else 0 for r in own]
         new = side_by_side(db, [partial(_fresh, i, since) for i in inputs])
         came = [(i.late, rows) for i, rows in zip(inputs, new, strict=True)]
         floors = [floor_of(progress, r, spare) for r, spare in zip(own, spares, strict=True)]
@@ -224,14 +224,21 @@ class Seen:
         return min((int(t.min()) for t in self.touched if len(t)), default=None)
 
     @property
-    def revised(self) -> bool:
-        """Whether the epoch revises."""
-        return self.late is not None and any(self.revising)
-
-    @property
     def low(self) -> int:
         """The first instant that is revised."""
-        return max(NEVER if self.late is None else self.late, self.progress.start)
+        return max(NEVER if self.late is None else self.late, self.progress.start, self.horizon)
+
+    @property
+    def horizon(self) -> int:
+        """The instant before which state does not cover what rows bring; NEVER where answers leave these out."""
+        if not any(self.revising):
+            return NEVER
+        return covered_from(self.query, self.options, self.progress)
+
+    @property
+    def revised(self) -> bool:
+        """Whether the epoch revises."""
+        return self.late is not None and any(self.revising) and self.low < self.progress.closed
 
     @cached_property
     def first(self) -> int | None:

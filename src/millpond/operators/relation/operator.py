@@ -16,11 +16,12 @@ from millpond.archive.reading.counters import Counters
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import progress_of
 from millpond.manifests.adoptions import Adoption
+from millpond.manifests.owed import Owed, owed_of, owed_together
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
-from millpond.operators.contract import CompactTask, MergeTask, Past, Step
+from millpond.operators.contract import CompactTask, MergeTask, Past, Retold, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relation.advance import Advancing, known_of
 from millpond.operators.relation.early import Speculation, early_chunk, shown_early
@@ -42,16 +43,16 @@ from millpond.operators.relational.readers import (
     empty_rows,
     reading,
 )
-from millpond.operators.relational.relation_backfill import answer_past
+from millpond.operators.relational.relation_backfill import answer_past, retell_past
 from millpond.operators.relational.relational_progress import Floor
-from millpond.operators.relational.visibility import floored, revises, with_floor
+from millpond.operators.relational.visibility import covered_from, floored, revises, with_floor
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import nothing_given
 from millpond.operators.windowed.early import EARLY, due
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Known, Run, all_rows, answers, kept, snapshot, spare_of
+from millpond.relations import Known, Run, all_rows, answers, kept, sight_of, snapshot, spare_of
 from millpond.relations.sums import total
 from millpond.synopses import connection
 from millpond.synopses.partners import finding
@@ -61,6 +62,7 @@ from millpond.types import (
     LatestRowsWindow,
     Query,
     QueryOptions,
+    RangeWindow,
     RelationInput,
     RelationQuery,
     StreamDefinition,
@@ -121,7 +123,7 @@ class RelationOperator(RowReader[RelationProgress]):
         floors = known if len(self.inputs) == 1 else with_floor(known, mine)
         for item, store, late in zip(self.relation.inputs, self.inputs, self.lates, strict=True):
             if store == owner and self.relation.probe(item.alias) is None:
-                spare = spare_of(self.relation, self.options) if revises(self.options, late) else 0
+                spare = sight_of(self.relation, self.options) if revises(self.options, late) else 0
                 seen = floored(rows, floors, self.options, late)
                 wanted |= kept(db, self.relation, item, seen, spare, horizon, needed.since, needed.whole)
         return wanted
@@ -167,10 +169,46 @@ class RelationOperator(RowReader[RelationProgress]):
             speculation, orders, partial(self._sums, task),
         )  # fmt: skip
         done = advancing.advance(inputs, asked.before, asked.bound, asked.since, known)
+        done = replace(done, progress=self.owing(task, done.progress, asked))
         step.filters = orders.report()
         if self._counters is not None:
             step.scans[self.owner] = Scanned(self._counters.groups, self._counters.bytes)
         return replace(done, progress=trimmed(done.progress, self.horizon(done.progress, known)))
+
+    def _came(self, task: MergeTask, since: int) -> list[npt.NDArray[np.int64] | None]:
+        """The event times of the rows of each input that came in the epochs from `since` on; None: there are none."""
+        if since == task.manifest.epoch:
+            deltas = [task.views[owner].delta for owner in self.inputs]
+            return [None if d is None or not d.num_rows else d["_t"].to_numpy() for d in deltas]
+        held = self.fetch(task, [o for o in self.inputs if self.keeps(o)])
+        return [
+            np.concatenate([run.times[run.rows["_epoch"].to_numpy() >= since] for run in held[owner]])
+            if held.get(owner)
+            else None
+            for owner in self.inputs
+        ]
+
+    def owing(self, task: MergeTask, after: Progress, asked: Asked[RelationProgress]) -> Progress:
+        """See `RowReader`: the reported instants that rows change and state does not cover."""
+        high, before = high_of(self.catalog, self.specs, task.manifest.progress), asked.before
+        own = before.own
+        before = replace(before, own=replace(own, edge=max(own.edge, min(before.closed, high))))
+        horizon, query = covered_from(self.relation, self.options, before), self.relation
+        if horizon <= NEVER:
+            return after
+        lates = zip(query.inputs, self.lates, self._came(task, asked.since), strict=True)
+        found = [(i, t) for i, late, t in lates if t is not None and len(t) and revises(self.options, late)]
+        if not found:
+            return after
+        first = min(int(t.min()) for _, t in found)
+        known = after.own.first
+        after = replace(after, own=replace(after.own, first=first if known is None else min(first, known)))
+        # As far as a row is in its window; nobody knows how far that is where others push it out, or for RSTREAM.
+        short = query.operator != "rstream" and all(isinstance(i.window, RangeWindow) for i in query.inputs)
+        lows = np.concatenate([t for _, t in found])
+        highs = np.concatenate([t + (i.window.reach or 0) + 2 if short else np.full(len(t), horizon) for i, t in found])
+        owed = owed_of(np.maximum(lows, before.start), np.minimum(highs, horizon), task.manifest.epoch)
+        return replace(after, owed=owed_together([*after.owed, *owed]))
 
     def store(self, manifest: Manifest, step: Step, result: Advanced[RelationProgress], late: bool) -> None:
         """See `RowReader`."""
@@ -227,12 +265,16 @@ class RelationOperator(RowReader[RelationProgress]):
         """See `Operator`."""
         return answer_past(self, past)
 
+    def retell(self, past: Past, owed: Mapping[int, Sequence[Owed]]) -> Retold:
+        """See `Answering`."""
+        return retell_past(self, past, owed[self.standing.id])
+
     def kept_of(
         self, db: duckdb.DuckDBPyConnection, place: int, each: Input, known: Progress, horizon: int
     ) -> npt.NDArray[np.bool_]:
         """See `RowReader`."""
         item = self.relation.inputs[place]
-        spare = spare_of(self.relation, self.options) if revises(self.options, each.late) else 0
+        spare = sight_of(self.relation, self.options) if revises(self.options, each.late) else 0
         seen = floored(each.rows, known, self.options, each.late)
         return kept(db, self.relation, item, seen, spare, horizon)
 
@@ -282,7 +324,7 @@ class RelationOperator(RowReader[RelationProgress]):
             return
         for n, (item, each) in enumerate(zip(self.relation.inputs, inputs, strict=True)):
             if isinstance(item.window, LatestRowsWindow):  # some of those at hand may be needed no more
-                spare = spare_of(self.relation, self.options) if revises(self.options, each.late) else 0
+                spare = sight_of(self.relation, self.options) if revises(self.options, each.late) else 0
                 seen = floored(each.rows, before, self.options, each.late)
                 mine = kept(task.db, self.relation, item, seen, spare, horizon, task.manifest.epoch)
                 sizes[n] = int(mine.sum())
@@ -310,6 +352,6 @@ def _contents(query: RelationQuery, inputs: Sequence[Input], options: QueryOptio
     for item, each in zip(query.inputs, inputs, strict=True):
         spare = FOREVER
         if options is not None:
-            spare = 0 if each.late == "drop" else spare_of(query, options)
+            spare = 0 if each.late == "drop" else sight_of(query, options)
         found.append(known_of(connection(), query, item, each, spare))
     return found

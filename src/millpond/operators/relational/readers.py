@@ -30,7 +30,7 @@ from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Rows, Run
+from millpond.relations import Rows, Run, net_changes
 from millpond.support.errors import SourceError
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
@@ -105,6 +105,17 @@ class RowReader(Answering, Generic[R]):
     in_pieces = True
     progress_kind: type[R]
 
+    @property
+    def behind(self) -> int:
+        """How far behind an instant rows can have a say in what is reported of it (microseconds)."""
+        return 0
+
+    @property
+    def reaches_back(self) -> int | None:
+        """How far before an instant rows can have a say in what is reported of it (microseconds); None: ever so far."""
+        reaches = [item.window.reach for item in self.relation.inputs]
+        return None if None in reaches else max(r for r in reaches if r is not None)
+
     def __init__(self, catalog: Catalog, standing: Standing) -> None:
         self.catalog, self.standing = catalog, standing
         self.owner, self.inputs = query_owner(standing.id), standing.inputs
@@ -139,6 +150,14 @@ class RowReader(Answering, Generic[R]):
     @abstractmethod
     def answer(self, task: MergeTask, asked: Asked[R], step: Step) -> Advanced[R]:
         """Answer, with the rows that its inputs show."""
+
+    @abstractmethod
+    def owing(self, task: MergeTask, after: QueryProgress[R], asked: Asked[R]) -> QueryProgress[R]:
+        """Its progress with what is owed for the rows that came, of what state does not cover.
+
+        Args:
+            after: its progress but for that. asked: of which only what was before, and since when rows count, matters.
+        """
 
     def keeps(self, owner: str) -> bool:
         """Whether it needs the rows of a store at hand; those that are probed are looked up in the archive."""
@@ -257,6 +276,12 @@ class RowReader(Answering, Generic[R]):
             place: of the input. each: the input. known: its progress.
         """
 
+    def differing(
+        self, db: duckdb.DuckDBPyConnection, standing: Standing, reported: pa.Table, told: pa.Table
+    ) -> pa.Table | None:
+        """See `Answering`."""
+        return net_changes(db, reported, told)
+
     def summed(self, db: duckdb.DuckDBPyConnection, sums: Sequence[pa.Table]) -> pa.Table:
         """What is known of groups, put together."""
         return pa.concat_tables(sums)
@@ -280,6 +305,10 @@ class RowReader(Answering, Generic[R]):
             with at_most(self._threads(task.manifest)):
                 self._answer(task, step)
             step.spent[key] = clock.perf_counter() - begun
+        elif self.standing.status == "paused" and self.inputs[0] in task.views and key in task.manifest.queries:
+            before = task.manifest.queries[key].read(self.progress_kind)
+            after = self.owing(task, before, Asked(before, before.closed, task.manifest.epoch))
+            step.progress |= {key: after} if after != before else {}
         return step
 
     def _answer(self, task: MergeTask, step: Step) -> None:

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.adoptions import Adoption
+from millpond.manifests.owed import Owed
 from millpond.manifests.places import results_folder, state_folder
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import start_of
-from millpond.operators.contract import Past
+from millpond.operators.contract import Past, Retold
 from millpond.operators.past_letters import write_letters
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.history import InputReader
@@ -30,7 +31,7 @@ from millpond.operators.relational.placing import placed
 from millpond.operators.relational.readers import Input, Replayed, RowReader
 from millpond.operators.relational.relational_progress import R
 from millpond.operators.stores.state import row_chunk
-from millpond.progress import NEVER
+from millpond.progress import FOREVER, NEVER
 from millpond.relations import merge_rows
 from millpond.synopses import connection
 from millpond.tables import Chunk, Segment, write_chunks
@@ -54,12 +55,32 @@ def answer_past(reader: RowReader[R], past: Past) -> Adoption:
     return _Backfill(past, reader, bound, high, begun, failed).run()
 
 
+def retell_past(reader: RowReader[R], past: Past, owed: Sequence[Owed]) -> Retold:
+    """See `Answering.retell`: each stretch is read by itself."""
+    known = past.known.queries.get(str(reader.standing.id), QueryProgress()).read(reader.progress_kind)
+    high, results = high_of(past.catalog, reader.specs, past.known.progress), list[Segment]()
+    for stretch in owed:
+        own = reader.progress_kind(first=known.own.first)
+        begun = QueryProgress(closed=stretch.low, start=stretch.low, tables=known.tables, own=own)
+        failed = [dict[int, list[pa.Table]]() for _ in reader.inputs]
+        last = stretch.high - 1 + reader.behind
+        name = f"t{reader.owner}-{past.known.epoch}-{stretch.low}"
+        results += _Backfill(past, reader, stretch.high, high, begun, failed, name=name, last=last).told()
+    streams = past.archives.streams
+    gone = [streams[s].archive.snapshot[1] for spec in reader.specs for s in spec.streams if s in streams]
+    removed = max((g for g in gone if g is not None), default=None)
+    reach = reader.reaches_back
+    since = NEVER if removed is None else FOREVER if reach is None else removed + reach + 1
+    return Retold(tuple(results), removed, since)
+
+
 @dataclass
 class _Backfill(Generic[R]):
     """What a back-fill knows; `progress`, `answers` and `failed` grow piece by piece.
 
     reader: what answers it. bound: up to which instants are answered. high: the least high watermark of the streams
-    that have rows. sums: what is known of groups.
+    that have rows. sums: what is known of groups. name: what files of answers begin with. last: the last event time
+    that is read; None: whatever there is.
     """
 
     past: Past
@@ -70,6 +91,8 @@ class _Backfill(Generic[R]):
     failed: list[dict[int, list[pa.Table]]]
     answers: list[Segment] = field(default_factory=list)
     sums: list[pa.Table] = field(default_factory=list)
+    name: str = ""
+    last: int | None = None
 
     @property
     def standing(self) -> Standing:
@@ -88,7 +111,24 @@ class _Backfill(Generic[R]):
 
     def run(self) -> Adoption:
         """All pieces, and what is left of them."""
-        standing, start = self.standing, self.progress.start
+        held, query = self.answered(), self.standing.id
+        return Adoption(
+            self.reader.owner,
+            (query,),
+            {str(query): self.progress},
+            self.state(held),
+            tuple(self.answers),
+            self.letters(),
+        )
+
+    def told(self) -> list[Segment]:
+        """Files with the answers of all pieces; what fails was written when it came."""
+        self.answered()
+        return self.answers
+
+    def answered(self) -> list[Input]:
+        """Answer all pieces; the rows that are left of them."""
+        start = self.progress.start
         # What is final at the end is looked at no more; until then nothing is that has been answered.
         horizon = min(start, self.horizon(replace(self.progress, closed=max(start, self.bound))))
         held: list[Input] = []
@@ -100,15 +140,7 @@ class _Backfill(Generic[R]):
             if until is not None:
                 held = self.needed(held)
                 after = until
-        query = standing.id
-        return Adoption(
-            self.reader.owner,
-            (query,),
-            {str(query): self.progress},
-            self.state(held),
-            tuple(self.answers),
-            self.letters(),
-        )
+        return held
 
     def horizon(self, progress: QueryProgress[R]) -> int:
         """Instants before it are final when a query has come so far."""
@@ -141,7 +173,7 @@ class _Backfill(Generic[R]):
         """The rows of each input in a stretch of event time."""
         past, specs = self.past, self.reader.specs
         reader = InputReader(past.archives, self.relation, past.known, specs, failed=self.failed)
-        inputs = reader.read(since, until, after)
+        inputs = reader.read(since, self.last if until is None else until, after)
         if self.progress.own.first is None:
             seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]
             first = min(seen, default=None)
@@ -165,7 +197,7 @@ class _Backfill(Generic[R]):
             ends = pc.min_max(done.answers["at"].cast(pa.int64())).as_py()
             epoch, owner = self.standing.first_epoch - 1, self.reader.owner
             chunk = Chunk(owner, "backfilled", epoch, ends["min"], ends["max"], done.answers)
-            name = f"b{owner}-{home:04d}-{number:04d}.parquet"
+            name = f"{self.name or f'b{owner}'}-{home:04d}-{number:04d}.parquet"
             self.answers.append(write_chunks(results_folder(past.path), name, [chunk], home))
 
     def masks(self, inputs: Sequence[Input], horizon: int) -> dict[str, Any]:
@@ -241,4 +273,4 @@ def _joined(old: Input, new: Input) -> Input:
     return replace(new, rows=merge_rows([old.rows, new.rows]))
 
 
-__all__ = ["PIECE", "answer_past"]
+__all__ = ["PIECE", "answer_past", "retell_past"]

@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.relational.relational_progress import Floor, R, Reading
 from millpond.progress import NEVER
+from millpond.relations import spare_of
 from millpond.relations.spans import visible_from
 from millpond.support.distinct import distinct
-from millpond.types import QueryOptions
+from millpond.types import QueryOptions, Relational
 
 
 def revises(options: QueryOptions, late: str) -> bool:
@@ -40,6 +41,16 @@ def floor_of(progress: Reading, revising: bool, spare: int) -> int:
     if progress.closed <= progress.start:  # it has reported nothing yet
         return NEVER
     return max(NEVER, progress.own.edge - spare) if revising else progress.closed
+
+
+def covered_from(query: Relational, options: QueryOptions, progress: Reading) -> int:
+    """The instant from which on state covers what rows bring; NEVER: there is nothing before it that could change.
+
+    Where answers leave out rows that are later than `revise_for`, nothing does.
+    """
+    if options.limited or progress.closed <= progress.start:  # it has reported nothing yet
+        return NEVER
+    return max(NEVER, progress.start, progress.own.edge - spare_of(query, options))
 
 
 def new_floor(
@@ -102,4 +113,4 @@ def _ignores_cuts(options: QueryOptions, late: str) -> bool:
     return bool(options.delay) and late == "revise"
 
 
-__all__ = ["floor_of", "floored", "new_floor", "pruned", "revises", "with_floor"]
+__all__ = ["covered_from", "floor_of", "floored", "new_floor", "pruned", "revises", "with_floor"]

@@ -14,7 +14,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.operators.windowed.advance import Advanced, advanced
+from millpond.manifests.owed import Owed, owed_together
+from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Shown, State, difference
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
@@ -33,13 +34,28 @@ def advance(
     if closing.late == "revise" and closed > NEVER and delta.num_rows:
         behind = delta.filter(pc.less(delta["pane"], closed))
         low = max(earliest_time(behind), closing.before.start) if behind.num_rows else closed
+        if closing.owes:
+            low = max(low, covered_from(closing))
         if low < closed:
             old, new = touched(db, spec, behind, state.before(low), state.after(low))
             was, now = (row_answers(db, spec, query, rows, low, closed) for rows in (old, new))
             changed = difference(db, query, was, now, closing.given(low, closed), closing.options.pairs)
     if closing.until > closed:
         fresh = row_answers(db, spec, query, state.after(closed), closed, closing.until)
-    return advanced(replace(closing, groups=None), [changed], [fresh], None)
+    return advanced(replace(closing, groups=None), [changed], [fresh], None, owed=owed(delta, closing))
+
+
+def covered_from(closing: Closing[RowWindowQuery]) -> int:
+    """The instant from which on state covers the windows that end there."""
+    return min(closing.before.closed, horizon_of(closing.query, closing.options, closing.before, closing.known))
+
+
+def owed(rows: pa.Table, closing: Closing[RowWindowQuery]) -> tuple[Owed, ...]:
+    """What an epoch owes for its rows: they move the numbers of all rows behind them."""
+    if not closing.owes or closing.before.closed <= NEVER or not rows.num_rows:
+        return ()
+    low = max(earliest_time(rows), closing.before.start)
+    return owed_together([Owed(low, covered_from(closing), closing.epoch, closing.epoch)])
 
 
 def catch_up(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,10 +12,11 @@ import pyarrow as pa
 
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
+from millpond.manifests.owed import owed_together
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.rows.advance import advance, catch_up, open_answers
+from millpond.operators.rows.advance import advance, catch_up, open_answers, owed
 from millpond.operators.rows.row_window_plans import row_window_facts
 from millpond.operators.rows.state import RowState, row_chunk
 from millpond.operators.windowed.advance import Advanced
@@ -52,6 +54,7 @@ class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = RowsSpec, RowWindowQuery, RowsMapper
+    ends_open = 1
     spec: RowsSpec
 
     @classmethod
@@ -80,6 +83,10 @@ class RowsOperator(WindowOperator):
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
+
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """See `WindowOperator`."""
+        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed(rows, closing)]))
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]

@@ -96,6 +96,13 @@ class SessionsOperator(WindowOperator):
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
 
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """See `WindowOperator`: a row that state does not cover is left out, and counted.
+
+        It could join a session that state has with one that it has not.
+        """
+        return closing.before
+
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced[WindowProgress]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.manifests.owed import Owed, owed_together
 from millpond.manifests.query_progress import P, QueryProgress
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.group_bounds import closed_groups
@@ -48,8 +49,8 @@ def revise_for(query: WindowedQuery, options: QueryOptions) -> int:
 
 
 def horizon_of(query: WindowedQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:
-    """The event time up to which windows are final: late rows change those that end behind it."""
-    return max(progress.start, min(progress.closed, high) - revise_for(query, options))
+    """The event time up to which state does not cover windows: late rows revise those that end behind it from state."""
+    return max(progress.start, progress.floor, min(progress.closed, high) - revise_for(query, options))
 
 
 def advanced(
@@ -58,11 +59,13 @@ def advanced(
     fresh: Sequence[pa.Table | None],
     first: int | None,
     too_late: int = 0,
+    owed: Sequence[Owed] = (),
 ) -> Advanced[WindowProgress]:
     """Put together what was revised and what closed, for ranges of windows.
 
     Args:
-        first: the end of the first window with data. too_late: rows that came too late for any window.
+        first: the end of the first window with data. too_late: rows that came too late for any window. owed: windows
+            that rows came for and state does not cover.
     """
     progress, bound, own = closing.before, closing.until, closing.before.own
     revised = [t for t in changed if t is not None and t.num_rows]
@@ -78,6 +81,7 @@ def advanced(
             windows=progress.windows + sum(t.num_rows for t in closed),
             revisions=progress.revisions + sum(t.num_rows for t in revised),
             too_late=progress.too_late + too_late,
+            owed=owed_together([*progress.owed, *owed]),
             own=replace(
                 own, first=first, groups=closed_groups(max(progress.closed, bound), closing.groups, own.groups)
             ),

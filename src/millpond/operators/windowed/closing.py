@@ -29,7 +29,7 @@ class Closing(Generic[Q]):
 
     late: what late rows do: 'revise' or 'drop'. before: how far the query has answered. until: windows that end by then
     close now. known, reached: high watermark of the stream before and after. groups: bounds of groups that are ahead of
-    `until`, on a stream that has them. given: revision numbers so far.
+    `until`, on a stream that has them. given: revision numbers so far. epoch: the one that asks.
     """
 
     query: Q
@@ -41,3 +41,9 @@ class Closing(Generic[Q]):
     reached: int
     groups: GroupBounds | None = None
     given: Given = nothing_given
+    epoch: int = 0
+
+    @property
+    def owes(self) -> bool:
+        """Whether answers that state no longer covers are recomputed for late rows."""
+        return self.late == "revise" and not self.options.limited

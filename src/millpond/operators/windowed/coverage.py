@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,6 +70,17 @@ def coverage_of(standing: Standing, covered: int, closed: int, archives: Sequenc
     window = query.window if isinstance(query, WindowQuery) else None
     reach = window.range if isinstance(window, TimeWindow | KindWindow | CalendarWindow) else 0
     return Coverage(start, start + reach if start > NEVER and reach else NEVER, closed)
+
+
+def without_missed(answers: pa.Table, missed: Sequence[tuple[int, int]]) -> pa.Table:
+    """Answers with `covered_from` where windows that end in stretches low <= t < high lack late rows: their end."""
+    if not missed:
+        return answers
+    place, ends = answers.column_names.index(COVERED), answers["window_end"].cast(pa.timestamp("us"))
+    end = ends.cast(pa.int64())
+    lacking = [pc.and_(pc.greater_equal(end, low), pc.less(end, high)) for low, high in missed]
+    some = functools.reduce(pc.or_, lacking)
+    return answers.set_column(place, COVERED, pc.if_else(some, ends, answers[COVERED]))
 
 
 def with_coverage(answers: pa.Table, removed: int | None, window: AnyWindow | None = None) -> pa.Table:

@@ -166,9 +166,9 @@ def speculate(
     if shown is not None:
         counting = shown.filter(pc.equal(shown[STATUS], CLOSED))
         if counting.num_rows and current is not None:
-            same = " AND ".join(f"c.{k} IS NOT DISTINCT FROM s.{k}" for k in ["window_end", *identity(query)])
-            sql = f"SELECT * FROM c WHERE NOT EXISTS (SELECT 1 FROM s WHERE {same})"
-            current = query_ordered(db, sql, c=current, s=counting)
+            same = " AND ".join(f"__new.{k} IS NOT DISTINCT FROM __old.{k}" for k in ["window_end", *identity(query)])
+            sql = f"SELECT * FROM __new WHERE NOT EXISTS (SELECT 1 FROM __old WHERE {same})"
+            current = query_ordered(db, sql, __new=current, __old=counting)
         still = shown.filter(pc.equal(shown[STATUS], OPEN))
         old = still.filter(pc.equal(still["op"], "+")).drop_columns(["revision", "op", STATUS])
         given = numbers(query, still)
@@ -189,8 +189,8 @@ def settle(
     """
     shown, ended = (t.filter(pc.equal(t[STATUS], OPEN)) for t in (shown, ended))
     key = ["window_end", *identity(query)]
-    same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM s.{c}" for c in key)
-    gone = "SELECT s.* REPLACE (s.revision + 1 AS revision, '-' AS op) FROM shown s WHERE s.op = '+'"
+    same = " AND ".join(f"__new.{c} IS NOT DISTINCT FROM __old.{c}" for c in key)
+    gone = "SELECT __old.* REPLACE (__old.revision + 1 AS revision, '-' AS op) FROM shown __old WHERE __old.op = '+'"
     parts: list[pa.Table] = []
     # What was shown and taken back before the window closed has used up numbers, too.
     known: list[pa.Table] = [ended.filter(pc.equal(ended["op"], "-"))]
@@ -198,14 +198,14 @@ def settle(
         taken_back = query_ordered(db, gone, shown=ended)
     else:
         sql = (
-            f"SELECT a.* REPLACE ((a.revision + coalesce(s.revision + 1, 0))::BIGINT AS revision), '{CLOSED}' AS"
-            f" {STATUS} FROM answers a LEFT JOIN shown s ON {same}"
+            "SELECT __new.* REPLACE ((__new.revision + coalesce(__old.revision + 1, 0))::BIGINT AS revision),"
+            f" '{CLOSED}' AS {STATUS} FROM answers __new LEFT JOIN shown __old ON {same}"
         )
         numbered = query_ordered(db, sql, answers=answers, shown=shown)
         parts.append(numbered)
         known.append(numbered.filter(pc.greater(numbered["revision"], 0)))
         taken_back = query_ordered(
-            db, f"{gone} AND NOT EXISTS (SELECT 1 FROM answers a WHERE {same})", answers=answers, shown=ended
+            db, f"{gone} AND NOT EXISTS (SELECT 1 FROM answers __new WHERE {same})", answers=answers, shown=ended
         )
     if taken_back.num_rows:
         parts.append(taken_back)

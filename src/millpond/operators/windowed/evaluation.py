@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.manifests.owed import Owed, owed_of
 from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_of
 from millpond.operators.windowed.window_progress import Windowed
 from millpond.progress import FOREVER, NEVER
@@ -232,6 +233,32 @@ class Evaluation:
         start = offset - ((offset - (low + 1)) // step) * step
         return self._listed(rows, _ends_between(start, until + 1, step))
 
+    def owed(
+        self, rows: pa.Table, start: int, horizon: int, firsts: tuple[int | None, int | None], epoch: int
+    ) -> tuple[Owed, ...]:
+        """The windows with start < end <= horizon (pane numbers) that rows of an epoch lie in, as they are owed.
+
+        Arguments:
+            firsts: the end of the first window with data (microseconds), without and with the rows: where every window
+                is reported, those between the two are owed, too.
+        """
+        if not rows.num_rows or start >= horizon:
+            return ()
+        _, step, offset = self.shape
+        pane = distinct(rows["pane"].to_numpy())
+        reach = self.reaching
+        last = reach(pane) if callable(reach) else pane + (reach or self.shape[0])
+        low, high = _end_from(np.maximum(pane, start) + 1, step, offset), np.minimum(last, horizon)
+        known, now = firsts
+        if self.reports_all and now is not None:
+            low = np.r_[low, self.spec.panes.pane(now)]
+            high = np.r_[high, horizon if known is None else min(horizon, self.spec.panes.pane(known) - 1)]
+        some = low <= high
+        if not some.any():
+            return ()
+        edges = [np.array([self.spec.panes.start(int(p)) for p in side[some]], np.int64) for side in (low, high)]
+        return owed_of(edges[0], edges[1] + 1, epoch)
+
     def revise(
         self,
         late: pa.Table,
@@ -349,6 +376,16 @@ def _groups(table: pa.Table, codes: Ints, touched: Ints) -> tuple[pa.Table, Ints
     return (table, codes) if mask.all() else (table.filter(pa.array(mask)), codes[mask])
 
 
+def _differs(column: str, near: bool) -> str:
+    """SQL: whether a value of `__new` is another one in `__old`."""
+    differs = f"__new.{column} IS DISTINCT FROM __old.{column}"
+    if not near:
+        return differs
+    one, other = f"__new.{column}", f"__old.{column}"
+    apart = f"abs({one} - {other}) <= 1e-9 * greatest(abs({one}), abs({other}))"
+    return f"({differs} AND NOT coalesce({apart}, false))"
+
+
 def difference(
     db: duckdb.DuckDBPyConnection,
     query: WindowedQuery,
@@ -356,40 +393,44 @@ def difference(
     new: pa.Table | None,
     given: pa.Table | None,
     pairs: bool = False,
+    near: bool = False,
 ) -> pa.Table:
     """Changed rows as '+', vanished rows as '-', each with the next revision of its (window, group).
 
     Arguments:
-        pairs: with a changed row the one that it replaces comes as '='.
+        pairs: with a changed row the one that it replaces comes as '='. near: floating-point values that are equal to
+            1e-9 of them are the same.
     """
     model = new if new is not None else old
     if model is None:
         return pa.table({})
     old, new = (old if old is not None else model.slice(0, 0)), (new if new is not None else model.slice(0, 0))
     key = ["window_end", *identity(query)]
-    same = " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in key)
+    same = " AND ".join(f"__new.{c} IS NOT DISTINCT FROM __old.{c}" for c in key)
     values = [quote(o.name) for o in query.select]
     values += ["window_start"] if isinstance(query, RowWindowQuery) else []
-    differs = " OR ".join(f"a.{v} IS DISTINCT FROM b.{v}" for v in values) or "false"
-    known = "(SELECT *, true AS there FROM old)"
+    rounded = {v for v, o in zip(values, query.select, strict=False) if near and o.type in ("DOUBLE", "FLOAT")}
+    differs = " OR ".join(_differs(v, v in rounded) for v in values) or "false"
     changes = (
-        f"SELECT a.*, '+' AS op, b.there FROM new a LEFT JOIN {known} b ON {same} WHERE b.there IS NULL OR {differs}"
-        " UNION ALL SELECT b.*, '-' AS op, true AS there FROM old b"
-        f" WHERE NOT EXISTS (SELECT 1 FROM new a WHERE {same})"
+        "SELECT __new.*, '+' AS op, __old.__there"
+        f" FROM new __new LEFT JOIN (SELECT *, true AS __there FROM old) __old ON {same}"
+        f" WHERE __old.__there IS NULL OR {differs}"
+        " UNION ALL SELECT __old.*, '-' AS op, true AS __there FROM old __old"
+        f" WHERE NOT EXISTS (SELECT 1 FROM new __new WHERE {same})"
     )
     if pairs:
-        changes += f" UNION ALL SELECT b.*, '=' AS op, true AS there FROM new a JOIN old b ON {same} WHERE {differs}"
+        both = f"new __new JOIN old __old ON {same} WHERE {differs}"
+        changes += f" UNION ALL SELECT __old.*, '=' AS op, true AS __there FROM {both}"
+    tables, join = {"old": old, "new": new}, ""
     if given is None or not given.num_rows:
         # A row that was not there before is a first answer, though of a closed window: revision 0.
-        number, join = "(CASE WHEN c.there THEN 1 ELSE 0 END)::BIGINT", ""
-        tables = {"old": old, "new": new}
+        number = "CASE WHEN __row.__there THEN 1 ELSE 0 END"
     else:
-        number = "(CASE WHEN c.there OR g.revision IS NOT NULL THEN coalesce(g.revision, 0) + 1 ELSE 0 END)::BIGINT"
-        matched = " AND ".join(
-            ['epoch_us(c.window_end) = g."end"', *(f"c.{k} IS NOT DISTINCT FROM g.{k}" for k in identity(query))]
-        )
-        join = f" LEFT JOIN given g ON {matched}"
-        tables = {"old": old, "new": new, "given": given}
-    return query_ordered(
-        db, f"SELECT c.* EXCLUDE (op, there), {number} AS revision, c.op FROM ({changes}) c{join}", **tables
-    )
+        before = "coalesce(__given.revision, 0) + 1"
+        number = f"CASE WHEN __row.__there OR __given.revision IS NOT NULL THEN {before} ELSE 0 END"
+        of_group = [f"__row.{k} IS NOT DISTINCT FROM __given.{k}" for k in identity(query)]
+        matched = ['epoch_us(__row.window_end) = __given."end"', *of_group]
+        join = f" LEFT JOIN given __given ON {' AND '.join(matched)}"
+        tables["given"] = given
+    columns = f"__row.* EXCLUDE (op, __there), ({number})::BIGINT AS revision, __row.op"
+    return query_ordered(db, f"SELECT {columns} FROM ({changes}) __row{join}", **tables)

@@ -110,7 +110,8 @@ def complete_since(standing: Standing, synopsis: Synopsis, stream: StreamDefinit
     """The event time from which a synopsis certainly holds every row, by what one of its users needs."""
     kept = keep_since(synopsis, standing, stream, known.closed, high)
     window = standing.windowed.window
-    start = landmark_for(window, known.start) if isinstance(window, LandmarkWindow) else known.start
+    start = max(known.start, known.floor)
+    start = landmark_for(window, start) if isinstance(window, LandmarkWindow) else start
     return max(kept, start, known.own.covered)
 
 

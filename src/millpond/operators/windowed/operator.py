@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.adoptions import Adoption
+from millpond.manifests.owed import Owed
 from millpond.manifests.places import query_owner, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.operators.announcing import announced
-from millpond.operators.contract import Answering, CompactTask, Mapper, MapTask, MergeTask, Past, Step
+from millpond.operators.contract import Answering, CompactTask, Mapper, MapTask, MergeTask, Past, Retold, Step
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
 from millpond.operators.windowed.advance import Advanced, horizon_of
@@ -36,7 +37,8 @@ from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
-from millpond.operators.windowed.past_windows import WindowKind, answer_past
+from millpond.operators.windowed.past_windows import WindowKind, answer_past, retell_past
+from millpond.operators.windowed.reported import differing
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.partials.dispatch import Spec
@@ -97,6 +99,10 @@ class WindowOperator(Answering, WindowKind):
     @abstractmethod
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """Close windows, and revise those that rows of the epoch change."""
+
+    @abstractmethod
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """The progress before an epoch, with what it owes for its rows of windows that state does not cover."""
 
     @abstractmethod
     def catch_up(
@@ -199,12 +205,27 @@ class WindowOperator(Answering, WindowKind):
                 if (answered := task.failures.attempt(query_owner(standing.id), answering)) is not None:
                     step.add(answered[0])
                     lowest.append(answered[1])
+            elif standing.status == "paused" and str(standing.id) in task.manifest.queries:
+                owing = partial(self._owing, task, standing, state)
+                step.progress |= task.failures.attempt(query_owner(standing.id), owing) or {}
         # Without what a back-fill is going to bring, a kept table would not be the whole state.
         if lowest and not any("backfilling" in (q.status, q.reason) for q in self.users()):
             adopting = any(str(q.id) in task.manifest.adopt for q in self.users())
             self.settle(task, state)
             state.keep(min(lowest), adopting or str(task.shard) in task.manifest.compact)
         return step
+
+    def _owing(self, task: MergeTask, standing: Standing, state: WindowState) -> dict[str, QueryProgress]:
+        """The progress of a query that is paused, where more is owed to it: what is kept for it goes less far back."""
+        manifest, spec, options = task.manifest, self.spec, standing.definition.options
+        before = manifest.queries[str(standing.id)].read(self.progress_kind)
+        known = progress_of(self.catalog, spec, manifest.progress)
+        late = "drop" if options.delay else late_of(self.catalog, spec)
+        closing = Closing(
+            standing.windowed, options, late, before, before.closed, known.high, known.high, epoch=manifest.epoch
+        )
+        after = self.owed(task.db, state.delta, closing) if closing.owes and state.delta.num_rows else before
+        return {str(standing.id): after} if after != before else {}
 
     def _answer(
         self, task: MergeTask, standing: Standing, state: WindowState, stored: pa.Table, too_late: int
@@ -251,7 +272,7 @@ class WindowOperator(Answering, WindowKind):
         # Windows that close are answered by and by where the query says so: at first nothing but revisions.
         closing = Closing(
             query, options, late, before, before.closed if spread else until, known.high, reached.high, groups,
-            partial(_given, task, owner),
+            partial(_given, task, owner), manifest.epoch,
         )  # fmt: skip
         if since is None:
             result = self.advance(task.db, state, closing)
@@ -310,6 +331,16 @@ class WindowOperator(Answering, WindowKind):
     def history(self, past: Past) -> Adoption | None:
         """See `Operator`."""
         return answer_past(type(self), self.synopsis, past)
+
+    def retell(self, past: Past, owed: Mapping[int, Sequence[Owed]]) -> Retold:
+        """See `Answering`."""
+        return retell_past(type(self), self.synopsis, past, owed)
+
+    def differing(
+        self, db: duckdb.DuckDBPyConnection, standing: Standing, reported: pa.Table, told: pa.Table
+    ) -> pa.Table | None:
+        """See `Answering`."""
+        return differing(db, standing.windowed, reported, told, standing.definition.options.pairs)
 
     def compact(self, task: CompactTask, owner: str, kind: str, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
         """See `Operator`."""

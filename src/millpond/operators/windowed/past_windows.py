@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import pyarrow as pa
@@ -30,12 +30,13 @@ from millpond.archive.summed.serving import Sums
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.manifests.adoptions import Adoption
+from millpond.manifests.owed import Owed, owed_together
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import start_of
 from millpond.operators.announcing import announced
-from millpond.operators.contract import Past
+from millpond.operators.contract import Past, Retold
 from millpond.operators.past_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
@@ -54,7 +55,7 @@ from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, Segment, read_json, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
 from millpond.tables.executors import Parcel
-from millpond.types import StreamDefinition, from_json, to_json
+from millpond.types import StreamDefinition, TimeWindow, from_json, to_json
 from millpond.windows import registered
 
 #: Owner of the parcels that tell what failed.
@@ -87,9 +88,11 @@ class WindowKind(ABC):
     """What each kind of windows knows of its past: a class of operators.
 
     progress_kind: as of `Answering`.
+    ends_open: 1 where a window is closed when progress is beyond its end, 0 where it is when progress is at it.
     """
 
     progress_kind: type[WindowProgress] = WindowProgress
+    ends_open: ClassVar[int] = 0
 
     @staticmethod
     @abstractmethod
@@ -134,6 +137,30 @@ def answer_past(kind: type[WindowKind], synopsis: Synopsis, past: Past) -> Adopt
     return _adoption(made) if made.users else None
 
 
+def retell_past(kind: type[WindowKind], synopsis: Synopsis, past: Past, owed: Mapping[int, Sequence[Owed]]) -> Retold:
+    """See `Answering.retell`: stretches that overlap are one scan, for all queries of a synopsis."""
+    made, results, removed = _Past.of(kind, synopsis, past), list[Segment](), list[int]()
+    for stretch in owed_together(each for mine in owed.values() for each in mine):
+        own = {q: [o for o in mine if stretch.low <= o.low < stretch.high] for q, mine in owed.items()}
+        users = tuple(u for u in made.users if own.get(u.id))
+        task = replace(made, stretch=stretch, owed={q: mine for q, mine in own.items() if mine}, users=users)
+        task = replace(task, users=tuple(task.readable()))
+        if not task.users:
+            continue
+        _, reports = task.run(past.plan)
+        os.unlink(past.plan)
+        for failed, reason in (each for report in reports for each in report["failures"].items()):
+            past.failures.add(failed, reason)
+        results += [from_json(Segment, s) for r in reports for s in r["results"]]
+    for stream in made.streams:
+        snapshot = past.archives.streams[stream.id].archive.snapshot
+        removed += [] if snapshot[1] is None else [snapshot[1]]
+    if not removed:
+        return Retold(tuple(results))
+    reach = max((q.windowed.window.range for q in made.users if isinstance(q.windowed.window, TimeWindow)), default=0)
+    return Retold(tuple(results), max(removed), max(removed) + reach)
+
+
 def _adoption(past: _Past) -> Adoption | None:
     owner, path, failures = past.synopsis.owner, past.past.plan, past.past.failures
     starts, reports = past.run(path)
@@ -162,7 +189,8 @@ def _adoption(past: _Past) -> Adoption | None:
 class _Past:
     """The back-fill of a synopsis: what it is made of, and for whom.
 
-    state: the progress of its streams before its first live epoch.
+    state: the progress of its streams before its first live epoch. stretch: windows that are told anew, within which
+    lies what is `owed` of each query; None: it is a back-fill.
     """
 
     past: Past
@@ -171,6 +199,8 @@ class _Past:
     users: tuple[Standing, ...]
     streams: tuple[StreamDefinition, ...]
     state: StreamProgress
+    stretch: Owed | None = None
+    owed: Mapping[int, Sequence[Owed]] = field(default_factory=dict)
 
     @staticmethod
     def of(kind: type[WindowKind], synopsis: Synopsis, past: Past) -> _Past:
@@ -190,13 +220,18 @@ class _Past:
         return [q for q in self.users if failures.reason(q) is None]
 
     def _since(self, query: Standing) -> int:
+        if self.stretch is not None:
+            return read_since(query, self.stretch.low - 1, self.state.high)
         return read_since(query, start_of(query.definition.options, self.state.bound), self.state.high)
 
     @property
     def wanted(self) -> Range:
         """The rows that are read."""
         low = min(map(self._since, self.users))
-        return Range(low if low > NEVER else None, None, self.synopsis.first_epoch - 1)
+        since = low if low > NEVER else None
+        if self.stretch is not None:
+            return Range(since, self.stretch.high, self.past.known.epoch)
+        return Range(since, None, self.synopsis.first_epoch - 1)
 
     def run(self, path: str) -> tuple[dict[str, QueryProgress], list[dict[str, Any]]]:
         """Run the job, its plan written to `path`.
@@ -206,7 +241,7 @@ class _Past:
         Under `error` the job is repeated over more of the rows until the answers are good enough.
         """
         archives, spec = self.past.archives, self.synopsis.spec
-        reduction = spec.reduce if spec.weighted else None
+        reduction = spec.reduce if spec.weighted and self.stretch is None else None
         error = reduction is not None and reduction.function == "error"
         total = sum(s.rows for f in self.streams for s in archives.streams[f.id].archive.segments)
         narrowing = Narrowing(reduction.error if reduction is not None else 0.0, total)
@@ -246,6 +281,9 @@ class _Past:
         """The progress from which each query starts, by id."""
         covered = NEVER if plan.removed is None else plan.removed
         found: dict[str, QueryProgress] = {}
+        if self.stretch is not None:
+            so_far = self.past.known.queries
+            return {str(q.id): so_far.get(str(q.id), QueryProgress()) for q in self.users}
         for query in self.users:
             start = start_of(query.definition.options, self.state.bound)
             own = self.kind.progress_kind(covered=covered)
@@ -274,7 +312,16 @@ class _Past:
             "shards": self.past.shards,
             "tasks": to_json(plan.tasks),
             "fraction": fraction,
+            "name": f"b{self.synopsis.owner}" if self.stretch is None else self.name,
+            "epoch": self.synopsis.first_epoch - 1 if self.stretch is None else self.past.known.epoch,
+            "owed": {str(q): to_json(tuple(owed)) for q, owed in self.owed.items()},
         }
+
+    @property
+    def name(self) -> str:
+        """What the files of answers that are told anew begin with."""
+        assert self.stretch is not None
+        return f"t{self.synopsis.owner}-{self.past.known.epoch}-{self.stretch.low}"
 
 
 #: A repeated back-fill has a new plan under the same name.
@@ -314,6 +361,8 @@ def _mapped(pond: str, plan: Any, task: int) -> Iterator[Parcel]:
     history = HistoryMap(pond, streams, by_interval(spec), users[0].windowed, synopsis.owner, plan["shards"])
     failed: list[pa.Table] = []
     yield from history.run(task, scan, failed)
+    if plan["owed"]:
+        return  # what fails was written when it came
     names = ", ".join(sorted(user.definition.name for user in users))
     segments = None if spec.weighted else [s for split in scan.splits for s in split.segments]
     stream = streams[scan.place]
@@ -356,7 +405,7 @@ def _written(
     pond: str, plan: Any, kind: type[WindowKind], shard: int, parcels: Sequence[Parcel], failures: Failures
 ) -> dict[str, Any]:
     """Answers and state of a shard, as far as they are to be told."""
-    synopsis, epoch = from_json(Synopsis, plan["synopsis"]), plan["synopsis"]["first_epoch"] - 1
+    synopsis, epoch = from_json(Synopsis, plan["synopsis"]), plan["epoch"]
     if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
         return {}
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
@@ -367,13 +416,13 @@ def _written(
             closed[standing.id] = found
     results = [chunk for each in closed.values() for chunk in each.answers]
     state, db = [], connection()
-    panes = merge_history(db, synopsis.spec, parts)
+    panes = pa.table({}) if plan["owed"] else merge_history(db, synopsis.spec, parts)
     if panes.num_rows and closed:
         low = synopsis.spec.panes.pane(min(each.keep for each in closed.values()))
         kept = still_needed(db, synopsis.spec, panes, low)
         if kept.num_rows:
             state = [kind.chunk_of(synopsis.owner, synopsis.spec, epoch, kept)]
-    name = f"b{synopsis.owner}-{shard:04d}.parquet"
+    name = f"{plan['name']}-{shard:04d}.parquet"
     return {
         "progress": {str(number): to_json(each.progress) for number, each in closed.items()},
         "state": [to_json(write_chunks(state_folder(pond), name, state, shard))] if state else [],
@@ -386,6 +435,8 @@ def _close(plan: Any, kind: type[WindowKind], synopsis: Synopsis, standing: Stan
     """Answer the windows of a query that closed before its first live epoch."""
     stream = from_json(StreamDefinition, plan["streams"][0])
     query, options = standing.windowed, standing.definition.options
+    if plan["owed"]:
+        return _told(plan, kind, synopsis, standing, parts)
     start = from_json(QueryProgress, plan["starts"][str(standing.id)]).read(kind.progress_kind)
     groups = None if options.delay else group_bounds(stream, query, synopsis.spec, plan["groups"])
     bound = announced(options, plan["bound"])
@@ -398,9 +449,26 @@ def _close(plan: Any, kind: type[WindowKind], synopsis: Synopsis, standing: Stan
     needed = None
     if plan.get("fraction") is not None and query.reduce is not None:
         needed = needed_fraction(answers, interval_columns(query), query.reduce.error, plan["fraction"])
-    span, owner = pc.min_max(answers["window_end"].cast("int64")).as_py(), query_owner(standing.id)
-    chunk = Chunk(owner, "backfilled", synopsis.first_epoch - 1, span["min"], span["max"], answers)
-    return _Closed(after, needed, keep, [chunk])
+    return _Closed(after, needed, keep, [_chunk(plan, standing, answers)])
 
 
-__all__ = ["HistoryState", "WindowKind", "answer_past"]
+def _told(plan: Any, kind: type[WindowKind], synopsis: Synopsis, standing: Standing, parts: list[pa.Table]) -> _Closed:
+    """Answer the windows that are owed of a query, of each stretch by itself."""
+    query, options = standing.windowed, standing.definition.options
+    known, chunks = from_json(QueryProgress, plan["starts"][str(standing.id)]).read(kind.progress_kind), []
+    for each in (from_json(Owed, value) for value in plan["owed"].get(str(standing.id), [])):
+        low, high = each.low - 1 + kind.ends_open, each.high - 1 + kind.ends_open
+        start = replace(known, closed=low, start=low, own=replace(known.own, groups={}, held=()))
+        closing = Closing(query, options, "drop", start, high, high, high)
+        answers = kind.close_past(connection(), synopsis.spec, parts, closing).answers
+        chunks += [_chunk(plan, standing, answers)] if answers is not None and answers.num_rows else []
+    return _Closed(known, None, NEVER, chunks)
+
+
+def _chunk(plan: Any, standing: Standing, answers: pa.Table) -> Chunk:
+    """The chunk that stores answers of the past."""
+    span = pc.min_max(answers["window_end"].cast("int64")).as_py()
+    return Chunk(query_owner(standing.id), "backfilled", plan["epoch"], span["min"], span["max"], answers)
+
+
+__all__ = ["HistoryState", "WindowKind", "answer_past", "retell_past"]

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from millpond.sources.formats.carriers import Carrier
 from millpond.sources.formats.json_values import json_cast
+from millpond.sources.formats.nanoseconds import floored
 
 Mask = npt.NDArray[np.bool_]
 
@@ -58,6 +59,7 @@ def convert(
     column = _plain(column)
     if trusted and column.type == carrier.arrow:
         return Converted(column)
+    column = floored(column, carrier.arrow)
     invalid = _invalid_text(column)
     if invalid is not None:
         column = blanked(column, invalid)
@@ -150,9 +152,9 @@ def _fast(column: pa.ChunkedArray, carrier: Carrier) -> pa.ChunkedArray | None:
         if _alike(source, target):
             return column.cast(target)
         if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-            return column.cast(target, safe=source.unit != "ns")
+            return column.cast(target)
         if pa.types.is_time(source) and pa.types.is_time(target):
-            return column.cast(target, safe=source.unit != "ns")
+            return column.cast(target)
         if _castable(source, target):
             return column.cast(target)
         if is_text(source) and pa.types.is_timestamp(target):

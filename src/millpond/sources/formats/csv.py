@@ -17,6 +17,7 @@ import pyarrow.csv as pacsv
 
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import Mask, is_text, valid_utf8
+from millpond.sources.formats.guesses import other_delimiter, other_format
 from millpond.sources.formats.lacking import is_arrival
 from millpond.sources.formats.opening import Unreadable, read_bytes
 from millpond.sources.formats.shape import Found, Indices, Read, rejections, shape, shortened, whole
@@ -108,8 +109,10 @@ def read_head(data: bytes, definition: StreamDefinition) -> Head | None:
         if name.strip().lower() in known:
             fields.setdefault(name.strip().lower(), number)
     if not fields:
-        shown = ", ".join(names)[:200]
-        raise Unreadable(f"the header names no column of stream '{definition.name}': {shown} (header=false?)")
+        line = data[: data.find(b"\n") if b"\n" in data else len(data)].decode("utf-8", "replace").rstrip("\r")
+        guess = other_format(data, "csv") or other_delimiter(line, options.delimiter or ",", known)
+        reason = f"the header names no column of stream '{definition.name}': {', '.join(names)[:200]}"
+        raise Unreadable(f"{reason}; {guess}" if guess else f"{reason} (header=false?)")
     return Head(fields, len(names), _line_offset(data, lines.line_num), tuple(n.strip() for n in names))
 
 

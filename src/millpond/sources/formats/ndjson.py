@@ -13,9 +13,10 @@ import pyarrow.json as pajson
 
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import is_text, valid_utf8
+from millpond.sources.formats.guesses import other_format
 from millpond.sources.formats.json_values import pointer
 from millpond.sources.formats.lacking import is_arrival
-from millpond.sources.formats.opening import read_bytes
+from millpond.sources.formats.opening import Unreadable, read_bytes
 from millpond.sources.formats.shape import Found, Indices, Read, rejections, shape, shortened, whole
 from millpond.sources.intake_log import Item
 from millpond.types import StreamDefinition
@@ -46,6 +47,8 @@ def read(
     found = _fast(data, lines, known) if valid_utf8(data) else None
     if found is None:
         found = _slow(lines, known, db)
+    if not found.length and (guess := other_format(data, "ndjson")):
+        raise Unreadable(f"no line is a JSON object; {guess}")
     return shape(found, item, definition, columns, db)
 
 
@@ -73,6 +76,8 @@ def split_lines(data: bytes) -> pa.Array:
 
 def _fast(data: bytes, lines: pa.Array, known: dict[str, Carrier]) -> Found | None:
     """All by Arrow; None when a line, a key or a value is not as it should be."""
+    if any("JSON" in c.declared.upper() for c in known.values()):
+        return None  # a text there is a JSON text, which Arrow would take for JSON
     kinds = [_read_as(c) for c in known.values()]
     if any(map(pa.types.is_decimal, kinds)) and pc.any(pc.match_substring_regex(lines, _LARGE)).as_py():
         return None

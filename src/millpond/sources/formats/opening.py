@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from millpond.sources.formats.guesses import other_format
 from millpond.sources.intake_log import HEAD_BYTES, Item, checksum
 from millpond.support.errors import SourceError
 
@@ -128,12 +129,21 @@ class _Columnar(AbstractContextManager[None]):
         if isinstance(error, OSError) and error.errno:
             raise vanished(self.item, error) from error
         if isinstance(error, (OSError, ValueError, TypeError, KeyError, pa.ArrowException)):
-            raise Unreadable(f"not a readable {self.what} file: {_one_line(error)}") from error
+            guess = other_format(_head(self.item), self.item.format)
+            raise Unreadable(f"not a readable {self.what} file: {guess or _one_line(error)}") from error
 
 
 def columnar(item: Item, what: str) -> AbstractContextManager[None]:
     """A context in which errors of a columnar reader become SourceError (try again) or Unreadable (never)."""
     return _Columnar(item, what)
+
+
+def _head(item: Item) -> bytes:
+    try:
+        with open(item.path, "rb") as file:
+            return file.read(4096)
+    except OSError:
+        return b""
 
 
 def _one_line(error: BaseException) -> str:

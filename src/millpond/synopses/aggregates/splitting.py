@@ -124,7 +124,8 @@ def _comoments(function: str, pair: str, where: str) -> Split:
         "covar_pop": f"(CASE WHEN {n}n > 0 THEN {n}c / {n}n END)",
         "covar_samp": f"(CASE WHEN {n}n > 1 THEN {n}c / ({n}n - 1) END)",
         # Panes merged in another order leave rounding dust where a variance is really zero.
-        "corr": f"(CASE WHEN {n}n > 1 AND {n}a > 0 AND {n}b > 0 THEN "
+        # What is no number is larger than any: `least` would take the 1.
+        "corr": f"(CASE WHEN {n}n > 1 AND {n}a > 0 AND {n}b > 0 AND isfinite({n}c / (sqrt({n}a) * sqrt({n}b))) THEN "
         f"greatest(-1.0, least(1.0, {n}c / (sqrt({n}a) * sqrt({n}b)))) WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
         "regr_count": f"coalesce({n}n, 0)::UINTEGER",
         "regr_avgx": f"(CASE WHEN {n}n > 0 THEN {n}x END)",
@@ -134,8 +135,8 @@ def _comoments(function: str, pair: str, where: str) -> Split:
         "regr_sxy": f"(CASE WHEN {n}n > 0 THEN {n}c END)",
         "regr_slope": f"(CASE WHEN {n}a > 0 THEN {n}c / {n}a WHEN {n}n > 0 THEN 'nan'::DOUBLE END)",
         "regr_intercept": f"(CASE WHEN {n}a > 0 THEN {n}y - {n}c / {n}a * {n}x END)",
-        "regr_r2": f"(CASE WHEN {n}a > 0 AND {n}b > 0 THEN least(1.0, {n}c / {n}a * ({n}c / {n}b)) "
-        f"WHEN {n}a > 0 THEN 1.0 END)",
+        "regr_r2": f"(CASE WHEN {n}a > 0 AND {n}b > 0 THEN CASE WHEN isfinite({n}c / {n}a * ({n}c / {n}b)) THEN "
+        f"least(1.0, {n}c / {n}a * ({n}c / {n}b)) ELSE 'nan'::DOUBLE END WHEN {n}a > 0 THEN 1.0 END)",
     }
     return Split((c,), finals[function])
 

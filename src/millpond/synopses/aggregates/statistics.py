@@ -294,7 +294,7 @@ def _paired(aggregate: Aggregate, means: str) -> str:
     flat = " OR ".join(f"NOT var_pop({s}.m) > 1e-24 * avg({s}.m * {s}.m)" for s in ("p", "q"))
     pairs = (
         f"SELECT p._at AS _at, p.k AS a, q.k AS b, count(*) AS n, CASE WHEN {flat} THEN NULL"
-        " ELSE greatest(-1.0, least(1.0, corr(p.m, q.m))) END AS r"
+        " WHEN isnan(corr(p.m, q.m)) THEN 'nan'::DOUBLE ELSE greatest(-1.0, least(1.0, corr(p.m, q.m))) END AS r"
         f" FROM means p JOIN means q ON p._at = q._at AND p.b = q.b AND {side} WHERE p._at IN ({few}) GROUP BY ALL"
     )
     listed = "list({'a': a, 'b': b, 'corr': r, 'steps': n} ORDER BY a, b)"

@@ -40,8 +40,17 @@ class QueryOptions:
     revise_for: int | None = option(
         None,
         Span("2 days", zero=True),
-        "how long behind the watermark closed windows can be revised; by default the larger of a day and ten RANGEs",
+        "how long behind the watermark what windows are made of is kept ready for late rows; by default the larger of a"
+        " day and ten RANGEs",
         live=True,
+        derived=True,
+        of=_STANDING,
+    )
+    beyond: Literal["recompute", "drop"] = option(
+        "recompute",
+        Choice(("recompute", "drop")),
+        "what becomes of answers when rows come that are later than revise_for: they are computed anew from the"
+        " archive, or leave such rows out",
         derived=True,
         of=_STANDING,
     )
@@ -138,6 +147,11 @@ class QueryOptions:
         derived=True,
         of=_STANDING,
     )
+
+    @property
+    def limited(self) -> bool:
+        """Whether answers leave out rows that come later than `revise_for`, as the user wants it."""
+        return self.beyond == "drop" or bool(self.delay)
 
     @property
     def ordering(self) -> tuple[Any, ...]:

@@ -1,0 +1,66 @@
+"""What a file looks like that is not what its stream expects, and what to write so that it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+_MAGIC: Final = (
+    (b"PAR1", "it is a Parquet file", "format='parquet', or a name that ends with .parquet"),
+    (b"ARROW1", "it is an Arrow file", "format='arrow', or a name that ends with .arrow"),
+    (b"\x1f\x8b", "it is compressed by gzip", "a name that ends with .gz"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed by zstd", "a name that ends with .zst"),
+    (b"PK\x03\x04", "it is a ZIP archive (or a spreadsheet)", "the files that are in it"),
+)
+_DELIMITERS: Final = (",", ";", "\t", "|", ":")
+_CALLED: Final = {"\t": "tabs"}
+
+
+def other_format(data: bytes, expected: str) -> str:
+    """What bytes look like that are not as `expected` ('csv', 'ndjson', 'parquet'), and what works; '': nothing known.
+
+    >>> other_format(b'{"a": 1}', "csv")
+    "it looks like NDJSON (format='ndjson')"
+    >>> other_format(b"PAR1...", "ndjson")
+    "it is a Parquet file (format='parquet', or a name that ends with .parquet)"
+    """
+    for magic, what, works in _MAGIC:
+        if data.startswith(magic) and not works.startswith(f"format='{expected}'"):
+            return f"{what} ({works})"
+    start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"[") and expected == "ndjson":
+        return "it looks like one JSON array; NDJSON has an object in each line"
+    if start.startswith((b"{", b'[{"', b"[{")) and expected != "ndjson":
+        return "it looks like NDJSON (format='ndjson')" if start.startswith(b"{") else "it looks like a JSON array"
+    if start.startswith(b"<"):
+        return "it looks like HTML or XML"
+    first = start.split(b"\n", 1)[0].decode("utf-8", "replace")
+    if expected != "csv" and "\0" not in first and any(d in first for d in _DELIMITERS[:4]) and "{" not in first:
+        return "it looks like CSV (format='csv')"
+    return ""
+
+
+def other_delimiter(header: str, delimiter: str, known: Sequence[str]) -> str:
+    """Which delimiter makes columns of a header, and what to write; '': none does.
+
+    Args:
+        header: the first line. delimiter: what was tried. known: the columns of the stream, in small letters.
+
+    >>> other_delimiter("ts;v", ",", ["ts", "v"])
+    "its fields are separated by ';' (delimiter=';')"
+    """
+    found = {
+        each: sum(name.strip().strip('"').lower() in known for name in header.split(each))
+        for each in _DELIMITERS
+        if each != delimiter and each in header
+    }
+    best = max(found, key=lambda each: found[each], default="")
+    if not best or not found[best]:
+        return ""
+    told = _CALLED.get(best, f"'{best}'")
+    written = "\\t" if best == "\t" else best
+    also = f" and by '{delimiter}'" if delimiter in header else ""
+    return f"its fields are separated by {told}{also} (delimiter='{written}')"
+
+
+__all__ = ["other_delimiter", "other_format"]
