@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.operators.contract import Answering
+from millpond.operators.sessions.operator import SessionsOperator
 from millpond.types import WindowedQuery
 from tests.operators.cases import Asked, Case, Epoch, arrivals
 from tests.operators.kinds import ENTRIES, Entry
@@ -32,7 +33,8 @@ FLOOR = 1e-6
 
 EPOCH = dt.datetime(1970, 1, 1)
 
-ANSWERING = [entry for entry in ENTRIES if issubclass(entry.kind, Answering)]
+#: Sessions leave out what state does not cover, and say so (docs/limits.md).
+ANSWERING = [e for e in ENTRIES if issubclass(e.kind, Answering) and e.kind is not SessionsOperator]
 
 #: What happens between two epochs.
 MOMENTS = st.sampled_from(("", "", "", "drained", "stopped", "kept up", "paused", "resumed"))
@@ -104,7 +106,7 @@ def lives(draw: st.DrawFn, entry: Entry) -> tuple[Case, Sequence[Epoch], Sequenc
 
 @pytest.mark.parametrize("entry", ANSWERING, ids=lambda entry: entry.kind.__name__)
 def test_standing_answers_are_those_of_all_rows(entry: Entry) -> None:
-    @settings(max_examples=max(4, settings.default.max_examples // 2))
+    @settings(max_examples=max(3, settings.default.max_examples // 3))
     @given(lives(entry), st.sampled_from((1, 2)))
     def check(life: tuple[Case, Sequence[Epoch], Sequence[str], int], shards: int) -> None:
         case, epochs, moments, begin = life
