@@ -66,6 +66,14 @@ def test_sql_takes_statements_from_the_call(ponds: list[FakePond]) -> None:
     assert result.stdout == "a,b\n1,x\n2,\n\na,b\n1,x\n2,\n"
 
 
+@pytest.mark.parametrize("statements", ["SHOW STREAMS", "SELECT * FROM s; DRAIN", "EXPLAIN q"])
+def test_a_pond_that_is_not_there_is_not_made_by_who_only_asks(tmp_path: Path, statements: str) -> None:
+    result = runner.invoke(app, ["sql", statements, "--pond", str(tmp_path / "tpyo"), "--executor", "inline"])
+    assert result.exit_code == 1 and "there is no pond in" in result.stderr and not (tmp_path / "tpyo").exists()
+    create = ["sql", "CREATE STREAM s (ts TIMESTAMP)", "--pond", str(tmp_path / "p"), "--executor", "inline"]
+    assert runner.invoke(app, create).exit_code == 0 and (tmp_path / "p" / "pond.json").is_file()
+
+
 def test_parameters_reach_the_pond(ponds: list[FakePond]) -> None:
     call = ["sql", "rows", "--param", "k=it's", "--param", "n=5", "--param", 'l=["a"]', "--param", "day=2026-03-01"]
     assert runner.invoke(app, call).exit_code == 0

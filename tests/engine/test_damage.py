@@ -114,3 +114,47 @@ def test_a_stream_made_anew_under_the_name_of_one_that_was_dropped(inline_pond: 
         assert pond.sql("SELECT count(*) FROM s").rows() == [(1,)]
     with millpond.open(path, executor="inline"):
         pass
+
+
+CONTENTS = {"cut": lambda data: data[: len(data) // 2], "other": lambda _: b"garbage!" * 8, "empty": lambda _: b""}
+FILES = ["pond.json", "manifests/*.json", "published/*.json", "state/_delta_log/*.json", "results/_delta_log/*.json",
+         "streams/*/_delta_log/*.json", "catalog/v*.json", "results/*.parquet", "streams/*/*.parquet"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_cannot_be_read_is_named(inline_pond: Factory, tmp_path: Path, name: str) -> None:
+    """Whoever meets it first says which file it is and what to do, and nothing raises what readers raise."""
+    path, _ = made(inline_pond)
+    met = 0
+    for how, change in CONTENTS.items():
+        copy = tmp_path / f"{how}"
+        shutil.copytree(path, copy)
+        file = sorted(copy.glob(name))[-1]
+        file.write_bytes(change(file.read_bytes()))
+        told = []
+        try:
+            pond = millpond.open(copy, executor="inline")
+        except millpond.PondError as error:
+            told.append(str(error))
+        else:
+            with pond:
+                for statement in ("SELECT * FROM q", "SELECT sum(v) FROM s", "INVOKE r"):
+                    try:
+                        pond.sql(statement)
+                    except millpond.MillpondError as error:
+                        told.append(str(error))
+                try:
+                    pond.ingest("s", [{"ts": "2026-01-01 00:09:00", "v": 1}])
+                    pond.step()
+                except millpond.MillpondError as error:
+                    told.append(str(error))
+        met += any(file.name in text and "is damaged" in text and "restore the pond" in text for text in told)
+        assert all(file.name in text for text in told), told
+    assert met >= 2  # an empty commit of a Delta log is one without rows
+
+
+def test_a_description_without_what_it_says_is_damaged(inline_pond: Factory) -> None:
+    path, _ = made(inline_pond)
+    (path / "pond.json").write_text("{}")
+    with pytest.raises(millpond.PondError, match=r"pond\.json is damaged: it lacks 'format'; restore the pond"):
+        millpond.open(path, executor="inline")

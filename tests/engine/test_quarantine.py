@@ -389,3 +389,43 @@ def test_a_part_is_tried_twice_and_what_nobody_is_to_blame_for_is_raised() -> No
     assert failures.attempt("x", fails) is None and failures.reasons == {"x": "'x'"} and not failures.queries()
     with pytest.raises(OSError, match="disk"):
         failures.attempt("y", lambda: (_ for _ in ()).throw(OSError("disk")))
+
+
+WINDOWS = "SELECT k % 2 AS g, {} AS y FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY g"
+CHANGES = "SELECT ISTREAM(a.k AS g, {} AS y) FROM s [RANGE 10 SECONDS] a JOIN s [NOW] b ON a.ts = b.ts"
+
+
+@pytest.mark.parametrize(
+    ("failing", "mended", "answer"),
+    [
+        (
+            WINDOWS.format("list(t ORDER BY k)[1]::INTEGER"),
+            WINDOWS.format("try_cast(list(t ORDER BY k)[1] AS INTEGER)"),
+            [(0, 1), (1, 2), (0, None), (1, 3), (1, 4), (1, 5)],
+        ),
+        (
+            CHANGES.format("(a.t || b.t)::INTEGER"),
+            CHANGES.format("try_cast(a.t AS INTEGER)"),
+            [(0, 1), (1, 2), (2, None), (3, 3), (5, 4), (7, 5)],
+        ),
+    ],
+    ids=["windows", "a relation"],
+)
+def test_a_query_that_replaces_a_quarantined_one_resumes_from_the_archive(
+    inline_pond: Factory, failing: str, mended: str, answer: list[tuple[int, int | None]]
+) -> None:
+    """Nothing that came while it was quarantined, or that it had answered before, is missing."""
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, t TEXT, k INTEGER) WITH (event_time='ts')")
+    pond.sql(f"CREATE QUERY q AS {failing}")
+    rows = [(1, "1", 0), (12, "2", 1), (25, "zz", 2), (26, "3", 3), (37, "4", 5), (50, "5", 7)]
+    for number, (second, text, k) in enumerate(rows):
+        pond.ingest("s", [{"ts": f"2026-01-01 00:00:{second:02}", "t": text, "k": k}])
+        pond.step()
+        if number == 4:
+            assert [row["status"] for row in pond.sql("SHOW QUERIES").to_arrow().to_pylist()] == ["quarantined"]
+            pond.sql(f"CREATE OR REPLACE QUERY q AS {mended}")
+            pond.drain()
+    pond.drain(final=True)
+    assert [row["status"] for row in pond.sql("SHOW QUERIES").to_arrow().to_pylist()] == ["live"]
+    assert sorted(pond.sql("SELECT g, y FROM q").rows(), key=str) == sorted(answer, key=str)

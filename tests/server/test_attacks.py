@@ -211,6 +211,11 @@ def test_arguments(attacked: Served, query: str) -> None:
     refused(attacked.raw("read")("GET", f"/v1/queries/q/answer?{query}"), 400, 409, 413)
 
 
+@pytest.mark.parametrize("query", ["begin=yesterday", "end=yesterday", "as_of=yesterday", "begin=NOW%20-"])
+def test_what_is_no_instant_is_a_wrong_request(attacked: Served, query: str) -> None:
+    refused(attacked.raw("read")("GET", f"/v1/queries/q/answer?{query}"), 400)
+
+
 @pytest.mark.parametrize(
     "values",
     [

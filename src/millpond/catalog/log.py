@@ -9,6 +9,7 @@ from typing import Any
 
 from millpond.catalog.catalog_state import Catalog
 from millpond.catalog.events import apply
+from millpond.support.damaged_files import reading
 from millpond.support.errors import PondError
 from millpond.tables import append_durably, sync_folder, write_json
 from millpond.types import to_json
@@ -29,8 +30,9 @@ class CatalogLog:
             whole = data[: data.rfind(b"\n") + 1]
             if len(whole) != len(data):
                 os.truncate(self._path, len(whole))
-            for line in whole.splitlines():
-                self.catalog = apply(self.catalog, json.loads(line))
+            with reading(self._path):
+                for line in whole.splitlines():
+                    self.catalog = apply(self.catalog, json.loads(line))
         self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115 - open as long as the catalog
         sync_folder(folder)
 

@@ -217,10 +217,23 @@ def _read(file: str) -> str:
 
 
 def _execute(script: Script, pond: Path | None, form: Format, settings: list[str], executor: str) -> None:
+    if pond is not None and not (pond / "pond.json").is_file() and not _makes(script):
+        raise PondError(f"there is no pond in {pond}; CREATE STREAM … would make one: is this the right folder?")
     with opened(pond, executor, parse_settings(settings)) as handle:
         handle.check(*script)  # before anything is done; Spark starts meanwhile
         announce_start(handle)
         _execute_on(handle, script, form)
+
+
+def _makes(script: Script) -> bool:
+    """Whether a script may have a pond made for it: it creates or sets something, or is wrong in another way."""
+    from millpond.language import parse
+    from millpond.support.errors import StatementError
+
+    try:
+        return any(type(each).__name__.startswith(("Create", "Alter")) for each in parse(script.text))
+    except StatementError:
+        return True
 
 
 def _execute_on(pond: Any, script: Script, form: Format) -> None:

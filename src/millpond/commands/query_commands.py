@@ -30,7 +30,18 @@ def create_query(facts: Facts, statement: lang.CreateQuery) -> Plan:
     bound = lang.bind_standing(statement.select, Names(facts))
     if isinstance(bound, RowQuery):
         return create_row_query(facts, statement, bound, old)
-    return plan_query(facts, NewQuery(name, bound, statement.options, statement.text, old))
+    return plan_query(facts, NewQuery(name, bound, _resumed(statement.options, old), statement.text, old))
+
+
+def _resumed(options: QueryOptions, old: Standing | Registered | None) -> QueryOptions:
+    """The options of a query that replaces another: one that was quarantined has missed rows, which the archive has.
+
+    Without `since` it reports from where the other did, or else from the first row on.
+    """
+    if not isinstance(old, Standing) or old.status != "quarantined" or options.since is not None:
+        return options
+    before = old.definition.options.since
+    return replace(options, since="start" if before is None else before)
 
 
 @dataclass(frozen=True)

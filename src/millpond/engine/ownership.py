@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 from millpond.sources.table_sources.versions import TABLES
+from millpond.support.damaged_files import reading
 from millpond.support.errors import PondError
 from millpond.support.event_log import event_log
 from millpond.synopses import connection, query_table
@@ -119,11 +120,11 @@ def _meta(path: str, shards: int) -> dict[str, Any]:
         write_json(file, meta)
         return meta
     found: dict[str, Any] = read_json(file)
-    if found["format"] != FORMAT:
-        raise PondError(
-            f"the pond {path} has format {found['format']}, this Millpond reads format {FORMAT}; upgrade Millpond"
-        )
-    if found["hash"] != probe:
+    with reading(file):
+        form, made_with, _ = found["format"], found["hash"], found["shards"]
+    if form != FORMAT:
+        raise PondError(f"the pond {path} has format {form}, this Millpond reads format {FORMAT}; upgrade Millpond")
+    if made_with != probe:
         raise PondError(
             f"the pond {path} was made with a DuckDB that places groups differently; use that version or a new pond"
         )

@@ -10,9 +10,9 @@ from millpond.adapt.filter_plans import FilterPlan
 from millpond.adapt.matching_pace import UNLIMITED
 from millpond.manifests.query_progress import QueryProgress
 from millpond.progress import NEVER, StreamProgress
-from millpond.tables import Segment, read_json, write_json
+from millpond.tables import Segment, read_record, write_json
 from millpond.tables.shard_cache import Version
-from millpond.types import QueryOptions, TableStretch, from_json, to_json
+from millpond.types import QueryOptions, TableStretch, to_json
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def write_manifest(pond: str, manifest: Manifest) -> None:
 
 def read_manifest(pond: str, epoch: int) -> Manifest:
     """The manifest of an epoch. Landed batches are looked for in this pond, wherever it lay when it was written."""
-    manifest = from_json(Manifest, read_json(manifest_path(pond, epoch)))
+    manifest = read_record(Manifest, manifest_path(pond, epoch))
     splits = [
         replace(s, items=tuple(_here(pond, i) for i in s.items), before=tuple(_here(pond, i) for i in s.before))
         for s in manifest.splits
@@ -169,7 +169,7 @@ def write_published(pond: str, published: Published) -> None:
 
 def read_published(pond: str, epoch: int) -> Published:
     """The publish record of an epoch."""
-    return from_json(Published, read_json(published_path(pond, epoch)))
+    return read_record(Published, published_path(pond, epoch))
 
 
 def recorded(pond: str, kind: str) -> list[int]:

@@ -8,6 +8,7 @@ from millpond.tables.chunks import Chunk, read_chunks, write_chunks
 from millpond.tables.durable_files import (
     append_durably,
     read_json,
+    read_record,
     remove_file,
     sync_folder,
     write_durably,
@@ -24,6 +25,7 @@ __all__ = [
     "append_durably",
     "read_chunks",
     "read_json",
+    "read_record",
     "remove_file",
     "sync_folder",
     "write_chunks",

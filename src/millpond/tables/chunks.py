@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millpond.support.damaged_files import reading
 from millpond.tables.durable_files import write_durably
 from millpond.tables.segments import Segment
 from millpond.tables.writes import DurableWrites
@@ -211,7 +212,7 @@ def read_chunks(
         wanted: (owner, kind, epoch, low, high) -> whether to read the chunk.
     """
     for path in paths:
-        with pq.ParquetFile(path, memory_map=True) as file:
+        with reading(path), pq.ParquetFile(path, memory_map=True) as file:
             head = file.read(columns=_HEAD).to_pylist()
             groups: list[int] = []
             at = 0
@@ -231,7 +232,7 @@ def read_chunks(
 
 def read_heads(path: str, owner: str) -> Iterator[tuple[str, int, int]]:
     """(kind, epoch, rows) of the chunks of an owner in a file; no payload is read."""
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with reading(path), pq.ParquetFile(path, memory_map=True) as file:
         head = file.read(columns=["owner", "kind", "epoch", "rows"])
     for each in head.filter(pc.equal(head["owner"], owner)).to_pylist():
         yield each["kind"], each["epoch"], each["rows"]
@@ -239,7 +240,7 @@ def read_heads(path: str, owner: str) -> Iterator[tuple[str, int, int]]:
 
 def chunk_sizes(path: str) -> Iterator[tuple[str, int, int]]:
     """(owner, rows, bytes) of the chunks in a file; no payload is read."""
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with reading(path), pq.ParquetFile(path, memory_map=True) as file:
         head = file.read(columns=["owner", "rows"])
         groups, payload = file.metadata, SCHEMA.get_field_index("payload")
         sizes = [groups.row_group(i).column(payload).total_compressed_size for i in range(groups.num_row_groups)]

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
+
+from millpond.support.damaged_files import reading
+from millpond.types import from_json
+
+T = TypeVar("T")
 
 #: Puts the bytes of a file into it.
 Writer: TypeAlias = Callable[[pa.NativeFile], object]
@@ -65,9 +70,18 @@ def write_json(path: str, value: Any, sync: bool = True) -> None:
 
 
 def read_json(path: str) -> Any:
-    """The value that `write_json` wrote."""
+    """The value that `write_json` wrote. Raises: PondError when the file is damaged."""
     with open(path, "rb") as file:
-        return json.loads(file.read())
+        data = file.read()
+    with reading(path):
+        return json.loads(data)
+
+
+def read_record(kind: type[T], path: str) -> T:
+    """The dataclass that was written to a file as JSON. Raises: PondError when the file is damaged."""
+    value = read_json(path)
+    with reading(path):
+        return from_json(kind, value)
 
 
 def remove_file(path: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import (
     AddAction,
     CommitProperties,
@@ -25,6 +26,7 @@ from deltalake.transaction import (
 )
 from deltalake.transaction import Transaction as DeltaTransaction
 
+from millpond.support.damaged_files import damaged, reading
 from millpond.tables.evolution import commit_schema
 from millpond.tables.locations import file_names, make_folder, open_input, options_of, read_bytes
 
@@ -89,7 +91,10 @@ class SegmentTable:
                 },
                 storage_options=storage,
             )
-        self._table = DeltaTable(folder, storage_options=storage)
+        try:
+            self._table = DeltaTable(folder, storage_options=storage)
+        except DeltaError as error:
+            raise damaged(_damaged_file(os.path.join(folder, "_delta_log")), error) from error
         self._delta_schema = self._table.schema()
         self.evolve(schema)
         # The last transaction of every application that was asked for: Delta looks through its log each time.
@@ -265,7 +270,7 @@ def live_segments(folder: str) -> tuple[Segment, ...]:
         import pyarrow.parquet as pq
 
         since = int(checkpoints[-1].split(".")[0])
-        with open_input(os.path.join(log, checkpoints[-1])) as file:
+        with reading(os.path.join(log, checkpoints[-1])), open_input(os.path.join(log, checkpoints[-1])) as file:
             rows = pq.read_table(file, columns=["add"]).to_pylist()
         for row in rows:
             if row["add"] is not None:
@@ -273,14 +278,27 @@ def live_segments(folder: str) -> tuple[Segment, ...]:
     for name in names:
         if not re.fullmatch(r"\d{20}\.json", name) or int(name[:20]) <= since:
             continue
-        for line in read_bytes(os.path.join(log, name)).splitlines():
-            action = json.loads(line)
-            if "add" in action:
-                add = action["add"]
-                found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
-            elif "remove" in action:
-                found.pop(action["remove"]["path"], None)
+        with reading(os.path.join(log, name)):
+            for line in read_bytes(os.path.join(log, name)).splitlines():
+                action = json.loads(line)
+                if "add" in action:
+                    add = action["add"]
+                    found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
+                elif "remove" in action:
+                    found.pop(action["remove"]["path"], None)
     return tuple(found.values())
+
+
+def _damaged_file(log: str) -> str:
+    """The file of a Delta log that is no JSON; the log itself where all are."""
+    for name in file_names(log):
+        path = os.path.join(log, name)
+        try:
+            for line in read_bytes(path).splitlines() if name.endswith(".json") else ():
+                json.loads(line)
+        except ValueError:
+            return path
+    return log
 
 
 def _segment(path: str, size: int, stats: str) -> Segment:

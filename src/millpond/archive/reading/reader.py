@@ -28,6 +28,7 @@ from millpond.archive.planning.scan_tasks import ScanSplit
 from millpond.archive.planning.sections import Piece
 from millpond.archive.reading.counters import Counters
 from millpond.archive.reading.held_rows import HeldRows
+from millpond.support.damaged_files import reading
 from millpond.tables import Segment
 from millpond.tables.locations import is_remote, open_input
 from millpond.tables.storage_types import from_storage, storage_schema
@@ -120,7 +121,11 @@ class ArchiveReader:
         schema = self._schema.remove(len(self._schema) - 1) if self.weighted else self._schema
         time, stored = self.stream.options.time, storage_schema(schema)
         path = file_path(self.pond, self.stream, piece.copy, piece.segment)
-        with open_input(path) as opened, pq.ParquetFile(opened, pre_buffer=is_remote(path)) as file:
+        with (
+            reading(path),
+            open_input(path) as opened,
+            pq.ParquetFile(opened, pre_buffer=is_remote(path)) as file,
+        ):
             groups = groups_in(file.metadata, time, wanted, piece.groups)
             written = set(file.schema_arrow.names)  # the stream may have got other columns since
             there = [n for n in stored.names if n in written]
@@ -162,7 +167,8 @@ class ArchiveReader:
 
     def _full(self, segment: Segment, copy: str, wanted: Range, columns: Sequence[str]) -> tuple[int, int]:
         """Row groups and bytes of some columns of a file that can hold rows of a range."""
-        with open_input(file_path(self.pond, self.stream, copy, segment)) as file:
+        path = file_path(self.pond, self.stream, copy, segment)
+        with reading(path), open_input(path) as file:
             metadata = pq.read_metadata(file)
         groups = groups_in(metadata, self.stream.options.time, wanted)
         return len(groups), stored_bytes(metadata, groups, columns)

@@ -9,8 +9,8 @@ from millpond.catalog.catalogs import Catalogs
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
 from millpond.operators.registry import Operators, operators_of
-from millpond.tables import read_json, remove_file, write_json
-from millpond.types import from_json, to_json
+from millpond.tables import read_record, remove_file, write_json
+from millpond.types import to_json
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Backfills:
         with self.epochs.lock:
             known, queries = self.operators.named, self.epochs.published.queries
             for name in sorted(n for n in os.listdir(folder) if n.endswith(".json")):
-                adoption = from_json(Adoption, read_json(os.path.join(folder, name)))
+                adoption = read_record(Adoption, os.path.join(folder, name))
                 if any(str(q) in queries for q in adoption.queries) or adoption.owner not in known:
                     remove_file(os.path.join(folder, name))
                 else:

@@ -15,10 +15,10 @@ from millpond.engine.tasks.merging import merge_shard
 from millpond.manifests.records import Manifest, manifest_path, read_manifest
 from millpond.operators.registry import Operators, operators_of
 from millpond.support.file_cache import FileCache
-from millpond.tables import read_json
+from millpond.tables import read_record
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
-from millpond.types import from_json, to_json
+from millpond.types import to_json
 from millpond.windows import registered
 
 #: What this process loads, or has loaded, before it is needed.
@@ -33,7 +33,7 @@ def catalog_at(pond: str, version: int) -> tuple[Catalog, Operators]:
     path = snapshot_path(os.path.join(pond, "catalog"), version)
 
     def read() -> tuple[Catalog, Operators]:
-        catalog = from_json(Catalog, read_json(path))
+        catalog = read_record(Catalog, path)
         return catalog, operators_of(catalog)
 
     return _catalogs.get(path, read)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.responses import Response
 
+from millpond.api.handle import as_edge
 from millpond.server.bodies.encoding import columns_json, instant
 from millpond.server.bodies.pages import PageCursor, gone
-from millpond.server.failures import bad_request
+from millpond.server.failures import Failure, bad_request
 from millpond.server.operations import Call
 from millpond.server.responses import json_bytes
 from millpond.support import wire
 from millpond.support.errors import QueryError
 from millpond.support.texts.json_texts import csv_bytes, rows_json
+from millpond.types.as_of import as_of_moment
 
 _UNUSUAL = {"as_of", "begin", "end", "cursor"}
 
@@ -46,6 +50,8 @@ def _answer(call: Call, media: str) -> Response:
             found, name = _again(handle, cursor), ""
         repeatable = cursor.epoch >= 0
     else:
+        with _of_the_request():
+            as_edge(begin, "BEGIN"), as_edge(end, "END"), as_of_moment(as_of)
         found = handle.result(as_of=as_of, begin=begin, end=end)
         repeatable = as_of is None or (isinstance(as_of, tuple) and as_of[0] == "epoch")
     table = found.table
@@ -75,6 +81,15 @@ def _again(handle: Any, cursor: PageCursor) -> Any:
     if cursor.offset > found.table.num_rows:
         raise gone()
     return found
+
+
+@contextmanager
+def _of_the_request() -> Iterator[None]:
+    """What is no instant is a wrong request (400), and not a question that this query cannot answer (409)."""
+    try:
+        yield
+    except QueryError as error:
+        raise Failure(400, "QueryError", str(error)) from None
 
 
 def _as_of(text: str | None) -> Any:

@@ -27,9 +27,9 @@ from millpond.support.errors import MillpondError, SourceError
 from millpond.support.event_log import event_log
 from millpond.support.file_cache import FileCache
 from millpond.synopses.tolerance import FAULTS, one_line
-from millpond.tables import read_json, remove_file, write_durably, write_json
+from millpond.tables import read_json, read_record, remove_file, write_durably, write_json
 from millpond.tables.durable_files import temporary_name
-from millpond.types import TableDefinition, from_json, to_json
+from millpond.types import TableDefinition, to_json
 
 LOG = event_log(__name__)
 
@@ -139,7 +139,7 @@ class TableVersions:
         with self._guard:
             if definition.id not in self._states:
                 path = os.path.join(table_folder(self.pond, definition), "state.json")
-                known = from_json(TableState, read_json(path)) if os.path.exists(path) else TableState()
+                known = read_record(TableState, path) if os.path.exists(path) else TableState()
                 self._states[definition.id] = known
             return self._states[definition.id]
 
