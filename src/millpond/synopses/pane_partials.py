@@ -48,6 +48,7 @@ class PanesSpec(SynopsisSpec):
     landmarks: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
     tail: the last microseconds before an end that have windows of their own.
     direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
+    sets: the numbers of grouping sets (`Aggregation.sets`).
     interval: rows are seen at the start of their interval (REDUCE BY INTERVAL, microseconds); None: at their own time.
     """
 
@@ -59,6 +60,15 @@ class PanesSpec(SynopsisSpec):
     tail: int = 0
     direct: int | None = None
     interval: int | None = None
+    sets: tuple[int, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """See `SynopsisSpec`; with grouping sets each row is there once for each."""
+        rows = super().source
+        if not self.sets:
+            return rows
+        return f"(SELECT *, unnest([{', '.join(map(str, self.sets))}]::BIGINT[]) AS __set FROM {rows})"
 
     @property
     def spread(self) -> tuple[str, ...]:
@@ -90,6 +100,7 @@ class PanesSpec(SynopsisSpec):
         """A stable text that is equal for equal definitions; state is stored under it."""
         marks = [_key_of(mark) for mark in self.landmarks]
         marks += [str(self.tail)] if self.tail else []
+        marks += [f"sets {self.sets}"] if self.sets else []
         form = [] if self.form == "eager" else [self.form]
         return self.digest((self.panes.width, self.panes.phase, self.single), marks, form, self.panes.named)
 
@@ -97,7 +108,7 @@ class PanesSpec(SynopsisSpec):
     def _sharable(self) -> tuple[object, ...]:
         """What must be the same for two queries to share a synopsis."""
         shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds, type(self.panes))
-        return (*shape, self.form, self.landmarks, self.tail, self.reduce, self.narrowed, self.lookup)
+        return (*shape, self.sets, self.form, self.landmarks, self.tail, self.reduce, self.narrowed, self.lookup)
 
     def serves(self, needed: SynopsisSpec, query: StreamQuery) -> bool:
         """Whether a query that needs `needed` can be answered from this synopsis."""
@@ -181,6 +192,7 @@ def panes_spec(query: WindowQuery, stream: StreamDefinition, options: QueryOptio
         single=_needs_all_groups(query),
         landmarks=window.landmarks,
         tail=window.range if window.landmarks else 0,
+        sets=query.sets,
     )
     carried = carried_by(spec, stream)
     form = "eager" if options is None else options.state

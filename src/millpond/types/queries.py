@@ -107,12 +107,14 @@ class Aggregation(StreamQuery):
     over k*, a*, window_start and window_end.
 
     per: LIMIT and OFFSET are for each value of these, over the same.
+    sets: grouping sets: a row counts once for each of these numbers, which `keys` know as `__set`.
     """
 
     keys: tuple[Key, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     having: Expression | None = None
     per: tuple[Expression, ...] = ()
+    sets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ from millpond.language.resolve.select_list import (
 from millpond.language.resolve.stream_unions import union_feeds
 from millpond.language.rewrite.corrections import over_corrections
 from millpond.language.rewrite.fidelity_columns import with_fidelity
+from millpond.language.rewrite.grouping_sets import with_sets
 from millpond.language.rewrite.top_rows import per_of
 from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source
@@ -152,7 +153,8 @@ class SelectBinder:
     def __init__(self, select: exp.Expr, text: str, source: Source, schema: Schema, standing: bool) -> None:
         if not isinstance(select, exp.Select):
             raise source.error("a query over a stream is one SELECT", select)
-        self.select, self.text, self.source, self.schema, self.standing = select, text, source, schema, standing
+        self.select, self.sets = with_sets(select, source)
+        self.text, self.source, self.schema, self.standing = text, source, schema, standing
 
     def bind(self) -> WindowedQuery | ScanQuery:
         """The bound query."""
@@ -227,11 +229,20 @@ class SelectBinder:
         written = self.items(written, rows, grouped)
         window_of = self.calls.window_of if self.calls is not None else lambda node: (None, None)
         groups = GroupScope(rows, window is not None, window_of) if grouped else None
+        if groups is not None and self.sets:
+            groups.indices = self.grouping_sets(window)
         if groups is not None and isinstance(window, RowWindow):
             groups.number_windows()
         if groups is not None and isinstance(window, RowWindow | SessionWindow):
             groups.partition_by(window.partition)
         return self.finish(stream, window, where, rows, typer, written, groups)
+
+    def grouping_sets(self, window: AnyWindow | None) -> tuple[frozenset[int], ...]:
+        """The grouping sets, where windows have them."""
+        if not isinstance(window, Window):
+            message = "GROUPING SETS, ROLLUP and CUBE are for windows that end at instants, and for relations"
+            raise self.source.error(message, self.select.args["group"], WORKS)
+        return self.sets
 
     def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
         """The SELECT list as it is bound."""
@@ -398,6 +409,7 @@ def _query(
         "aggregates": tuple(groups.aggregates),
         "having": having.expression.typed("BOOLEAN") if having is not None else None,
         "per": per,
+        "sets": groups.sets,
     }
     if window is None:
         return GroupScan(**common)

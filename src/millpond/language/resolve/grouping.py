@@ -18,6 +18,9 @@ from millpond.language.resolve.select_list import SelectItem, ordinal
 from millpond.support.errors import StatementError
 from millpond.types import NUMBER, Aggregate, Column, Expression, Key
 
+#: The number of a row's grouping set, among the columns of groups: bit i is set where it does not group by key i.
+SET = "__set"
+
 
 class GroupScope:
     """Names at the level of groups: keys k0…, aggregates a0…, window_start and window_end, aliases.
@@ -34,6 +37,10 @@ class GroupScope:
         self.rows, self.source, self.windowed, self._window_of = rows, rows.source, windowed, window_of
         self.window_columns = {name: "TIMESTAMP" for name in WINDOW_COLUMNS} if windowed else {}
         self.keys: list[Key] = []
+        self.indices: tuple[frozenset[int], ...] = ()
+        self.sets: tuple[int, ...] = ()
+        self._bits: dict[str, int] = {}
+        self._set_key = ""
         self.aggregates: list[Aggregate] = []
         self._key_nodes: list[exp.Expr] = []
         self._by_text: dict[str, str] = {}
@@ -69,17 +76,28 @@ class GroupScope:
         nodes = grouped_by(group)
         if group.args.get("all"):
             nodes = [i.node for i in items if not has_aggregate(i.node) and not isinstance(i.node, exp.Star)]
-        for node in nodes:
-            self._add_key(node, items)
+        names = [self._add_key(node, items) for node in nodes]
+        if self.indices:
+            self._group_by_sets(names)
 
-    def _add_key(self, node: exp.Expr, items: Sequence[SelectItem]) -> None:
+    def _group_by_sets(self, names: Sequence[str]) -> None:
+        """Take the grouping sets: a row is in a group of each, and NULL stands for keys that a set does not have."""
+        all_keys = [n for n, name in enumerate(names) if name]
+        for place in all_keys:
+            self._bits[names[place]] = self._bits.get(names[place], 0) | 1 << place
+        masks = (sum(1 << place for place in all_keys if place not in each) for each in self.indices)
+        self.sets = tuple(dict.fromkeys(masks))
+        self._set_key = f"k{len(self.keys)}"
+
+    def _add_key(self, node: exp.Expr, items: Sequence[SelectItem]) -> str:
+        """Its name among keys; '' for a column of the window."""
         value = node
         if isinstance(node, exp.Literal) and not node.is_string:
             value = ordinal(node, items, "GROUP BY", self.source).node
         elif isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() not in self.rows.columns:
             value = self.rows.aliases.get(node.name.lower(), node)
         if isinstance(value, exp.Column) and len(value.parts) == 1 and self.has(value.name.lower()):
-            return  # answers are per window anyway
+            return ""  # answers are per window anyway
         if has_aggregate(value):
             raise self.source.error("GROUP BY cannot use an aggregate", node, "columns and expressions over them")
         key = self.rows.expression(value)
@@ -88,6 +106,7 @@ class GroupScope:
             self._shapes.add(type(value.unnest()))
             self.keys.append(Key(self._by_text[key.sql], key))
             self._key_nodes.append(value)
+        return self._by_text[key.sql]
 
     # -- expressions ---------------------------------------------------------------------------------------------
 
@@ -118,6 +137,8 @@ class GroupScope:
         low = node.name.lower()
         if plain and low in self.window_columns:
             return column(low)
+        if plain and low == SET and self._set_key:
+            return column(self._set_key)
         if plain and low in WINDOW_COLUMNS and low not in self.rows.columns:
             raise self.source.error(f"{node.name} needs a window behind the stream", node)
         name, fields = self.rows.split(node)
@@ -176,7 +197,9 @@ class GroupScope:
         typed = iter(typer.typed([*(item for _, item in conditions), *keys, *arguments, *orders]))
         for clause, item in conditions:
             typer.truth(clause, item, next(typed).type)
-        self.keys = [Key(k.name, next(typed)) for k in self.keys]
+        self.keys = [Key(k.name, self._of_set(k.name, next(typed))) for k in self.keys]
+        if self._set_key:
+            self.keys.append(Key(self._set_key, Expression(SET).typed("BIGINT")))
         given = [tuple(next(typed) for _ in call.arguments) for _, call in calls]
         ordered = [tuple(dataclasses.replace(t, expression=next(typed)) for t in call.order) for _, call in calls]
         results = typer.typed([Item(Expression(call.sql), call.node) for _, call in calls])
@@ -187,6 +210,13 @@ class GroupScope:
             )
             for (name, call), values, order, result in zip(calls, given, ordered, results, strict=True)
         ]  # fmt: skip
+
+    def _of_set(self, name: str, key: Expression) -> Expression:
+        """A key as it is in each grouping set."""
+        if not self._set_key:
+            return key
+        bits = self._bits.get(name, 0)
+        return key.within(f"CASE WHEN ({SET} & {bits}) <> {bits} THEN (", ") END").typed(key.type) if bits else key
 
     @property
     def columns(self) -> tuple[Column, ...]:
